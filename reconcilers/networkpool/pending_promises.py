@@ -275,7 +275,7 @@ async def raise_fence(
         ControllerError: a request failed; the pool still has no memory, so nothing is lost.
     """
     current = await writer.fence(now).void_earlier(listed.of_pool)
-    fenced = journal.after_fence(KIND, highest_revision(current))
+    fenced = journal.after_fence(KIND, {KIND: highest_revision(current)})
     status = STATUS_JOURNALS.fields(pool, fenced)
     written = await client.patch_status(NETWORK_POOL, pool, status)
     of_pool = [allocation for allocation in current if allocation.pool_key == pool.metadata.key]

@@ -28,6 +28,8 @@ LOST: dict[str, Any] = {"journalOf": None}
 class StatusJournal:
     """Reads and writes journals that are a part of the status of their NetworkPool."""
 
+    subresource = "status"
+
     def read(self, pool: NetworkPool) -> Journal:
         """Return the journal of a pool; an empty one if it is lost.
 

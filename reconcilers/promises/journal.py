@@ -114,15 +114,16 @@ class Journal:
         """Return the journal with further promises."""
         return Journal(self.revisions, (*self.promises, *promises))
 
-    def after_fence(self, kind: str, revision: int) -> "Journal":
+    def after_fence(self, kind: str, revisions: Mapping[str, int]) -> "Journal":
         """Return the journal after a fence of one kind; other kinds keep what they have.
 
         Args:
             kind: whose earlier promises were voided.
-            revision: up to which a reader has to read its requests from now on.
+            revisions: up to which a reader has to read from now on: of that kind, and of the kind
+                of its effects.
         """
         others = tuple(promise for promise in self.promises if promise.kind != kind)
-        return Journal({**self.revisions, kind: revision}, others)
+        return Journal({**self.revisions, **revisions}, others)
 
     @property
     def range_count(self) -> int:
@@ -167,6 +168,11 @@ PoolT_contra = TypeVar("PoolT_contra", bound=Object, contravariant=True)
 
 class JournalStore(Protocol[PoolT_contra]):
     """Reads and writes the journals of pools of one kind."""
+
+    @property
+    def subresource(self) -> str:
+        """The subresource of the pool that is patched; empty for the pool itself."""
+        ...
 
     def read(self, pool: PoolT_contra) -> Journal:
         """Return the journal of a pool; an empty one if it is lost.
@@ -246,6 +252,11 @@ class AnnotatedJournal:
     kind: str
     has_spaces: bool = False
     effects: str = ""
+
+    @property
+    def subresource(self) -> str:
+        """The subresource of the pool that is patched: none, for an annotation."""
+        return ""
 
     def read(self, pool: Object) -> Journal:
         """Return the journal of a pool; an empty one if it is lost.

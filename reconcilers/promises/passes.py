@@ -7,11 +7,13 @@ journal is written with the version that was read.
 While an object that may hold addresses of the pool cannot be decoded, nothing is allocated: what
 it holds is unknown. The pass is called again when that object changes.
 
-What a kind of pools adds stands in one object with functions, `PoolKind`. Rejected: a base class
-with template methods. Half of an algorithm in a subclass cannot be read from top to bottom.
+What a kind of pools adds stands in one object with functions, `PoolKind`, and what a kind of
+requests adds in another one, `RequestKind`: claims are served from pools of several kinds, and a
+pool may serve requests of several kinds. Rejected: a base class with template methods. Half of an
+algorithm in a subclass cannot be read from top to bottom.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +27,7 @@ from controller.clock import Clock
 from controller.errors import ApiError, Conflict, ControllerError, NotFound
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
+from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import (
@@ -54,6 +57,8 @@ PoolT = TypeVar("PoolT", bound=Object)
 RequestT = TypeVar("RequestT", bound=Object)
 ReadingT = TypeVar("ReadingT")
 DetailT = TypeVar("DetailT")
+PoolT_contra = TypeVar("PoolT_contra", bound=Object, contravariant=True)
+ReadingT_contra = TypeVar("ReadingT_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,56 @@ def writing_pool() -> Iterator[None]:
         raise
 
 
+class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
+    """What a kind of requests adds to a pass over a pool that serves it."""
+
+    @property
+    def request_resource(self) -> Resource[RequestT]:
+        """The kind of the requests, whose full name stands in promises."""
+        ...
+
+    def needs_fence(
+        self, pool: PoolT_contra, journal: Journal, reading: ReadingT_contra, limits: Limits
+    ) -> bool:
+        """Return whether earlier promises have to be voided before the pool allocates.
+
+        The journal was never written, is lost, or is of another cluster's history. In the last
+        case the answer is always yes, or each pass would LIST to find out.
+        """
+        ...
+
+    async def void_earlier(self, pool: PoolT_contra) -> Mapping[str, int]:
+        """Void every promise to requests of this kind that was made before the pool was read.
+
+        Returns:
+            By the full name of a kind, how far readers of the pool have to read from now on: of
+            this kind, and of the objects that are created for promises.
+        """
+        ...
+
+    def find_request(self, reading: ReadingT_contra, promise: Promise) -> RequestT | None:
+        """Return the request of a promise; None if it is not at the promised version."""
+        ...
+
+    async def keep(
+        self, pool: PoolT_contra, reading: ReadingT_contra, granted: Sequence[Granted[RequestT]]
+    ) -> list[Kept[RequestT]]:
+        """Write promises to their requests, each with the promised version as precondition.
+
+        Args:
+            pool: as it was written last.
+            reading: of the pool.
+            granted: promises to requests of this kind, which may be none.
+        """
+        ...
+
+    async def void_refused(
+        self, pool: PoolT_contra, refused: Sequence[Kept[RequestT]]
+    ) -> Sequence[WriteResult]:
+        """Void promises whose write was refused for good; return the results, in order."""
+        ...
+
+
 class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
     """What a kind of pools adds to a pass, in the order in which the pass calls it."""
 
@@ -141,30 +196,16 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """
         ...
 
+    def request_kinds(self, pool: PoolT) -> Sequence[RequestKind[PoolT, RequestT, ReadingT]]:
+        """Return the kinds of requests that a pool serves. A pass asks once per attempt."""
+        ...
+
     async def read(self, pool: PoolT, journal: Journal) -> ReadingT:
         """Read all sources as far as the journal says, or all that there is now.
 
         Raises:
             Behind: a cache may still get there.
             Unreadable: what an object that cannot be decoded holds is unknown.
-        """
-        ...
-
-    def needs_fence(
-        self, pool: PoolT, journal: Journal, reading: ReadingT, limits: Limits
-    ) -> bool:
-        """Return whether earlier promises have to be voided before the pool allocates.
-
-        The journal was never written, is lost, or is of another cluster's history. In the last
-        case the answer is always yes, or each pass would LIST to find out.
-        """
-        ...
-
-    async def void_earlier(self, pool: PoolT) -> Journal:
-        """Void every promise that was made before the pool was read.
-
-        Returns:
-            A journal that remembers how far its readers have to read.
         """
         ...
 
@@ -191,22 +232,6 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         limits: Limits,
     ) -> tuple[ReadingT, Allotment[RequestT, DetailT]]:
         """Read live what no cache may decide, create missing requests; choose again if need be."""
-        ...
-
-    def find_request(self, reading: ReadingT, promise: Promise) -> RequestT | None:
-        """Return the request of a promise; None if it is not at the promised version."""
-        ...
-
-    async def keep(
-        self, pool: PoolT, reading: ReadingT, granted: Sequence[Granted[RequestT]]
-    ) -> list[Kept[RequestT]]:
-        """Write promises to their requests, each with the promised version as precondition."""
-        ...
-
-    async def void_refused(
-        self, pool: PoolT, refused: Sequence[Kept[RequestT]]
-    ) -> Sequence[WriteResult]:
-        """Void promises whose write was refused for good; return the results, in order."""
         ...
 
     async def finish(
@@ -337,9 +362,16 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             return outcome
 
         limits, journal = self._limits(pool), kind.journals.read(pool)
+        request_kinds = kind.request_kinds(pool)
         reading = await kind.read(pool, journal)
-        if kind.needs_fence(pool, journal, reading, limits):
-            pool, journal = await self._fence(pool)
+        forgotten = [
+            request_kind
+            for request_kind in request_kinds
+            if request_kind.needs_fence(pool, journal, reading, limits)
+        ]
+        for request_kind in forgotten:
+            pool, journal = await self._fence(pool, journal, request_kind)
+        if forgotten:
             reading = await kind.read(pool, journal)
         completed = await kind.complete(pool, reading)
         if isinstance(completed, Outcome):
@@ -350,14 +382,25 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
 
         pool, journal = await self._promise(pool, journal, choice)
         memory = self._memories.memory_of(pool)
-        due = self._due(pool, reading, choice)
-        kept = await kind.keep(pool, reading, [*due, *choice.granted])
-        kept = await void_refused(kept, partial(kind.void_refused, pool), memory, self._clock)
+        promises = self._promises_to_keep(pool, choice)
+        kept = list[Kept[RequestT]]()
+        for request_kind in request_kinds:
+            granted = _granted_of(request_kind, reading, promises, choice)
+            written = await request_kind.keep(pool, reading, granted)
+            void = partial(request_kind.void_refused, pool)
+            kept += await void_refused(written, void, memory, self._clock)
         later = await kind.finish(pool, reading, choice, kept, memory.shares)
         return _sooner(self._next(pool, journal, choice, kept), later)
 
-    async def _fence(self, pool: PoolT) -> tuple[PoolT, Journal]:
-        """Void what the pool promised before it was read; return it with its new memory.
+    async def _fence(
+        self,
+        pool: PoolT,
+        journal: Journal,
+        request_kind: RequestKind[PoolT, RequestT, ReadingT],
+    ) -> tuple[PoolT, Journal]:
+        """Void what the pool promised to one kind before it was read; give that kind memory.
+
+        Promises and revisions of other kinds stay.
 
         A fence writes every request that waits, and each of these writes calls for a pass. If the
         journal is not stored, that would never end: so nothing is voided for a while after that.
@@ -370,7 +413,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         wait = until - self._clock.monotonic()
         if wait > 0:
             raise Behind(wait, NOT_STORED)
-        return await self._write_journal(pool, await self._kind.void_earlier(pool))
+        revisions = await request_kind.void_earlier(pool)
+        fenced = journal.after_fence(request_kind.request_resource.full_name, revisions)
+        return await self._write_journal(pool, fenced)
 
     async def _promise(
         self, pool: PoolT, stored: Journal, choice: Allotment[RequestT, DetailT]
@@ -405,10 +450,13 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             PoolWriteRefused: the write was refused for good.
             ControllerError: the write failed.
         """
-        key, patch = pool.metadata.key, self._kind.journals.patch(pool, journal)
+        key, journals = pool.metadata.key, self._kind.journals
+        patch, version = journals.patch(pool, journal), Version.from_object(pool)
         with writing_pool():
-            written = await self._client.patch(self.resource, Version.from_object(pool), patch)
-        if not self._kind.journals.is_stored(written, journal):
+            written = await self._client.patch(
+                self.resource, version, patch, subresource=journals.subresource
+            )
+        if not journals.is_stored(written, journal):
             resync = self._settings.resync
             self._not_stored_until[key] = self._clock.monotonic() + resync
             raise Behind(resync, NOT_STORED)
@@ -421,19 +469,15 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         tenant_of = no_tenant if self.resource.namespaced else tenant_of_namespace
         return self._memories.limits_of(pool, tenant_of)
 
-    def _due(
-        self, pool: PoolT, reading: ReadingT, choice: Allotment[RequestT, DetailT]
-    ) -> list[Granted[RequestT]]:
-        """Return the promises of earlier passes that are due, with their requests."""
+    def _promises_to_keep(
+        self, pool: PoolT, choice: Allotment[RequestT, DetailT]
+    ) -> list[Promise]:
+        """Return the promises of earlier passes that are due, then the new ones."""
         new = {promise.identity for promise in choice.promises}
         due = self._memories.memory_of(pool).due
         promises = due.due(choice.journal.promises, self._clock.monotonic())
-        return [
-            (promise, request)
-            for promise in promises
-            if promise.identity not in new
-            and (request := self._kind.find_request(reading, promise)) is not None
-        ]
+        earlier = [promise for promise in promises if promise.identity not in new]
+        return [*earlier, *choice.promises]
 
     def _next(
         self,
@@ -462,6 +506,31 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             waits.append(memory.due.next_in(choice.settled.promises, now))
         wait = min((seconds for seconds in waits if seconds is not None), default=None)
         return SETTLED if wait is None else Again(wait)
+
+
+def _granted_of(
+    request_kind: RequestKind[PoolT, RequestT, ReadingT],
+    reading: ReadingT,
+    promises: Sequence[Promise],
+    choice: Allotment[RequestT, DetailT],
+) -> list[Granted[RequestT]]:
+    """Return the promises to requests of one kind that may still be kept, with these requests.
+
+    Args:
+        request_kind: the kind of the requests.
+        reading: of the pool.
+        promises: to requests of all kinds.
+        choice: of this pass; it has the requests of new promises.
+    """
+    new = {promise.identity: request for promise, request in choice.granted}
+    granted = []
+    for promise in promises:
+        if promise.kind != request_kind.request_resource.full_name:
+            continue
+        request = new.get(promise.identity) or request_kind.find_request(reading, promise)
+        if request is not None:
+            granted.append((promise, request))
+    return granted
 
 
 def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:

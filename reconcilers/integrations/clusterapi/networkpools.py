@@ -30,8 +30,9 @@ from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpac
 from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
 from reconcilers.integrations.clusterapi.caches import space_name
 from reconcilers.integrations.clusterapi.choosing import blocks_of
+from reconcilers.integrations.clusterapi.claimkind import ClaimReading
 from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
-from reconcilers.integrations.clusterapi.pools import ClaimPools, ClaimReading, PoolParts
+from reconcilers.integrations.clusterapi.pools import ClaimPools, PoolParts
 from reconcilers.integrations.clusterapi.reading import has_read
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX

@@ -45,19 +45,18 @@ from reconcilers.integrations.clusterapi.caches import (
     space_name,
 )
 from reconcilers.integrations.clusterapi.choosing import Chooser
+from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimReading
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
-from reconcilers.integrations.clusterapi.reading import Reader, has_read
+from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.rules import Choice, Refusal, View
-from reconcilers.promises.journal import Journal, Promise
-from reconcilers.promises.keeping import Granted, Kept
+from reconcilers.integrations.core.rules import Choice, Refusal
+from reconcilers.promises.journal import Journal
+from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import Allotment, PoolKind, writing_pool
-from reconcilers.promises.reading import highest_revision
-from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, Shares
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.reporting.conditions import READY, Finding
@@ -94,21 +93,6 @@ class PoolParts:
     settings: PoolSettings
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimReading:
-    """What a pass read of a pool.
-
-    Args:
-        space: what the pool may hand out.
-        view: its claims and IPAddresses.
-        also_held: the blocks that others than claims and IPAddresses hold.
-    """
-
-    space: PoolSpace
-    view: View[IPAddressClaim]
-    also_held: Sequence[AddressRange] = ()
-
-
 ClaimChoice = Allotment[IPAddressClaim, Choice[IPAddressClaim]]
 
 
@@ -127,6 +111,7 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
         """The kind of the pools."""
         self._pools = pools
         self._parts = parts
+        self._claims = ClaimKind[PoolT](pools.resource, parts.caches, parts.reader, parts.granting)
 
     @property
     @override
@@ -185,30 +170,15 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
         return pool, None
 
     @override
+    def request_kinds(self, pool: PoolT) -> Sequence[ClaimKind[PoolT]]:
+        return (self._claims,)
+
+    @override
     async def read(self, pool: PoolT, journal: Journal) -> ClaimReading:
         space = self.geometry(pool)
         reader = self._parts.reader
         view = await reader.at_least(self.kind, pool.metadata.key, space, journal)
         return ClaimReading(space, view)
-
-    @override
-    def needs_fence(
-        self, pool: PoolT, journal: Journal, reading: ClaimReading, limits: Limits
-    ) -> bool:
-        # If a LIST has not got there, a revision is of another cluster, or of a lost history.
-        return not JOURNALS.has_memory(journal) or not has_read(reading.view, journal)
-
-    @override
-    async def void_earlier(self, pool: PoolT) -> Journal:
-        """Void every promise that was made before the pool was read.
-
-        What kept promises left of claims that are gone by now, the LIST of IPAddresses shows.
-        """
-        key, reader = pool.metadata.key, self._parts.reader
-        listed = await reader.claims(self.kind, key)
-        claims = await self._parts.granting.fence.void_earlier(listed)
-        addresses = await reader.addresses(self.kind, key)  # after the claims that they were for
-        return JOURNALS.with_revision(highest_revision(claims), (), highest_revision(addresses))
 
     @override
     async def complete(self, pool: PoolT, reading: ClaimReading) -> ClaimReading | Outcome:
@@ -246,25 +216,6 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
         limits: Limits,
     ) -> tuple[ClaimReading, ClaimChoice]:
         return reading, choice
-
-    @override
-    def find_request(self, reading: ClaimReading, promise: Promise) -> IPAddressClaim | None:
-        return reading.view.at_version(promise)
-
-    @override
-    async def keep(
-        self, pool: PoolT, reading: ClaimReading, granted: Sequence[Granted[IPAddressClaim]]
-    ) -> list[Kept[IPAddressClaim]]:
-        kept = await self._parts.granting.keep(granted, pool, self.kind, reading.space)
-        promises = [entry.promise for entry in kept]
-        self._parts.reader.note_kept(self.kind, pool.metadata.key, promises)
-        return kept
-
-    @override
-    async def void_refused(
-        self, pool: PoolT, refused: Sequence[Kept[IPAddressClaim]]
-    ) -> Sequence[WriteResult]:
-        return await self._parts.granting.void_refused(refused, pool=pool, pool_kind=self.kind)
 
     @override
     async def finish(

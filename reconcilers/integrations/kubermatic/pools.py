@@ -31,6 +31,7 @@ from reconcilers.integrations.kubermatic.allocations import (
     release_fields,
 )
 from reconcilers.integrations.kubermatic.api import (
+    ALLOCATIONS,
     CLUSTERS,
     JOURNALS,
     POOLS,
@@ -64,7 +65,7 @@ from reconcilers.promises.due import RETRY
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import Allotment, PoolKind
+from reconcilers.promises.passes import Allotment, PoolKind, RequestKind
 from reconcilers.promises.reading import Behind, highest_revision
 from reconcilers.promises.refusedwrites import result_beside_promise
 from reconcilers.promises.results import WriteResult
@@ -95,7 +96,10 @@ class DecidedPool:
 PoolChoice = Allotment[IPAMAllocation, DecidedPool]
 
 
-class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
+class Pools(
+    PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool],
+    RequestKind[IPAMPool, IPAMAllocation, View],
+):
     """IPAMPools, as passes over pools of all kinds see them.
 
     Args:
@@ -109,6 +113,7 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
     """
 
     journals = JOURNALS
+    request_resource = ALLOCATIONS
 
     def __init__(  # noqa: PLR0913 - what a pass works with
         self,
@@ -164,6 +169,10 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
         return pool, None
 
     @override
+    def request_kinds(self, pool: IPAMPool) -> Sequence["Pools"]:
+        return (self,)
+
+    @override
     async def read(self, pool: IPAMPool, journal: Journal) -> View:
         revision = journal.revisions.get(JOURNALS.kind, 0)
         return await self._reader.at_least(pool.metadata.name, revision)
@@ -176,10 +185,10 @@ class Pools(PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool]):
         return bool(self._decide(pool, journal, reading, limits).grants)
 
     @override
-    async def void_earlier(self, pool: IPAMPool) -> Journal:
+    async def void_earlier(self, pool: IPAMPool) -> Mapping[str, int]:
         view = await self._reader.live(pool.metadata.name)
         allocations = await self._allocations.fence.void_earlier(view.allocations)
-        return JOURNALS.with_revision(highest_revision(allocations))
+        return {JOURNALS.kind: highest_revision(allocations)}
 
     @override
     async def complete(self, pool: IPAMPool, reading: View) -> View | Outcome:

@@ -31,6 +31,7 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.integrations.core.rules import Refusal, Refused, View, choose, needs_fence
 from reconcilers.integrations.vitistack.api import (
+    ALLOCATIONS,
     ERROR,
     JOURNALS,
     NETWORKS,
@@ -57,7 +58,7 @@ from reconcilers.integrations.vitistack.writing import (
 )
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import Allotment, PoolKind
+from reconcilers.promises.passes import Allotment, PoolKind, RequestKind
 from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
@@ -102,7 +103,10 @@ class Unserved:
 NetworkChoice = Allotment[IPAllocation, Unserved]
 
 
-class Networks(PoolKind[NetworkNamespace, IPAllocation, NetworkReading, Unserved]):
+class Networks(
+    PoolKind[NetworkNamespace, IPAllocation, NetworkReading, Unserved],
+    RequestKind[NetworkNamespace, IPAllocation, NetworkReading],
+):
     """NetworkNamespaces, as passes over pools of all kinds see them.
 
     Args:
@@ -117,6 +121,7 @@ class Networks(PoolKind[NetworkNamespace, IPAllocation, NetworkReading, Unserved
     """
 
     journals = JOURNALS
+    request_resource = ALLOCATIONS
 
     def __init__(  # noqa: PLR0913 - what a pass works with
         self,
@@ -171,6 +176,10 @@ class Networks(PoolKind[NetworkNamespace, IPAllocation, NetworkReading, Unserved
         return pool, SETTLED
 
     @override
+    def request_kinds(self, pool: NetworkNamespace) -> Sequence["Networks"]:
+        return (self,)
+
+    @override
     async def read(self, pool: NetworkNamespace, journal: Journal) -> NetworkReading:
         static = static_of(pool)
         assert static is not None, "prepare ends the pass over other networks"
@@ -187,10 +196,10 @@ class Networks(PoolKind[NetworkNamespace, IPAllocation, NetworkReading, Unserved
         return needs_fence(revision, view.position, wanted=view.holdings.waiting_count > 0)
 
     @override
-    async def void_earlier(self, pool: NetworkNamespace) -> Journal:
+    async def void_earlier(self, pool: NetworkNamespace) -> Mapping[str, int]:
         listed, _ = await self._reader.live(pool.metadata.key)
         allocations = await self._writer.fence.void_earlier([*listed.values()])
-        return JOURNALS.with_revision(highest_revision(allocations))
+        return {JOURNALS.kind: highest_revision(allocations)}
 
     @override
     async def complete(

@@ -260,5 +260,5 @@ def test_a_promise_without_kind_is_to_an_allocation() -> None:
 
 
 def test_a_fence_of_one_kind_leaves_what_other_kinds_have() -> None:
-    fenced = STATUS.journal.after_fence(KIND, 30)
+    fenced = STATUS.journal.after_fence(KIND, {KIND: 30})
     assert fenced == Journal({KIND: 30, CLAIMS: 9}, STATUS.journal.promises[1:])

@@ -1,0 +1,236 @@
+"""A pool that serves requests of several kinds: each kind is fenced and written by itself."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from controller.cache import Cache
+from controller.errors import ApiError
+from controller.meta import Key
+from controller.outcome import Outcome
+from controller.resource import Resource
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.configuration.settings import PoolSettings
+from reconcilers.integrations.clusterapi.api import IPAddressClaim, claims
+from reconcilers.networkpool.facts import KIND
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
+from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.keeping import Granted, Kept
+from reconcilers.promises.passes import Allotment, PoolKind, PoolPasses, RequestKind
+from reconcilers.promises.results import WriteResult
+from reconcilers.promises.shares import Limits, Shares
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+Request = IPAllocation | IPAddressClaim
+CLAIM_KIND: Resource[Any] = claims("v1beta1")
+RANGE, OTHER = ("10.40.0.0", "10.40.0.0"), ("10.40.0.9", "10.40.0.9")
+
+
+class Requests(RequestKind[NetworkPool, Any, None]):
+    """Requests of one kind: each version that a promise names is there.
+
+    Args:
+        resource: the kind.
+        calls: takes what the pass asks for.
+    """
+
+    def __init__(self, resource: Resource[Any], calls: list[tuple[str, str, Any]]) -> None:
+        self._resource = resource
+        self._calls = calls
+
+    @property
+    @override
+    def request_resource(self) -> Resource[Any]:
+        return self._resource
+
+    def _note(self, call: str, what: Any) -> None:
+        self._calls.append((call, self._resource.full_name, what))
+
+    @override
+    def needs_fence(
+        self, pool: NetworkPool, journal: Journal, reading: None, limits: Limits
+    ) -> bool:
+        return self._resource.full_name not in journal.revisions
+
+    @override
+    async def void_earlier(self, pool: NetworkPool) -> Mapping[str, int]:
+        self._note("void", pool.metadata.resourceVersion)
+        return {self._resource.full_name: 77}
+
+    @override
+    def find_request(self, reading: None, promise: Promise) -> Any:
+        return promise.key.name
+
+    @override
+    async def keep(
+        self, pool: NetworkPool, reading: None, granted: Sequence[Granted[Any]]
+    ) -> list[Kept[Any]]:
+        self._note("keep", [request for _, request in granted])
+        return [Kept(promise, request, WriteResult.WRITTEN) for promise, request in granted]
+
+    @override
+    async def void_refused(
+        self, pool: NetworkPool, refused: Sequence[Kept[Any]]
+    ) -> Sequence[WriteResult]:
+        raise AssertionError("no write is refused")
+
+
+class Pools(PoolKind[NetworkPool, Any, None, None]):
+    """NetworkPools that serve both kinds, and promise nothing new."""
+
+    journals = STATUS_JOURNALS
+
+    def __init__(self, pools: Cache[NetworkPool], kinds: Sequence[Requests]) -> None:
+        self._pools = pools
+        self._kinds = kinds
+
+    @property
+    @override
+    def pools(self) -> Cache[NetworkPool]:
+        return self._pools
+
+    @property
+    @override
+    def history_confirmed(self) -> bool:
+        return True
+
+    @override
+    def is_left_alone(self, pool: NetworkPool) -> bool:
+        return False
+
+    @override
+    def forget(self, pool: Key) -> None:
+        return
+
+    @override
+    async def prepare(self, pool: NetworkPool) -> tuple[NetworkPool, Outcome | None]:
+        return pool, None
+
+    @override
+    def request_kinds(self, pool: NetworkPool) -> Sequence[Requests]:
+        return self._kinds
+
+    @override
+    async def read(self, pool: NetworkPool, journal: Journal) -> None:
+        return None
+
+    @override
+    async def complete(self, pool: NetworkPool, reading: None) -> None:
+        return None
+
+    @override
+    def choose(
+        self, pool: NetworkPool, journal: Journal, reading: None, limits: Limits
+    ) -> Allotment[Any, None]:
+        return Allotment(journal, (), more=False, detail=None)
+
+    @override
+    async def confirm(
+        self,
+        pool: NetworkPool,
+        journal: Journal,
+        reading: None,
+        choice: Allotment[Any, None],
+        limits: Limits,
+    ) -> tuple[None, Allotment[Any, None]]:
+        return reading, choice
+
+    @override
+    async def finish(
+        self,
+        pool: NetworkPool,
+        reading: None,
+        choice: Allotment[Any, None],
+        kept: Sequence[Kept[Any]],
+        shares: Shares,
+    ) -> float | None:
+        return None
+
+    @override
+    async def report_unreadable(self, pool: NetworkPool, why: str) -> None:
+        raise AssertionError("all is readable")
+
+    @override
+    async def report_pool_refused(self, pool: NetworkPool, error: ApiError) -> None:
+        raise AssertionError("no write is refused")
+
+
+class Served:
+    """One NetworkPool, and passes over it.
+
+    Args:
+        revisions: of its journal. It has a promise to an allocation, and one to a claim.
+        kinds: the kinds of requests that are served.
+    """
+
+    def __init__(
+        self,
+        revisions: Mapping[str, str],
+        kinds: Sequence[Resource[Any]] = (IP_ALLOCATION, CLAIM_KIND),
+    ) -> None:
+        self.lab = Lab()
+        self.calls: list[tuple[str, str, Any]] = []
+        to_allocation = make.listed(make.promise(make.allocation("a"), *RANGE))
+        to_claim = make.listed_for_claim(*OTHER, name="c")
+        status = {"assignments": [to_allocation, to_claim], "revisions": dict(revisions)}
+        self.lab.server.add("networkpools", make.pool(status=status))
+        requests = [Requests(resource, self.calls) for resource in kinds]
+        pools = Pools(self.lab.caches["networkpools"], requests)
+        replica = self.lab
+        self.passes = PoolPasses(pools, replica.client, replica.clock, PoolSettings())
+
+    async def work(self) -> dict[str, Any]:
+        """Run passes until promises of other replicas are due; return the status of the pool."""
+        for _ in range(2):
+            await self.passes.reconcile(make.key("lab"))
+            await self.lab.clock.advance(3)
+        return self.lab.see("networkpools", "lab")
+
+    def names(self, call: str) -> list[str]:
+        """Return the kinds of the calls of one name, in order."""
+        return [kind for name, kind, _ in self.calls if name == call]
+
+    def kept(self, kind: str) -> list[Any]:
+        """Return the requests of a kind that promises were written to."""
+        return [
+            request
+            for name, of_kind, requests in self.calls
+            if (name, of_kind) == ("keep", kind)
+            for request in requests
+        ]
+
+
+async def test_only_the_kind_without_memory_is_fenced() -> None:
+    served = Served({KIND: "7"})
+    status = await served.work()
+    assert served.names("void") == [make.CLAIMS]
+    assert status["revisions"] == {KIND: "7", make.CLAIMS: "77"}
+    assert [entry["name"] for entry in status["assignments"]] == ["a"]
+
+
+async def test_each_fence_is_one_write_of_the_pool_as_the_fence_before_left_it() -> None:
+    served = Served({})
+    status = await served.work()
+    assert served.names("void") == [KIND, make.CLAIMS]
+    first, second = (version for call, _, version in served.calls if call == "void")
+    assert int(first) < int(second)
+    assert status["revisions"] == {KIND: "77", make.CLAIMS: "77"}
+    assert status["assignments"] == []
+
+
+async def test_promises_are_written_by_the_kind_that_they_name() -> None:
+    served = Served({KIND: "7", make.CLAIMS: "7"})
+    await served.work()
+    assert (set(served.kept(KIND)), set(served.kept(make.CLAIMS))) == ({"a"}, {"c"})
+
+
+async def test_a_promise_to_a_kind_that_is_not_served_stays_and_is_not_written() -> None:
+    served = Served({make.CLAIMS: "7"}, kinds=[IP_ALLOCATION])
+    status = await served.work()
+    assert served.kept(KIND) == []
+    assert [entry["kind"] for entry in status["assignments"]] == [make.CLAIMS]
+    assert status["revisions"][make.CLAIMS] == "7"
