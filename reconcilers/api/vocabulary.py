@@ -50,7 +50,7 @@ WORDS: Mapping[str, Words] = {
                     "NamespaceNotAllowed": "False: --pool-namespaces does not name the pool's"
                     " namespace, so nothing is handed out",
                     "DefinitionOutdated": "False: the CustomResourceDefinition in force drops"
-                    " what the pool has to remember",
+                    " what the pool has to remember, or an admission webhook or policy changes it",
                     "Deleting": "False: the pool waits for its allocations to be released",
                 },
             ),
