@@ -435,8 +435,11 @@ class NetworkPoolReconciler:
             return Again(0)
         if is_unknown:
             return Again(RETRY)
+        # A promise to a request of another kind is not written here, so it calls for no pass.
         unwritten = [
-            promise for promise in decision.journal.promises if promise.identity not in done
+            promise
+            for promise in decision.journal.promises
+            if promise.kind == KIND and promise.identity not in done
         ]
         settings, memory, now = (
             self._settings,

@@ -13,7 +13,7 @@ pool may serve requests of several kinds. Rejected: a base class with template m
 algorithm in a subclass cannot be read from top to bottom.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -390,7 +390,8 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             void = partial(request_kind.void_refused, pool)
             kept += await void_refused(written, void, memory, self._clock)
         later = await kind.finish(pool, reading, choice, kept, memory.shares)
-        return _sooner(self._next(pool, journal, choice, kept), later)
+        served = {request_kind.request_resource.full_name for request_kind in request_kinds}
+        return _sooner(self._next(pool, journal, choice, kept, served), later)
 
     async def _fence(
         self,
@@ -485,14 +486,18 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         stored: Journal,
         choice: Allotment[RequestT, DetailT],
         kept: Sequence[Kept[RequestT]],
+        served: Container[str],
     ) -> Outcome:
         """Return when the next pass is due for the sake of promises.
+
+        A promise to a kind that is not served cannot be written, so it calls for no pass.
 
         Args:
             pool: as it was written last.
             stored: its journal.
             choice: of this pass.
             kept: what became of the promises that this pass wrote.
+            served: the full names of the kinds that this process serves from the pool.
         """
         results = {entry.result for entry in kept}
         if choice.more and WriteResult.WRITTEN in results:
@@ -501,9 +506,10 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             return Again(RETRY)
         memory, now = self._memories.memory_of(pool), self._clock.monotonic()
         waits = [memory.shares.next_in(now)]
-        if stored.promises:
+        if any(promise.kind in served for promise in stored.promises):
             waits.append(self._settings.quiet_period)
-            waits.append(memory.due.next_in(choice.settled.promises, now))
+            still_open = [promise for promise in choice.settled.promises if promise.kind in served]
+            waits.append(memory.due.next_in(still_open, now))
         wait = min((seconds for seconds in waits if seconds is not None), default=None)
         return SETTLED if wait is None else Again(wait)
 

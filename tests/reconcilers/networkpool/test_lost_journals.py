@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.outcome import Blocked
+from controller.outcome import Again, Blocked
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.networkpool.facts import KIND
 from tests.reconcilers import make
@@ -108,6 +108,13 @@ async def test_a_promise_to_another_kind_is_not_settled_by_an_allocation_of_its_
         await lab.clock.advance(61)
     assert lab.see("networkpools", "lab")["assignments"] == [TO_CLAIM]
     assert lab.see("ipallocations", "a")["startAddress"] == "10.40.0.8"
+
+
+async def test_a_promise_to_another_kind_calls_for_no_pass_before_the_resync() -> None:
+    lab = lab_of(OURS | {"assignments": [TO_CLAIM]})
+    await lab.pool()
+    await lab.clock.advance(10)
+    assert await lab.pool() == Again(60.0)
 
 
 async def test_a_deletion_waits_for_a_promise_to_another_kind() -> None:

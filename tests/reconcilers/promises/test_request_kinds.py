@@ -8,7 +8,7 @@ from typing_extensions import override
 from controller.cache import Cache
 from controller.errors import ApiError
 from controller.meta import Key
-from controller.outcome import Outcome
+from controller.outcome import SETTLED, Outcome
 from controller.resource import Resource
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -234,3 +234,10 @@ async def test_a_promise_to_a_kind_that_is_not_served_stays_and_is_not_written()
     assert served.kept(KIND) == []
     assert [entry["kind"] for entry in status["assignments"]] == [make.CLAIMS]
     assert status["revisions"][make.CLAIMS] == "7"
+
+
+async def test_a_promise_to_a_kind_that_is_not_served_calls_for_no_pass() -> None:
+    served = Served({KIND: "7", make.CLAIMS: "7"}, kinds=[])
+    for _ in range(2):
+        assert await served.passes.reconcile(make.key("lab")) == SETTLED
+        await served.lab.clock.advance(10)
