@@ -1,0 +1,64 @@
+"""What is shown of pools to a user who may read one namespace only."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from reconcilers.integrations.core.scopedlists import NotRead
+from reconcilers.integrations.poolkinds import HOLDERS, as_readable
+from reconcilers.integrations.views import NetworkPools, from_manifests
+from reconcilers.pictures.documents import map_document, pool_document
+from reconcilers.pictures.extents import AddressState
+from reconcilers.pictures.poolpicture import PoolPicture
+from tests.reconcilers.cli import test_platforms as platforms
+from tests.reconcilers.cli.test_claims import body, ip_pool
+
+WHOLE = {"addresses": ["10.72.0.10-10.72.0.20"], "prefix": 24}
+OBJECTS = (
+    ip_pool("own", "10.0.0.10-10.0.0.13"),
+    body("GlobalInClusterIPPool", "whole", WHOLE, "v1alpha2"),
+    platforms.ipam_pool("metallb", east=platforms.RANGE),
+    platforms.network(),
+)
+PICTURES: dict[str, PoolPicture] = {
+    pool.name.kind: pool
+    for pool in from_manifests(
+        OBJECTS, "b", NetworkPools(), datetime(2026, 1, 1, tzinfo=UTC)
+    ).pictures
+}
+NAMESPACES = {"InClusterIPPool": "b", "NetworkNamespace": "dc"}
+
+
+def limits_of(kind: str, namespace: str) -> list[NotRead]:
+    """Return that no kind that holds addresses of a pool may be read outside a namespace."""
+    return [NotRead(name, namespace) for name in sorted(HOLDERS[kind])]
+
+
+@pytest.mark.parametrize("kind", PICTURES)
+def test_only_the_total_is_known_of_a_pool_that_other_namespaces_hold(kind: str) -> None:
+    limits = limits_of(kind, "elsewhere")
+    pool = as_readable(PICTURES[kind], limits)
+    document = map_document(pool)
+    [family] = document["families"]
+    assert document["notRead"] == [
+        f"{limit.kind} of other namespaces than elsewhere" for limit in limits
+    ]
+    assert family["total"] > 0
+    assert (family["available"], family["allocated"], document["waiting"]) == (None, None, None)
+    states = {extent.state for extent in pool.families[0].extents}
+    assert AddressState.UNKNOWN in states
+    assert AddressState.FREE not in states
+
+
+@pytest.mark.parametrize("kind", NAMESPACES)
+def test_all_figures_are_known_of_a_pool_of_the_namespace_that_may_be_read(kind: str) -> None:
+    limits = limits_of(kind, NAMESPACES[kind])
+    assert pool_document(as_readable(PICTURES[kind], limits)) == pool_document(PICTURES[kind])
+
+
+@pytest.mark.parametrize("kind", ["GlobalInClusterIPPool", "IPAMPool"])
+@pytest.mark.parametrize("namespace", ["b", "dc"])
+def test_one_namespace_never_suffices_for_a_pool_of_the_whole_cluster(
+    kind: str, namespace: str
+) -> None:
+    assert as_readable(PICTURES[kind], limits_of(kind, namespace)).not_read
