@@ -2,11 +2,12 @@
 
     build.py [--into FOLDER] [PROGRAM...]
 
-puts etcd, kube-apiserver, kube-controller-manager, kubectl, helm and MetalLB's controller into
-FOLDER/newest, those of the oldest Kubernetes that README claims into FOLDER/oldest, and the
-controller that a benchmark compares ours with into FOLDER/bench. Versions stand in the go.mod
-files: this folder's (newest), oldest.mod, helm/go.mod, metallb/go.mod and ../bench/peer/go.mod.
-Checksums stand beside them, so building them asks no checksum database.
+puts etcd, kube-apiserver, kube-controller-manager, kubectl, helm, MetalLB's controller and
+Cilium's LB-IPAM into FOLDER/newest, those of the oldest Kubernetes that README claims into
+FOLDER/oldest, and the controller that a benchmark compares ours with into FOLDER/bench. Versions
+stand in the go.mod files: this folder's (newest), oldest.mod, helm/go.mod, metallb/go.mod,
+cilium/go.mod and ../bench/peer/go.mod. Checksums stand beside them, so
+building them asks no checksum database.
 
 What is there is found again by a stamp beside each program: a digest of everything that the
 program is made of. A second run takes no longer than reading them. Needs Go and its module proxy;
@@ -31,6 +32,7 @@ ROOT = HERE.parents[1]
 NEWEST, OLDEST = "newest", "oldest"
 KUBERNETES, ETCD = "k8s.io/kubernetes", "go.etcd.io/etcd/server/v3"
 METALLB, HELM = "go.universe.tf/metallb", "helm.sh/helm/v3"
+CILIUM = "github.com/cilium/cilium"
 CLUSTER_API = "sigs.k8s.io/cluster-api"
 CLIENT_GO = "k8s.io/client-go"
 VERSION = "k8s.io/component-base/version"
@@ -92,6 +94,7 @@ PROGRAMS = (
     *_of_kubernetes(NEWEST, "go.mod", "kube-apiserver", "kube-controller-manager", "kubectl"),
     Program(NEWEST, "helm", HELM, f"{HELM}/cmd/helm", "helm/go.mod"),
     Program(NEWEST, "metallb-controller", METALLB, _CONTROLLER, "metallb/go.mod"),
+    Program(NEWEST, "cilium-lbipam", CILIUM, ".", "cilium/go.mod"),
     *_of_kubernetes(OLDEST, "oldest.mod", "kube-apiserver", "kube-controller-manager"),
     Program("bench", "peer", CLIENT_GO, ".", "../bench/peer/go.mod"),
 )

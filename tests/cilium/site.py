@@ -1,0 +1,217 @@
+"""A tenant on a real API server with the real LB-IPAM, and one process that projects into it."""
+
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from controller.client import Client
+from controller.clock import SystemClock
+from controller.config import connected
+from controller.errors import Conflict
+from controller.meta import Key
+from envtest import ControlPlane
+from reconcilers.api.resources import SERVICE
+from reconcilers.cli.local.objects import delete
+from reconcilers.loadbalancers.cilium.adapter import CiliumBalancer, CiliumKind
+from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, pool_name
+from reconcilers.loadbalancers.cilium.services import shown_addresses
+from reconcilers.loadbalancers.port import (
+    Acknowledgement,
+    AllocationName,
+    BalancerMemory,
+    ProjectedRanges,
+    Projection,
+    Proven,
+    Withdrawal,
+)
+from tests.freezing import freeze, thaw
+from tests.polling import until
+from tests.reconcilers.loadbalancers.cilium.site import (
+    FIRST,
+    OWNER,
+    RANGES,
+    NoNote,
+    permit_own,
+    spans_of,
+)
+
+SETTLED_SECONDS = 60.0
+"""A release takes less than a second on a machine that is idle."""
+BETWEEN_ASKS = 0.05
+
+
+def find_program() -> Path | None:
+    """Return the program of LB-IPAM in KUBEBUILDER_ASSETS; None if it is not there."""
+    program = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull) / "cilium-lbipam"
+    return program if program.is_file() else None
+
+
+class Operator:
+    """LB-IPAM as a child process.
+
+    Args:
+        program: of LB-IPAM.
+        kubeconfig: of the tenant.
+        log: a file that takes what it says.
+    """
+
+    def __init__(self, program: Path, kubeconfig: Path, log: Path) -> None:
+        self._command = [str(program), f"--k8s-kubeconfig-path={kubeconfig}"]
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it; it is ready when it has acknowledged a pool."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """Kill it where it is, also if it is frozen or has ended."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def freeze(self) -> None:
+        """Stop it where it is."""
+        freeze(self.pid)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        thaw(self.pid)
+
+
+class RealSite:
+    """One tenant, its operator, and one process that projects into it and releases.
+
+    Args:
+        client: of the tenant.
+        operator: in it.
+    """
+
+    def __init__(self, client: Client, operator: Operator) -> None:
+        self.client = client
+        self.operator = operator
+        self.kind = CiliumKind(SystemClock(), wait=10.0)
+        self.memory = BalancerMemory()
+        self.release = BalancerMemory()
+        self.basis = 100
+
+    def balancer(self, memory: BalancerMemory | None = None) -> CiliumBalancer:
+        """Return the balancer with a memory; None for that of the projection."""
+        return self.kind.of(self.client, memory or self.memory)
+
+    def wanted(self, *allocations: AllocationName) -> Projection:
+        """Return a projection of allocations."""
+        ranges = tuple(ProjectedRanges(name, RANGES[name]) for name in allocations)
+        return Projection(ranges, self.basis, owner=OWNER)
+
+    async def project(self, *allocations: AllocationName) -> None:
+        """Project allocations; a live read confirms them."""
+        wanted = self.wanted(*allocations)
+
+        async def confirm() -> Projection:
+            return wanted
+
+        await self.balancer().project(wanted, confirm, permit_own)
+
+    async def served(self, *allocations: AllocationName) -> None:
+        """Project allocations, and return once the operator has acknowledged their pools."""
+        await self.project(*allocations)
+        wanted = self.wanted(*allocations)
+        await until(lambda: self.balancer().health(wanted), lambda health: not health.reason)
+
+    async def ask(self, allocation: AllocationName = FIRST) -> Acknowledgement | None:
+        """Ask as the release check does: first the pools, then the Services, then the verdict.
+
+        Returns:
+            The answer; None if a Service shows an address of the range, or a pool just changed.
+        """
+        balancer = self.balancer(self.release)
+        reading = await balancer.read()
+        if await self.users(allocation):
+            return None
+        mark = self.basis + 1
+        withdrawal = Withdrawal(allocation, spans_of(allocation), mark, mark, OWNER, NoNote())
+        try:
+            return await balancer.acknowledgement(reading, withdrawal)
+        except Conflict:
+            return None
+
+    async def ask_for(
+        self, seconds: float, allocation: AllocationName = FIRST
+    ) -> list[Acknowledgement | None]:
+        """Ask again and again for so many seconds; return all answers."""
+        answers = []
+        with anyio.move_on_after(seconds):
+            while True:
+                answers.append(await self.ask(allocation))
+                await anyio.sleep(BETWEEN_ASKS)
+        return answers
+
+    async def released(self, allocation: AllocationName = FIRST) -> None:
+        """Return once the range is proven to be out."""
+        await until(
+            lambda: self.ask(allocation),
+            lambda answer: isinstance(answer, Proven),
+            seconds=SETTLED_SECONDS,
+        )
+
+    async def users(self, allocation: AllocationName = FIRST) -> list[str]:
+        """Return the Services that show an address of a range."""
+        spans = spans_of(allocation)
+        return [
+            service.metadata.name
+            for service in (await self.client.list(SERVICE)).items
+            for shown in shown_addresses(service)
+            if any(span.contains(shown) for span in spans)
+        ]
+
+    async def pool(self, allocation: AllocationName = FIRST) -> CiliumPool:
+        """Return the pool of an allocation."""
+        return await self.client.get(CILIUM_POOL, Key("", pool_name(allocation)))
+
+    async def add_service(self, name: str) -> None:
+        """Create a Service of type LoadBalancer."""
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
+        await self.client.create(SERVICE, "default", {"metadata": {"name": name}, "spec": spec})
+
+    async def remove_services(self, *services: str) -> None:
+        """Delete Services."""
+        for name in services:
+            await delete(self.client, SERVICE, Key("default", name))
+
+
+@asynccontextmanager
+async def real_site(folder: Path, program: Path) -> AsyncIterator[RealSite]:
+    """Start the API server and the operator; they stop with the context.
+
+    Args:
+        folder: for the kubeconfig and the log.
+        program: of LB-IPAM.
+    """
+    async with ControlPlane.start() as plane:
+        definition = folder / "definition.yaml"
+        command = [str(program), "--print-crd"]
+        shown = await anyio.run_process(command)
+        definition.write_bytes(shown.stdout)
+        await plane.install_crds(definition)
+        kubeconfig = plane.write_kubeconfig(folder / "tenant.kubeconfig")
+        operator = Operator(program, kubeconfig, folder / "operator.log")
+        async with connected(kubeconfig, None, user_agent="test") as transport:
+            operator.start()
+            try:
+                yield RealSite(Client(transport), operator)
+            finally:
+                operator.kill()

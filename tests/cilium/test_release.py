@@ -1,0 +1,130 @@
+"""On the real LB-IPAM: no range is free while a Service shows an address of it, nor later."""
+
+import anyio
+import pytest
+
+from controller.meta import Version
+from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, pool_name
+from reconcilers.loadbalancers.port import BalancerMemory, Proven, Unprovable
+from tests.cilium.site import RealSite
+from tests.polling import until
+from tests.reconcilers.loadbalancers.cilium.site import FIRST, RANGES, SECOND
+
+pytestmark = pytest.mark.slow
+STEADY = 2.0
+"""For how many seconds it is watched that nothing happens."""
+
+
+async def test_a_range_is_served_and_released_while_services_come_and_go(site: RealSite) -> None:
+    await site.served(FIRST, SECOND)
+    for number in range(3):
+        await site.add_service(f"web-{number}")
+    async with anyio.create_task_group() as group:
+        group.start_soon(_come_and_go, site)
+        await site.released()
+        assert await _users_for(site, STEADY) == [], "shown after it was released"
+        group.cancel_scope.cancel()
+
+
+async def test_no_range_is_released_while_the_operator_is_frozen(site: RealSite) -> None:
+    await site.served(FIRST, SECOND)
+    site.operator.freeze()
+    answers = await site.ask_for(STEADY * 4)
+    assert not any(isinstance(answer, Proven | Unprovable) for answer in answers)
+    site.operator.thaw()
+    await site.released()
+
+
+@pytest.mark.parametrize("asks", [1, 2])
+async def test_an_operator_that_is_killed_in_the_middle_of_a_release_goes_on_with_it(
+    site: RealSite, asks: int
+) -> None:
+    await site.served(FIRST, SECOND)
+    for _ in range(asks):
+        await site.ask()
+    site.operator.kill()
+    assert not any(isinstance(answer, Proven) for answer in await site.ask_for(STEADY))
+    site.operator.start()
+    await site.released()
+
+
+async def test_another_process_finishes_a_release(site: RealSite) -> None:
+    await site.served(FIRST)
+    await site.ask()
+    site.release = BalancerMemory()
+    await site.released()
+
+
+async def test_a_pool_that_was_edited_back_and_forth_unseen_is_acknowledged_after_a_nonce(
+    site: RealSite,
+) -> None:
+    await site.served(FIRST)
+    site.operator.freeze()
+    pool = await site.pool()
+    for is_disabled in (True, False):
+        pool = await site.client.patch(
+            CILIUM_POOL, Version.from_object(pool), {"spec": {"disabled": is_disabled}}
+        )
+    site.operator.thaw()
+    await site.released()
+
+
+async def test_a_pool_that_was_deleted_and_created_anew_unseen_is_released_by_its_own_status(
+    site: RealSite,
+) -> None:
+    await site.served(FIRST, SECOND)
+    site.operator.freeze()
+    await site.client.delete(CILIUM_POOL, Version.from_object(await site.pool()))
+    await site.project(FIRST, SECOND)
+    await site.ask()
+    site.operator.thaw()
+    await site.released()
+    assert (await site.pool()).blocks == ()
+
+
+async def test_without_an_operator_the_answer_is_unknown_and_never_proven(site: RealSite) -> None:
+    site.operator.kill()
+    await site.project(FIRST)
+    answers = await site.ask_for(STEADY * 8)
+    assert not any(isinstance(answer, Proven) for answer in answers)
+    assert isinstance(answers[-1], Unprovable)
+
+
+async def test_an_emptied_pool_is_deleted_by_the_next_projection(site: RealSite) -> None:
+    await site.served(FIRST, SECOND)
+    await site.released()
+    site.basis = 200
+    await site.project(SECOND)
+    left = [pool.metadata.name for pool in (await site.client.list(CILIUM_POOL)).items]
+    assert left == [pool_name(SECOND)]
+
+
+async def test_growth_serves_a_waiting_service_at_once(site: RealSite) -> None:
+    await site.served(SECOND)
+    for number in range(9):
+        await site.add_service(f"web-{number}")
+    await until(lambda: site.users(SECOND), lambda users: len(users) == 8)
+    site.basis = 200
+    await site.project(FIRST, SECOND)
+    await until(lambda: site.users(FIRST), lambda users: len(users) == 1, seconds=4)
+    assert len(RANGES[FIRST]) == 2
+
+
+async def _come_and_go(site: RealSite) -> None:
+    """Delete and create the Services in turn."""
+    number = 0
+    while True:
+        await site.remove_services(f"web-{number % 3}")
+        await site.add_service(f"web-{number % 3}")
+        number += 1
+        await anyio.sleep(0.1)
+
+
+async def _users_for(site: RealSite, seconds: float) -> list[str]:
+    """Return the Services that show an address of the first range within so many seconds."""
+    found: list[str] = []
+    with anyio.move_on_after(seconds):
+        while True:
+            found += await site.users(FIRST)
+            await anyio.sleep(0.05)
+    return found
