@@ -125,7 +125,7 @@ class PoolProjection:
             await permit(offer_of(pool))
         for pool in newer:
             ranges = by_name.get(pool.metadata.name)
-            spans = _spans(ranges) if ranges is not None else ()
+            spans = spans_of_ranges(ranges) if ranges is not None else ()
             uid = allocation_uid(pool) if ranges is None else ranges.allocation.uid
             await self._write(pool, spans, wanted, uid)
         return offer_of(newer[0]) if newer else None
@@ -189,7 +189,7 @@ class PoolProjection:
         confirmed: Projection,
     ) -> None:
         """Make the pool of one allocation hold its ranges."""
-        name, spans = pool.metadata.name, _spans(ranges)
+        name, spans = pool.metadata.name, spans_of_ranges(ranges)
         _require_newest(pool, wanted)
         if not pool.blocks and ranges not in confirmed.allocations:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
@@ -207,7 +207,7 @@ class PoolProjection:
         if self._upkeep.written.get(pool.metadata.name) != ranges.entries:
             return ""
         fields = list(pool.spec.edited)
-        if {block.span for block in pool.blocks} != set(_spans(ranges)):
+        if {block.span for block in pool.blocks} != set(spans_of_ranges(ranges)):
             fields.append("blocks")
         if pool.spec.disabled:
             fields.append("disabled")
@@ -220,7 +220,7 @@ class PoolProjection:
         annotations = annotations_of(wanted, ranges.allocation.uid)
         del annotations[names.ANNOTATION_PROJECTION_BASIS]
         return (
-            not has_exactly(pool, _spans(ranges))
+            not has_exactly(pool, spans_of_ranges(ranges))
             or pool.spec.disabled
             or not is_ours(pool)
             or not annotations.items() <= pool.metadata.annotations.items()
@@ -273,7 +273,8 @@ class PoolProjection:
             await self._pools.delete(pool)
 
 
-def _spans(ranges: ProjectedRanges) -> list[AddressRange]:
+def spans_of_ranges(ranges: ProjectedRanges) -> list[AddressRange]:
+    """Return the ranges that a projection has of one allocation."""
     parsed = map(addresstexts.parse_cidr_or_span, ranges.entries)
     return [span for span in parsed if span is not None]
 

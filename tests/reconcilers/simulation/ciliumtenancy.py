@@ -8,6 +8,7 @@ from reconcilers.loadbalancers.cilium.adapter import CiliumKind
 from tests.reconcilers.lbipam import POOLS, LbIpam
 from tests.reconcilers.server import Server
 from tests.reconcilers.simulation.tenancy import Tenancy
+from tests.reconcilers.simulation.tenantscenes import Yard
 
 
 class CiliumTenancy(Tenancy):
@@ -22,3 +23,7 @@ class CiliumTenancy(Tenancy):
     @override
     def _make_kind(self) -> CiliumKind:
         return CiliumKind(self.clock, self.faults.settings.tenant.metallb_wait)
+
+
+class CiliumYard(Yard, CiliumTenancy):
+    """The two replicas and the tenant of a scene, with Cilium's adapter."""

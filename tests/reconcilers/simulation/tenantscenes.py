@@ -31,7 +31,7 @@ def nothing(_: Packet) -> bool:
 
 def write_of_pool(method: str) -> Late:
     """Return what tells a certain write of the tenant's pool, or of its offer."""
-    kinds = ("/ipaddresspools", "/addressoffers")
+    kinds = ("/ipaddresspools", "/addressoffers", "/ciliumloadbalancerippools")
     return lambda packet: packet.method == method and any(k in packet.path for k in kinds)
 
 
