@@ -12,5 +12,15 @@ ones. `docs/testing.md` says what it does not do; a test that needs that runs on
 from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock, settle
 from controller.testing.faults import Request
+from controller.testing.heldrequests import HeldRequest, HeldRequests
+from controller.testing.history import Happened
 
-__all__ = ["FakeApi", "Request", "VirtualClock", "settle"]
+__all__ = [
+    "FakeApi",
+    "Happened",
+    "HeldRequest",
+    "HeldRequests",
+    "Request",
+    "VirtualClock",
+    "settle",
+]

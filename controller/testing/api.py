@@ -52,9 +52,9 @@ from controller.testing.rules import (
 )
 from controller.testing.selectors import field_selector, label_selector
 from controller.transport import NO_QUERY, Transport
-from managedfields import same_except_times
+from managedfields import default_manager, same_except_times
 
-_USER: Mapping[str, str] = {"fieldManager": "user"}
+_USER: Mapping[str, str] = {"fieldManager": "kubectl"}
 """The field manager of writes that a test makes as a user."""
 
 
@@ -83,6 +83,7 @@ class FakeApi(Transport):
         initial_events: whether watches may ask for `sendInitialEvents`; servers before Kubernetes
             1.32 refuse it.
         first_revision: the resourceVersion of the empty server.
+        user_agent: of all clients; its product is the manager of writes that name none.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class FakeApi(Transport):
         track_owners: bool = True,
         initial_events: bool = True,
         first_revision: int = 1,
+        user_agent: str = "",
     ) -> None:
         self.requests: list[Request] = []
         """The requests so far."""
@@ -107,9 +109,11 @@ class FakeApi(Transport):
         self._track_owners = track_owners
         self._initial_events = initial_events
         self._kinds: dict[tuple[str, str], Kind] = {}
+        self._withdrawn: set[tuple[str, str]] = set()
         self._owners: dict[str, FieldOwners] = {}
         self._history = History(clock, first_revision)
         self._faults = Faults()
+        self._manager = {"fieldManager": default_manager(user_agent)}
         self._made = 0
 
     # What a test sets up and looks at.
@@ -137,11 +141,12 @@ class FakeApi(Transport):
         """
         kind = Kind(resource, status, generation, fields)
         self._kinds[_place(resource)] = kind
+        self._withdrawn.discard(_place(resource))
         self._owners[resource.full_name] = FieldOwners(kind, schema)
 
     def withdraw(self, resource: Resource[Any]) -> None:
         """Serve a kind no longer, as after its CRD is deleted; its objects stay stored."""
-        del self._kinds[_place(resource)]
+        self._withdrawn.add(_place(resource))
 
     @property
     def revision(self) -> int:
@@ -160,16 +165,23 @@ class FakeApi(Transport):
 
     def stored(self, resource: Resource[Any], key: Key) -> Json | None:
         """Return an object as decoded JSON, None if there is none; it is no request."""
-        kind = self._kinds.get(_place(resource))
-        obj = self._history.get(kind, key) if kind else None
+        obj = self.find_object(resource, key)
         return decode_json(encode(obj)) if obj is not None else None
+
+    def find_object(self, resource: Resource[Any], key: Key) -> Json | None:
+        """Return an object itself, None if there is none; it must not be changed."""
+        kind = self._kinds.get(_place(resource))
+        return self._history.get(kind, key) if kind else None
 
     def list_objects(self, resource: Resource[Any]) -> list[Json]:
         """Return all objects of a kind by namespace and name; they must not be changed."""
         return self._history.all(self._kinds[_place(resource)], lambda _: True)
 
     def fail(self, error: ControllerError, *, times: int = 1, **wanted: str) -> None:
-        """Let the next `times` requests whose parts have the `wanted` values fail with `error`."""
+        """Let the next `times` requests whose parts have the `wanted` values fail with `error`.
+
+        Watches fail only if they are named: `method="WATCH"`.
+        """
         self._faults.add(error, times, wanted)
 
     def lose_answers(self, *, times: int = 1, **wanted: str) -> None:
@@ -201,12 +213,17 @@ class FakeApi(Transport):
         return self._history.put(kind, key, self._owned_by_user(kind, None, obj))
 
     def edit_object(self, resource: Resource[Any], key: Key, patch: Mapping[str, Any]) -> Json:
-        """Merge a patch into an object, status and metadata and all; return the object."""
+        """Merge a patch into an object, status and metadata and all; return the object.
+
+        If the patch has managedFields, these are stored as they are.
+        """
         kind = self._kinds[_place(resource)]
         old = self._history.get(kind, key)
         assert old is not None, f"{resource.full_name} {key} does not exist"
         new = replaced(kind, old, merged(old, patch))
-        return self._keep(kind, key, self._owned_by_user(kind, old, new))
+        if "managedFields" not in patch.get("metadata", {}):
+            new = self._owned_by_user(kind, old, new)
+        return self._keep(kind, key, new)
 
     def delete_object(self, resource: Resource[Any], key: Key) -> None:
         """Delete an object as `kubectl delete` does: finalizers hold it."""
@@ -266,6 +283,7 @@ class FakeApi(Transport):
             listing = method == "GET" and not target.key.name
             request = _request("LIST" if listing else method, target, sent)
             lost = self._note(request)
+            self._check_served(target)
             if listing:
                 answer = self._list(target, query)
             else:
@@ -285,6 +303,7 @@ class FakeApi(Transport):
             message = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
             raise Invalid(422, "Invalid", message)
         self._note(_request("WATCH", target, None))
+        self._check_served(target)
         yield self._history.watch(target.kind, _selected(target, query), query)
 
     @override
@@ -302,6 +321,20 @@ class FakeApi(Transport):
             self.on_request(request)
         return self._faults.meet(request)
 
+    def _check_served(self, target: _Target) -> None:
+        """Refuse requests for a kind that is not served any more.
+
+        Raises:
+            NotFound: it is not.
+        """
+        if _place(target.kind.resource) in self._withdrawn:
+            raise NotFound(404, "", "404 page not found")
+
+    @property
+    def _served(self) -> Mapping[tuple[str, str], Kind]:
+        """The kinds that are served now."""
+        return {at: kind for at, kind in self._kinds.items() if at not in self._withdrawn}
+
     def _target(self, path: str) -> _Target:
         """Return what a path leads to: /apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUB]].
 
@@ -316,7 +349,7 @@ class FakeApi(Transport):
             namespace, rest = rest[1], rest[2:]
         kind = self._kinds.get((root, rest[0])) if rest else None
         if kind is None or kind.resource.namespaced < bool(namespace):
-            raise NotFound(404, "", f"{path}: the fake API does not serve it; declare it: serve()")
+            raise NotFound(404, "", f"404 page not found: {path}: declare the kind with serve()")
         name, subresource = [*rest[1:], "", ""][:2]
         if subresource and not (subresource == "status" and kind.status):
             # Without a reason, as for every path that is not served: no object is said to be gone.
@@ -376,7 +409,7 @@ class FakeApi(Transport):
         name = body["metadata"].get("name") or self._generated(body["metadata"])
         obj = self._new(kind, Key(key.namespace, name), body)
         if self._track_owners:
-            obj = self._owners_of(kind).track(None, obj, query, "", self._now())
+            obj = self._track(kind, None, obj, query, "")
         return self._insert(request, kind, Key(key.namespace, name), obj, query)
 
     def _new(self, kind: Kind, key: Key, body: Json) -> Json:
@@ -414,16 +447,27 @@ class FakeApi(Transport):
     def _owners_of(self, kind: Kind) -> FieldOwners:
         return self._owners[kind.resource.full_name]
 
+    def _track(
+        self,
+        kind: Kind,
+        old: Json | None,
+        new: Json,
+        query: Mapping[str, str],
+        subresource: str,
+    ) -> Json:
+        """Return an object with managedFields that say what this create or update changed."""
+        owners = self._owners_of(kind)
+        return owners.track(old, new, {**self._manager, **query}, subresource, self._now())
+
     def _owned_by_user(self, kind: Kind, old: Json | None, new: Json) -> Json:
         """Return an object that a test stored as a user, with the owners of its fields."""
         if not self._track_owners:
             return new
-        track, now = self._owners_of(kind).track, self._now()
-        new = track(old, new, _USER, "", now)
+        new = self._track(kind, old, new, _USER, "")
         if kind.status and new.get("status") != (old or {}).get("status"):
             before = {name: value for name, value in new.items() if name != "status"}
             before |= {"status": old["status"]} if old is not None and "status" in old else {}
-            new = track(before, new, _USER, "status", now)
+            new = self._track(kind, before, new, _USER, "status")
         return new
 
     def _apply(
@@ -457,8 +501,7 @@ class FakeApi(Transport):
         old = self._existing(target)
         new = updated(target.kind, old, body, target.subresource)
         if new != old:
-            owners = self._owners_of(target.kind)
-            new = owners.track(old, new, query, target.subresource, self._now())
+            new = self._track(target.kind, old, new, query, target.subresource)
         return self._store(request, target, old, new, query)
 
     def _delete(self, target: _Target, options: Mapping[str, Any], *, dry: bool) -> Json:
@@ -499,9 +542,9 @@ class FakeApi(Transport):
     def _discovery(self, path: str) -> Json | None:
         """Return the discovery document at a path, None if the path is another."""
         if path == "/apis":
-            groups = {kind.resource.group for kind in self._kinds.values()} - {""}
+            groups = {kind.resource.group for kind in self._served.values()} - {""}
             return {"kind": "APIGroupList", "groups": [self._group(one) for one in sorted(groups)]}
-        found = [kind for (root, _), kind in self._kinds.items() if root == path]
+        found = [kind for (root, _), kind in self._served.items() if root == path]
         if not found:
             return None
         resources = [
@@ -511,7 +554,7 @@ class FakeApi(Transport):
         return {"kind": "APIResourceList", "resources": resources}
 
     def _group(self, name: str) -> Json:
-        of = {kind.resource.api_version for kind in self._kinds.values()}
+        of = {kind.resource.api_version for kind in self._served.values()}
         versions = sorted(one for one in of if one.startswith(f"{name}/"))
         return {"name": name, "versions": [{"groupVersion": one} for one in versions]}
 

@@ -1,5 +1,6 @@
 """The objects of the fake API, and what happened to them, for its watches."""
 
+import math
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -128,7 +129,8 @@ class History:
         """
         clock, shelf = self._clock, self._shelf(kind)
         end = clock.monotonic() + float(query.get("timeoutSeconds") or "inf")
-        bookmarks = query.get("allowWatchBookmarks") == "true"
+        interval = BOOKMARK_SECONDS if query.get("allowWatchBookmarks") == "true" else math.inf
+        bookmark = clock.monotonic() + interval
         sent = query.get("resourceVersion", "")
         position = len(shelf.log)
         if "sendInitialEvents" in query or sent in {"", "0"}:
@@ -145,12 +147,12 @@ class History:
             if any(news):
                 yield b"".join(news)
                 continue
-            changed, left = shelf.changed, end - clock.monotonic()
-            with clock.move_on_after(min(BOOKMARK_SECONDS, left)) as waiting:
-                await changed.wait()
-            if waiting.cancelled_caught and clock.monotonic() >= end:
+            with clock.move_on_after(min(bookmark, end) - clock.monotonic()):
+                await shelf.changed.wait()
+            if clock.monotonic() >= end:
                 return
-            if waiting.cancelled_caught and bookmarks:
+            if clock.monotonic() >= bookmark:
+                bookmark = clock.monotonic() + interval
                 yield self._bookmark(kind, {})
 
     def _bookmark(self, kind: Kind, annotations: Mapping[str, str]) -> bytes:

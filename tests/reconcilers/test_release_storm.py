@@ -8,21 +8,18 @@ marked all the while. Then it calms down, and everything must have been given ba
 
 import os
 import random
-from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
 import pytest
 from anyio.abc import TaskGroup
-from typing_extensions import override
 
 from allocator import AddressRange
-from controller.errors import ControllerError, NoAnswer
+from controller.errors import ControllerError
 from controller.meta import Key
-from controller.transport import NO_QUERY, Transport
+from controller.testing import HeldRequest
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
@@ -31,72 +28,12 @@ from tests.reconcilers import make
 from tests.reconcilers.balancer import pool_entries
 from tests.reconcilers.lab import AT_ONCE, TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Json, Server
+from tests.reconcilers.simulation.routes import Route
 
 PARTS = 5
 SEEDS = max(1, int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100")) // 10 // PARTS)
 STEPS = 250
 TENANTS = ("a", "b")
-
-
-@dataclass
-class Flight:
-    """A request on its way."""
-
-    run: Callable[[], Awaitable[bytes]]
-    landed: anyio.Event = field(default_factory=anyio.Event)
-    answer: bytes | ControllerError = field(default_factory=lambda: NoAnswer("timed out"))
-
-    async def arrive(self) -> None:
-        """Let the server see it; the answer waits."""
-        try:
-            self.answer = await self.run()
-        except ControllerError as error:
-            self.answer = error
-
-
-class Wire(Transport):
-    """A server behind a network that a seed decides about."""
-
-    def __init__(self, server: Server, flights: list[Flight]) -> None:
-        self.server = server
-        self.flights = flights
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what tests and replicas read of the server itself."""
-        return getattr(self.server, name)
-
-    @override
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] = NO_QUERY,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-        timeout: float | None = 30.0,
-    ) -> bytes:
-        flight = Flight(
-            lambda: self.server.request(
-                method, path, query=query, body=body, content_type=content_type
-            )
-        )
-        self.flights.append(flight)
-        await flight.landed.wait()
-        if isinstance(flight.answer, ControllerError):
-            raise flight.answer
-        return flight.answer
-
-    @override
-    def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
-    ) -> Any:
-        raise AssertionError("caches are fed by the servers themselves")
-
-    @override
-    async def aclose(self) -> None:
-        return None
 
 
 class Storm:
@@ -107,7 +44,7 @@ class Storm:
         self.clock = VirtualClock()
         self.server = Server(self.clock)
         self.tenants = {name: Server(self.clock, TENANT_KINDS) for name in TENANTS}
-        self.flights: list[Flight] = []
+        self.flights: list[HeldRequest] = []
         self.busy: set[tuple[int, Key, str]] = set()
         self.number = 0
         self.problem = ""
@@ -123,10 +60,10 @@ class Storm:
 
     def _replica(self) -> Replica:
         site = SimpleNamespace(
-            server=Wire(self.server, self.flights),
+            server=Route(self.server, self.flights),
             clock=self.clock,
             settings=AT_ONCE,
-            open_tenant=lambda config: Wire(self.tenants[config.decode()], self.flights),
+            open_tenant=lambda config: Route(self.tenants[config.decode()], self.flights),
         )
         replica = Replica(cast("Lab", site))
         replica.gate.real = replica.tenant_gate
@@ -177,15 +114,12 @@ class Storm:
     async def _fly(self) -> None:
         flight = self.flights.pop(self.random.randrange(len(self.flights)))
         chance = self.random.random()
-        if chance < 0.06 and not flight.landed.is_set():  # the sender gives up; it runs later
-            flight.landed.set()
+        if chance < 0.06 and flight.is_awaited:  # the sender gives up; it runs later
+            flight.land()
             self.flights.append(flight)
             return
-        before = flight.landed.is_set()
-        await flight.arrive()
-        if chance > 0.96 and not before:
-            flight.answer = NoAnswer("the answer was lost")
-        flight.landed.set()
+        flight.run()
+        flight.land(lost=chance > 0.96)
 
     def _work(self, group: TaskGroup) -> None:
         place = self.random.randrange(2)
@@ -237,8 +171,8 @@ class Storm:
         for _ in range(400):
             while self.flights:
                 flight = self.flights.pop()
-                await flight.arrive()
-                flight.landed.set()
+                flight.run()
+                flight.land()
                 await settle()
             self._work_all(group)
             await settle()

@@ -28,8 +28,8 @@ def _restart(lab: Lab) -> None:
 
 
 def _wrote(manager: str, at: str, subresource: str = "status") -> Json:
-    entry = {"manager": manager, "subresource": subresource, "time": at, "operation": "Update"}
-    return {"metadata": {"managedFields": [entry | {"fieldsV1": {"f:status": {}}}]}}
+    entry = {"manager": manager, "subresource": subresource, "time": at}
+    return {"metadata": {"managedFields": [entry]}}
 
 
 def _now(lab: Any, ago: float = 0.0) -> str:

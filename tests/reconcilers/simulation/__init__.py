@@ -2,13 +2,13 @@
 
 Or that they hold shards, which move while passes are under way, and which two may believe to hold.
 
-The reconcilers, client and caches are the real ones. The API server is a small model (model.py),
-so that a seed decides when each request runs, whether its answer arrives, how far each cache lags,
+The reconcilers, client and caches are the real ones. The API server is `controller.testing`'s, on
+which a seed decides when each request runs, whether its answer arrives, how far each cache lags,
 and when a replica dies: what a real server cannot be made to repeat.
 
-What all kinds of pools share, on a model of an API server that is as small as can be:
+What all kinds of pools share:
 
-    model.py      the API server: versions, preconditions, finalizers, a log of events
+    model.py      the fake API server by short names, and its history as caches read it
     wire.py       requests in flight: they may run late, or lose their answer
     replica.py    a replica: lagging caches, real reconcilers, tasks that may be cut off
     plans.py      what is thrown at the replicas

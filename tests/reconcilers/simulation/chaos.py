@@ -42,7 +42,7 @@ class Run:
         self.plan = plan = plan or Plan()
         self.random = random.Random(seed)
         self.clock = VirtualClock()
-        self.model = ModelServer(self.clock.now)
+        self.model = ModelServer(self.clock)
         self.adapter = adapter(self.model, self.random, plan)
         self.refused = RefusedRequests(self.model)
         self.judge = Judge(self.adapter)
@@ -140,9 +140,9 @@ class Run:
         if self.plan.lost and self.random.random() < self.plan.lateness:
             flight.land(lost=True)  # the sender gives up; the request may still run
             return
-        flight.run(self.model)
+        flight.run()
         self.flights.remove(flight)
-        if flight.waited_for:
+        if flight.is_awaited:
             flight.land(lost=self.plan.lost and self.random.random() < 0.05)
 
     def _restart(self) -> None:
@@ -177,13 +177,13 @@ class Run:
         """Wipe what a request shows."""
         if name := self.adapter.pick(plural):
             patch = self.adapter.resets[plural]
-            self.model.patch(plural, name, patch, status="status" in patch, guarded=False)
+            self.model.edit(plural, name, patch)
 
     def _touch(self, plural: str) -> None:
         """Give a request another version."""
         if name := self.adapter.pick(plural):
             label = {"metadata": {"labels": {"touched": str(self.model.revision)}}}
-            self.model.patch(plural, name, label, guarded=False)
+            self.model.edit(plural, name, label)
 
     def _cycle_pool(self) -> None:
         """Delete the pool, or create it again."""
@@ -200,18 +200,18 @@ class Run:
         self.adapter.make_pool("p")
         if journals and self.random.random() < 0.5:
             for patch in journals:
-                self.model.patch(self.adapter.pools, "p", patch, guarded=False)
+                self.model.edit(self.adapter.pools, "p", patch)
 
     def _restore(self, memory: Memory) -> None:
         """Give the pool the memory of a history that is not ours."""
         if pool := self.model.get(self.adapter.pools, "p"):
             patch = memory.of_history(pool, self.model.revision + 100_000)
-            self.model.patch(self.adapter.pools, "p", patch, guarded=False)
+            self.model.edit(self.adapter.pools, "p", patch)
 
     def _wipe(self, memory: Memory) -> None:
         """Take the memory of the pool away."""
         if self.model.get(self.adapter.pools, "p"):
-            self.model.patch(self.adapter.pools, "p", memory.forgotten(), guarded=False)
+            self.model.edit(self.adapter.pools, "p", memory.forgotten())
 
     def _replica(self, *, stale: bool) -> Process:
         replica = self.adapter.make_replica(self.world)
@@ -222,7 +222,7 @@ class Run:
 
     async def _calm(self, group: TaskGroup) -> str | None:
         """No more mischief: everything that fits must be served, and promises settle."""
-        self._abandon([flight for flight in self.flights if not flight.waited_for])
+        self._abandon([flight for flight in self.flights if not flight.is_awaited])
         self.refused.clear()
         self._prepare_calm()
         quiet = 0
@@ -245,7 +245,7 @@ class Run:
 
     async def _endure(self, group: TaskGroup) -> str | None:
         """No mischief but the refusals: a refused request costs few writes in each resync."""
-        self._abandon([flight for flight in self.flights if not flight.waited_for])
+        self._abandon([flight for flight in self.flights if not flight.is_awaited])
         self._prepare_calm()
         for resync in range(_RESYNCS):
             self.refused.writes.clear()
@@ -285,7 +285,7 @@ class Run:
             while not replica.idle or self.flights:
                 for flight in list(self.flights):
                     self.requests += 1
-                    flight.run(self.model)
+                    flight.run()
                     self.flights.remove(flight)
                     flight.land()
                 replica.read(1.0, all_of_it=True)

@@ -149,7 +149,7 @@ class Claims(Adapter):
     def ask(self, name: str, count: int = 1, since: str = "") -> None:
         self.model.create(CLAIMS, self.body(name))
         patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
-        self.model.patch(CLAIMS, name, patch, guarded=False)
+        self.model.edit(CLAIMS, name, patch)
 
     def body(self, name: str) -> Json:
         """Return a claim of pool p, without finalizer."""

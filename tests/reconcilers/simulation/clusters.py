@@ -78,7 +78,7 @@ class ClusterClaims(Claims):
             self._make_cluster(name)
             return
         spec = {"spec": {"paused": not cluster["spec"]["paused"]}}
-        self.model.patch(CLUSTERS, name, spec, guarded=False)
+        self.model.edit(CLUSTERS, name, spec)
 
     @override
     def prepare_calm(self) -> None:
@@ -88,7 +88,7 @@ class ClusterClaims(Claims):
             if self.model.get(CLUSTERS, name) is None and self.random.random() < 0.5:
                 self._make_cluster(name)
             if self.model.get(CLUSTERS, name) is not None:
-                self.model.patch(CLUSTERS, name, {"spec": {"paused": False}}, guarded=False)
+                self.model.edit(CLUSTERS, name, {"spec": {"paused": False}})
 
     @override
     def is_served(self, claim: Json) -> bool:

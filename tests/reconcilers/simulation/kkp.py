@@ -183,13 +183,13 @@ class Kkp(Adapter):
         if name := self.pick(KKP_CLUSTERS):
             cluster = self.model.get(KKP_CLUSTERS, name) or {}
             paused = {"spec": {"pause": not cluster["spec"]["pause"]}}
-            self.model.patch(KKP_CLUSTERS, name, paused, guarded=False)
+            self.model.edit(KKP_CLUSTERS, name, paused)
 
     def _move_cluster(self) -> None:
         """Move a cluster to another datacenter."""
         if name := self.pick(KKP_CLUSTERS):
             patch = {"spec": {"cloud": {"dc": self.random.choice("xy")}}}
-            self.model.patch(KKP_CLUSTERS, name, patch, guarded=False)
+            self.model.edit(KKP_CLUSTERS, name, patch)
 
     def _resize(self) -> None:
         """Have each cluster get one address, or two."""
@@ -206,7 +206,7 @@ class Kkp(Adapter):
         there = pool is not None and "x" in pool["spec"]["datacenters"]
         if there or (change["x"] or {}).get("type"):
             change = {"spec": {"datacenters": change}}
-            self.model.patch(KKP_POOLS, "p", change, guarded=False)
+            self.model.edit(KKP_POOLS, "p", change)
 
     def _collect(self) -> None:
         """Do what the garbage collector and KKP do about what was deleted."""
@@ -238,7 +238,7 @@ class Kkp(Adapter):
             pool = self.model.get(KKP_POOLS, name) or {}
             lost = datacenters.keys() - pool["spec"]["datacenters"].keys()
             whole = {"spec": {"datacenters": {space: datacenters[space] for space in lost}}}
-            self.model.patch(KKP_POOLS, name, copy.deepcopy(whole), guarded=False)
+            self.model.edit(KKP_POOLS, name, copy.deepcopy(whole))
         self._collect()
 
     @override

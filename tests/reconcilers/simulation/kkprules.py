@@ -160,12 +160,14 @@ def rewritten_from_the_start(mp: Patch) -> None:
 
 def leftovers_deleted_blindly(mp: Patch) -> None:
     """A leftover is deleted whatever it has become meanwhile."""
-    delete = ModelServer.delete
+    answer = ModelServer.answer
 
-    def blind(self: ModelServer, plural: str, name: str, *versions: str | None) -> Any:
-        return delete(self, plural, name, *(() if plural == KKP_ALLOCATIONS else versions))
+    def blind(self: ModelServer, method: str, plural: str, name: str, *rest: Any) -> bytes:
+        if (method, plural) == ("DELETE", KKP_ALLOCATIONS):
+            rest = (rest[0], {}, *rest[2:])
+        return answer(self, method, plural, name, *rest)
 
-    mp.setattr(ModelServer, "delete", blind)
+    mp.setattr(ModelServer, "answer", blind)
 
 
 def written_for_where_the_cluster_is(mp: Patch) -> None:

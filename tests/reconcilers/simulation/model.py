@@ -1,14 +1,16 @@
-"""The API server as a model: versions, preconditions, finalizers, a log of events for caches."""
+"""The fake API server, by the short names of the simulation, and a history for its caches."""
 
-import copy
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from controller.conditions import rfc3339
+from controller.client import MERGE_PATCH
+from controller.clock import Clock
+from controller.codec import encode
 from controller.meta import Key
-from controller.testing.patches import merged
+from controller.resource import Resource
+from controller.testing import FakeApi, Happened
+from controller.transport import NO_QUERY
 
 Json = dict[str, Any]
 NAMESPACE = "butler-system"
@@ -71,6 +73,19 @@ def key_of(plural: str, name: str) -> Key:
     return Key(namespace or NAMESPACE, short)
 
 
+def _resource(plural: str) -> Resource[Any]:
+    """Return the kind that the model calls `plural`."""
+    group, _, version = API_VERSIONS[plural].rpartition("/")
+    short = plural.partition(".")[0]
+    return Resource(
+        group, version, KINDS[plural], short, dict, namespaced=plural not in CLUSTER_SCOPED
+    )
+
+
+RESOURCES: Mapping[str, Resource[Any]] = {plural: _resource(plural) for plural in KINDS}
+_PLURALS = {resource.full_name: plural for plural, resource in RESOURCES.items()}
+
+
 @dataclass(frozen=True)
 class Event:
     """One entry of a kind's history; the object is None where it was deleted."""
@@ -86,23 +101,37 @@ class Event:
         return key_of(self.plural, self.name)
 
 
-@dataclass
 class ModelServer:
-    """Objects of a few kinds, most of them in one namespace."""
+    """The fake API server, by the short names of the simulation.
 
-    now: Callable[[], datetime]
-    revision: int = 1
-    uids: int = 0
-    objects: dict[tuple[str, str], Json] = field(default_factory=dict)
-    history: dict[str, list[Event]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
-    writes: int = 0
-    witness: Callable[[str, Json | None, Json | None], None] = lambda *_: None
-    """Is shown every change: the kind's plural, the object before and after."""
-    vanished: set[str] = field(default_factory=set)
-    """The uids of objects that were removed by force."""
-    refuses: Callable[[str, str, str, Json], bool] = lambda *_: False
-    """Tells of a request whether a quota or an admission webhook refuses it for good: its method,
-    the kind's plural, the name of the object, and its body."""
+    Args:
+        clock: the time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.now = clock.now
+        """Returns the time."""
+        self._api = FakeApi(clock, track_owners=False)
+        for resource in RESOURCES.values():
+            self._api.serve(resource)
+        self._api.listeners.append(self._hear)
+        self.objects: dict[tuple[str, str], Json] = {}
+        """All objects by the plural of their kind and their name."""
+        self.history: dict[str, list[Event]] = {plural: [] for plural in KINDS}
+        """What happened so far, by the plural of the kind."""
+        self.writes = 0
+        self.witness: Callable[[str, Json | None, Json | None], None] = lambda *_: None
+        """Is shown every change: the kind's plural, the object before and after."""
+        self.vanished: set[str] = set()
+        """The uids of objects that were removed by force."""
+        self.refuses: Callable[[str, str, str, Json], bool] = lambda *_: False
+        """Tells of a request whether a quota or an admission webhook refuses it for good: its
+        method, the kind's plural, the name of the object, and its body."""
+
+    @property
+    def revision(self) -> int:
+        """The newest resourceVersion."""
+        return self._api.revision
 
     def of(self, plural: str) -> Iterable[Json]:
         """Return all objects of a kind."""
@@ -112,92 +141,73 @@ class ModelServer:
         """Return one object."""
         return self.objects.get((plural, name))
 
-    def create(self, plural: str, body: Json) -> tuple[int, Json]:
-        """Create an object, as a user or a controller would."""
+    def create(self, plural: str, body: Json) -> None:
+        """Create an object with the status that it has, as a user would, unless it exists."""
         meta = body["metadata"]
         name = name_of(Key(meta.get("namespace", ""), meta["name"]))
+        if (plural, name) not in self.objects:
+            namespace = key_of(plural, name).namespace
+            self._api.put_object(
+                RESOURCES[plural], {**body, "metadata": {**meta, "namespace": namespace}}
+            )
+
+    def edit(self, plural: str, name: str, patch: Json) -> None:
+        """Merge a patch into an object, as people and chaos do; nothing if it does not exist."""
         if (plural, name) in self.objects:
-            return failure(409, "AlreadyExists")
-        self.uids += 1
-        obj = copy.deepcopy(body)
-        obj |= {"apiVersion": API_VERSIONS[plural], "kind": KINDS[plural]}
-        obj["metadata"] |= {
-            "namespace": key_of(plural, name).namespace,
-            "uid": f"uid-{self.uids}",
-            "generation": 1,
-            "creationTimestamp": rfc3339(self.now()),
-        }
-        return 201, self._store(plural, name, obj)
+            self._api.edit_object(RESOURCES[plural], key_of(plural, name), patch)
 
-    def patch(
-        self, plural: str, name: str, patch: Json, *, status: bool = False, guarded: bool = True
-    ) -> tuple[int, Json]:
-        """Merge a patch; `guarded` patches carry a resourceVersion, those of chaos do not."""
-        old = self.objects.get((plural, name))
-        if old is None:
-            return failure(404, "NotFound")
-        wanted = dict(patch.get("metadata") or {})
-        version, uid = wanted.pop("resourceVersion", None), wanted.pop("uid", None)
-        assert not guarded or version is not None, "a write without a precondition"
-        if version is not None and version != old["metadata"]["resourceVersion"]:
-            return failure(409, "Conflict")
-        if uid is not None and uid != old["metadata"]["uid"]:
-            return failure(409, "Conflict")
-        change = {"status": patch.get("status", {})} if status else {**patch, "metadata": wanted}
-        new = merged(old, change)
-        if new == old:
-            return 200, old
-        if new.get("spec") != old.get("spec"):
-            new["metadata"] = {**new["metadata"], "generation": old["metadata"]["generation"] + 1}
-        return 200, self._store(plural, name, new)
-
-    def delete(
-        self, plural: str, name: str, version: str | None = None, uid: str | None = None
-    ) -> tuple[int, Json]:
-        """Delete an object, or mark it if finalizers hold it."""
-        old = self.objects.get((plural, name))
-        if old is None:
-            return failure(404, "NotFound")
-        meta = old["metadata"]
-        if version not in {None, meta["resourceVersion"]} or uid not in {None, meta["uid"]}:
-            return failure(409, "Conflict")
-        if meta.get("finalizers"):
-            if "deletionTimestamp" not in meta:
-                mark = {"metadata": {"deletionTimestamp": rfc3339(self.now())}}
-                self._store(plural, name, merged(old, mark))
-            return 200, self.objects[plural, name]
-        self._remove(plural, name)
-        return 200, {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+    def delete(self, plural: str, name: str) -> None:
+        """Delete an object, or mark it if finalizers hold it; nothing if it does not exist."""
+        if (plural, name) in self.objects:
+            self._api.delete_object(RESOURCES[plural], key_of(plural, name))
 
     def vanish(self, plural: str, name: str) -> None:
         """Remove an object at once, finalizers or not."""
         if old := self.objects.get((plural, name)):
             self.vanished.add(old["metadata"]["uid"])
-            self._remove(plural, name)
+            self._api.remove_object(RESOURCES[plural], key_of(plural, name))
 
-    def _store(self, plural: str, name: str, obj: Json) -> Json:
-        meta = obj["metadata"]
-        gone = "deletionTimestamp" in meta and not meta.get("finalizers")
+    def answer(
+        self, method: str, plural: str, name: str, subresource: str, body: Json, only: str = ""
+    ) -> bytes:
+        """Carry out a request of a controller.
+
+        Args:
+            method: of HTTP.
+            plural: of the kind.
+            name: of the object; empty for a list or a creation.
+            subresource: `status` or empty.
+            body: what was sent.
+            only: the name that a list asks for; empty for all.
+
+        Raises:
+            ApiError: the server refused it.
+        """
+        resource = RESOURCES[plural]
+        if method == "POST":
+            namespace = key_of(plural, "").namespace
+            namespace = body["metadata"].get("namespace") or namespace
+            body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
+            path = resource.collection(namespace)
+        elif name:
+            path = resource.path(key_of(plural, name), subresource)
+        else:
+            path = resource.collection()
+        if method == "PATCH":
+            version = body.get("metadata", {}).get("resourceVersion")
+            assert version is not None, "a write without a precondition"
+        query = {"fieldSelector": f"metadata.name={only}"} if only else NO_QUERY
+        sent = None if method == "GET" else encode(body)
+        kind = MERGE_PATCH if method == "PATCH" else "application/json"
+        return self._api.answer(method, path, query=query, body=sent, content_type=kind)
+
+    def _hear(self, happened: Happened) -> None:
+        """Note a write in the simulation's own names."""
+        plural = _PLURALS[happened.kind.resource.full_name]
+        name = name_of(happened.key)
+        old = self.objects.pop((plural, name), None)
+        if happened.new is not None:
+            self.objects[plural, name] = happened.new
         self.writes += 1
-        if gone:
-            # The answer carries the old resourceVersion, the event that follows a newer one.
-            self._remove(plural, name)
-            return obj
-        old = self.objects.get((plural, name))
-        self.revision += 1
-        obj["metadata"] = {**meta, "resourceVersion": str(self.revision)}
-        self.objects[plural, name] = obj
-        self.history[plural].append(Event(self.revision, plural, name, obj))
-        self.witness(plural, old, obj)
-        return obj
-
-    def _remove(self, plural: str, name: str) -> None:
-        self.revision += 1
-        old = self.objects.pop((plural, name))
-        self.history[plural].append(Event(self.revision, plural, name, None))
-        self.witness(plural, old, None)
-
-
-def failure(code: int, reason: str) -> tuple[int, Json]:
-    """Return a Status for a failure."""
-    return code, {"kind": "Status", "status": "Failure", "code": code, "reason": reason}
+        self.history[plural].append(Event(happened.revision, plural, name, happened.new))
+        self.witness(plural, old, happened.new)

@@ -171,13 +171,13 @@ class NetworkPools(Adapter):
     def _add_family(self) -> None:
         """Give the larger pool its second family, even while it is in use."""
         if self.model.get(POOLS, "p"):
-            self.model.patch(POOLS, "p", {"spec": {"secondary": _SECONDARY}}, guarded=False)
+            self.model.edit(POOLS, "p", {"spec": {"secondary": _SECONDARY}})
 
     def _lose_family(self) -> None:
         """Wipe the second range from a status, and the phase, as an editor would."""
         if name := self.pick(ALLOCATIONS):
             less = {"status": {"families": None, "phase": "Pending"}}
-            self.model.patch(ALLOCATIONS, name, less, status=True, guarded=False)
+            self.model.edit(ALLOCATIONS, name, less)
 
     @override
     def addresses(self, request: Json) -> frozenset[Address]:

@@ -198,7 +198,7 @@ class Networks(Adapter):
         if network is not None:
             ready = network["status"].get("provisioningPhase") == "Ready"
             patch = {"status": {"provisioningPhase": "Pending" if ready else "Ready"}}
-            self.model.patch(NETWORKS, "p", patch, status=True, guarded=False)
+            self.model.edit(NETWORKS, "p", patch)
 
     @override
     def prepare_calm(self) -> None:
@@ -206,7 +206,7 @@ class Networks(Adapter):
         super().prepare_calm()
         for name in SPANS:
             ready = {"status": {"provisioningPhase": "Ready"}}
-            self.model.patch(NETWORKS, name, ready, status=True, guarded=False)
+            self.model.edit(NETWORKS, name, ready)
         self._collect()
 
     @override

@@ -39,7 +39,8 @@ from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.rules import Waiting
 from reconcilers.reporting.conditions import Finding
 from tests.reconcilers.simulation import journalrules
-from tests.reconcilers.simulation.model import POOLS, Json, ModelServer
+from tests.reconcilers.simulation.journalrules import patch_at_any_version
+from tests.reconcilers.simulation.model import POOLS
 
 Patch = pytest.MonkeyPatch
 
@@ -186,23 +187,7 @@ def promised_twice(mp: Patch) -> None:
 
 def _patch_without_precondition(mp: Patch, concerns: Any) -> None:
     """Let the writes of pools that `concerns` picks take effect whatever the version."""
-    patch = ModelServer.patch
-
-    def patch_anyway(
-        self: ModelServer,
-        plural: str,
-        name: str,
-        body: Json,
-        *,
-        status: bool = False,
-        guarded: bool = True,
-    ) -> tuple[int, Json]:
-        if plural == POOLS and guarded and concerns(body):
-            kept = {k: v for k, v in body.get("metadata", {}).items() if k == "finalizers"}
-            body, guarded = {**body, "metadata": kept}, False
-        return patch(self, plural, name, body, status=status, guarded=guarded)
-
-    mp.setattr(ModelServer, "patch", patch_anyway)
+    patch_at_any_version(mp, lambda plural, body: plural == POOLS and concerns(body))
 
 
 def pools_written_blindly(mp: Patch) -> None:

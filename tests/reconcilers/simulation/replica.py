@@ -305,7 +305,7 @@ class Process(Passes, ABC):
             by_kind[resource.kind].mark_deleted(version)
 
         return Client(
-            Wire(self._world.flights),
+            Wire(self._world.model, self._world.flights),
             on_object=answered,
             on_deleted=deleted,
             field_manager=names.FIELD_MANAGER,

@@ -44,7 +44,7 @@ class Stage:
 
     def __init__(self, group: TaskGroup) -> None:
         self.clock = VirtualClock()
-        self.model = ModelServer(self.clock.now)
+        self.model = ModelServer(self.clock)
         self.adapter: Any = self.kind(self.model, random.Random(0), Plan())
         self.judge = Judge(self.adapter)
         self.flights: list[Flight] = []
@@ -100,7 +100,7 @@ class Stage:
     def edit(self, plural: str, name: str, patch: Json) -> None:
         """Edit an object, as a person does, who may do anything."""
         was_paused, self.judge.paused = self.judge.paused, True
-        self.model.patch(plural, name, patch, status={*patch} == {"status"}, guarded=False)
+        self.model.edit(plural, name, patch)
         self.judge.paused = was_paused
 
     def replica(self) -> Any:
@@ -135,7 +135,7 @@ class Stage:
                     self.late.append(flight)
                     flight.land(lost=True)
                 else:
-                    flight.run(self.model)
+                    flight.run()
                     flight.land()
             await settle()
 
@@ -145,7 +145,7 @@ class Stage:
         while True:
             await settle()
             flight = self.flights.pop(0)
-            flight.run(self.model)
+            flight.run()
             if flight.method == "GET" and not flight.name:
                 return flight
             flight.land()
@@ -158,7 +158,7 @@ class Stage:
             flight = self.flights.pop(0)
             if awaited(flight):
                 return flight
-            flight.run(self.model)
+            flight.run()
             flight.land()
 
     async def go_on(self, flight: Flight) -> None:
@@ -166,7 +166,7 @@ class Stage:
         self.flights.append(flight)
         while self.flights:
             under_way = self.flights.pop(0)
-            under_way.run(self.model)
+            under_way.run()
             under_way.land()
             await settle()
 
@@ -188,7 +188,7 @@ class Stage:
         while self.flights:
             for flight in list(self.flights):
                 self.flights.remove(flight)
-                flight.run(self.model)
+                flight.run()
                 replica.allocations.advance(replica.allocations.behind)
                 flight.land()
             await settle()
@@ -196,7 +196,7 @@ class Stage:
     def arrive(self) -> None:
         """Let the late requests run, oldest first."""
         for flight in self.late:
-            flight.run(self.model)
+            flight.run()
         self.late.clear()
 
     @property

@@ -19,6 +19,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from controller.meta import Key
+from controller.testing import HeldRequest
 from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.loadbalancers.port import LoadBalancerKind
 from tests.clock import VirtualClock, settle
@@ -28,7 +29,7 @@ from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Server
 from tests.reconcilers.simulation import tenantlaws
 from tests.reconcilers.simulation.chaos import undisturbed
-from tests.reconcilers.simulation.routes import Packet, Route
+from tests.reconcilers.simulation.routes import Route, arrive
 
 TENANTS = ("a", "b")
 SETTINGS = Settings(
@@ -117,7 +118,7 @@ class Tenancy:
         self.server = Server(self.clock)
         self.tenants = {name: Server(self.clock, self.served) for name in TENANTS}
         self.balancers = {name: self._make_balancer(one) for name, one in self.tenants.items()}
-        self.packets: list[Packet] = []
+        self.packets: list[HeldRequest] = []
         self.passes: dict[tuple[int, Key, str], anyio.CancelScope] = {}
         self.down: set[str] = set()
         self.number = 0
@@ -155,7 +156,7 @@ class Tenancy:
             if self.faults.calm and not self.problem:
                 await self._calm(group)
             for packet in self.packets:
-                packet.landed.set()
+                packet.land()
             group.cancel_scope.cancel()
 
     def _judge(self) -> None:
@@ -194,12 +195,12 @@ class Tenancy:
     async def _send(self) -> None:
         packet = self.packets.pop(self.random.randrange(len(self.packets)))
         chance = self.random.random()
-        if chance < 0.06 and not packet.landed.is_set():  # the sender gives up; it runs later
-            packet.landed.set()
+        if chance < 0.06 and packet.is_awaited:  # the sender gives up; it runs later
+            packet.land()
             self.packets.append(packet)
             return
         unreachable = packet.to in self.down and self.random.random() < 0.9
-        await packet.arrive(lost=unreachable, mute=chance > 0.96)
+        arrive(packet, lost=unreachable, mute=chance > 0.96)
 
     def _work(self, group: TaskGroup) -> None:
         replica = self.random.choice(self.replicas)
@@ -405,7 +406,7 @@ class Tenancy:
             self._begin(group, replica, reconciler, key)
             await settle()
             while self.packets:
-                await self.packets.pop().arrive()
+                arrive(self.packets.pop())
                 await settle()
         await settle()
 

@@ -1,6 +1,6 @@
 """How each rule of "addresses are given back in an order that cannot hurt" is switched off."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -269,9 +269,8 @@ def pools_deleted_blindly(mp: Patch) -> None:
     """The tenant's pool is deleted whatever it has become."""
     delete = Server._delete
 
-    def without_precondition(
-        self: Server, key: tuple[str, str, str], pins: Mapping[str, str]
-    ) -> Json:
-        return delete(self, key, {} if key[0] == "ipaddresspools" else pins)
+    def without_precondition(self: Server, target: Any, options: Any, *, dry: bool) -> Json:
+        of_pool = target.kind.resource.plural == "ipaddresspools"
+        return delete(self, target, {} if of_pool else options, dry=dry)
 
     mp.setattr(Server, "_delete", without_precondition)

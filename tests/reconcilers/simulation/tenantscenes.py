@@ -9,6 +9,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from controller.meta import Key
+from controller.testing import HeldRequest
 from reconcilers.api import names
 from tests.clock import settle
 from tests.reconcilers import make
@@ -16,15 +17,15 @@ from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.lab import Replica
 from tests.reconcilers.simulation import tenantlaws
 from tests.reconcilers.simulation.chaos import undisturbed
-from tests.reconcilers.simulation.routes import Packet
+from tests.reconcilers.simulation.routes import arrive
 from tests.reconcilers.simulation.tenancy import WAIT, Faults, Tenancy
 
-Late = Callable[[Packet], bool]
+Late = Callable[[HeldRequest], bool]
 TENANT = Key("team", "a")
 FIRST, SECOND, THIRD = (f"10.40.0.{number}" for number in range(3))
 
 
-def nothing(_: Packet) -> bool:
+def nothing(_: HeldRequest) -> bool:
     """Nothing is late."""
     return False
 
@@ -41,7 +42,7 @@ class Yard(Tenancy):
     def __init__(self, group: TaskGroup, faults: Faults | None = None) -> None:
         super().__init__(0, faults)
         self.group = group
-        self.late: list[Packet] = []
+        self.late: list[HeldRequest] = []
         self.one, self.other = self.replicas
         self.hold_range("team-a-lb", FIRST)
 
@@ -74,19 +75,19 @@ class Yard(Tenancy):
             if late(packet):
                 self.late.append(packet)
                 if not wait:
-                    packet.landed.set()
+                    packet.land()
             else:
-                await packet.arrive()
+                arrive(packet)
             await settle()
 
     async def arrive(self) -> None:
         """Let what is late run, and those who waited for it go on."""
         late, self.late = self.late, []
         for packet in late:
-            await packet.arrive()
+            arrive(packet)
             await settle()
         while self.packets:
-            await self.packets.pop(0).arrive()
+            arrive(self.packets.pop(0))
             await settle()
 
     def verdict(self) -> str | None:

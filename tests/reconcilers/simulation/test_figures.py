@@ -24,7 +24,7 @@ SWITCHES: dict[str, tuple[type[Adapter], Switch]] = {
     ),
     "both families": (
         NetworkPools,
-        Switch(RULE, rules.networkpool_figures_not_updated, SIGN, FAMILIES, 33),
+        Switch(RULE, rules.networkpool_figures_not_updated, SIGN, FAMILIES, 12),
     ),
     "shared": (
         SharedPools,

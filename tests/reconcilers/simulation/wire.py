@@ -2,101 +2,58 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
-import msgspec
 from typing_extensions import override
 
-from controller.errors import ControllerError, NoAnswer, api_error
+from controller.codec import decode_json
+from controller.errors import Forbidden
 from controller.meta import Key
-from controller.transport import Transport
+from controller.testing import HeldRequest
+from controller.transport import NO_QUERY, Transport
 from tests.reconcilers.simulation.model import (
     ALLOCATIONS,
-    API_VERSIONS,
-    KINDS,
     NETWORK_ADDRESSES,
-    Json,
     ModelServer,
-    failure,
     name_of,
 )
 
-_NOTHING: Mapping[str, str] = {}
 
+class Flight(HeldRequest):
+    """One request on its way, by the short names of the simulation.
 
-@dataclass
-class Flight:
-    """One request on its way."""
+    Args:
+        model: the API server.
+        method: of HTTP.
+        path: what it is about.
+        body: as it was sent, decoded.
+        only: the name that a list asks for; empty for all.
+    """
 
-    method: str
-    plural: str
-    name: str
-    subresource: str
-    body: Json
-    only: str = ""
-    """The name that a list asks for; empty for all."""
-    ran: bool = False
-    answer: bytes | ControllerError | None = None
-    landed: anyio.Event = field(default_factory=anyio.Event)
+    def __init__(self, model: ModelServer, method: str, path: str, body: Any, only: str) -> None:
+        super().__init__(method, path, body, self._seen)
+        self.plural, self.name, self.subresource = _parsed(path)
+        self._model = model
+        self._only = only
 
-    @property
-    def waited_for(self) -> bool:
-        """Whether the sender still waits."""
-        return not self.landed.is_set()
-
-    def run(self, model: ModelServer) -> None:
-        """Let the server see it, now."""
-        is_refused = model.refuses(self.method, self.plural, self.name, self.body)
-        code, body = failure(403, "Forbidden") if is_refused else self._execute(model)
-        self.ran = True
-        self.answer = msgspec.json.encode(body) if code < 300 else api_error(code, body)
-
-    def land(self, *, lost: bool = False) -> None:
-        """Give the sender the answer, or nothing."""
-        if lost or self.answer is None:
-            self.answer = NoAnswer(f"{self.method} {self.plural}/{self.name}: timed out")
-        self.landed.set()
-
-    def _execute(self, model: ModelServer) -> tuple[int, Json]:
-        match self.method, self.name:
-            case "GET", "":
-                return 200, _list(model, self.plural, self.only)
-            case "GET", name:
-                found = model.get(self.plural, name)
-                return (200, found) if found else api_not_found()
-            case "PATCH", name:
-                return model.patch(
-                    self.plural, name, self.body, status=self.subresource == "status"
-                )
-            case "DELETE", name:
-                pins = self.body["preconditions"]
-                return model.delete(self.plural, name, pins["resourceVersion"], pins["uid"])
-            case "POST", _:
-                return model.create(self.plural, self.body)
-            case method, _:
-                raise AssertionError(f"the simulation has no {method}")
-
-
-def api_not_found() -> tuple[int, Json]:
-    """Return the Status of a missing object."""
-    return 404, {"kind": "Status", "code": 404, "reason": "NotFound"}
-
-
-def _list(model: ModelServer, plural: str, only: str) -> Json:
-    return {
-        "kind": f"{KINDS[plural]}List",
-        "apiVersion": API_VERSIONS[plural],
-        "metadata": {"resourceVersion": str(model.revision)},
-        "items": [one for one in model.of(plural) if only in {"", one["metadata"]["name"]}],
-    }
+    def _seen(self) -> bytes:
+        if self._model.refuses(self.method, self.plural, self.name, self.body):
+            raise Forbidden(403, "Forbidden", "a quota or a webhook refuses it")
+        return self._model.answer(
+            self.method, self.plural, self.name, self.subresource, self.body, self._only
+        )
 
 
 class Wire(Transport):
-    """Carries one replica's requests into the common pool of flights."""
+    """Carries one replica's requests into the common pool of flights.
 
-    def __init__(self, flights: list[Flight]) -> None:
+    Args:
+        model: the API server.
+        flights: gets each request.
+    """
+
+    def __init__(self, model: ModelServer, flights: list[Flight]) -> None:
+        self._model = model
         self._flights = flights
 
     @override
@@ -105,26 +62,21 @@ class Wire(Transport):
         method: str,
         path: str,
         *,
-        query: Mapping[str, str] = _NOTHING,
+        query: Mapping[str, str] = NO_QUERY,
         body: bytes | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
-        plural, name, subresource = _parsed(path)
-        decoded: Any = msgspec.json.decode(body) if body else {}
         only = query.get("fieldSelector", "").removeprefix("metadata.name=")
-        flight = Flight(method, plural, name, subresource, decoded, only)
+        sent = decode_json(body) if body else {}
+        flight = Flight(self._model, method, path, sent, only)
         self._flights.append(flight)
-        await flight.landed.wait()
-        assert flight.answer is not None
-        if isinstance(flight.answer, ControllerError):
-            raise flight.answer
-        return flight.answer
+        return await flight.wait()
 
     @override
     def stream(
-        self, path: str, *, query: Mapping[str, str] = _NOTHING, accept: str = "application/json"
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         raise AssertionError("caches are fed by the simulation itself")
 

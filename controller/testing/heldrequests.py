@@ -1,0 +1,127 @@
+"""Requests on their way: a test decides when the server sees each, and whether it is answered.
+
+    waiting: list[HeldRequest] = []
+    client = Client(HeldRequests(api, waiting))
+    group.start_soon(client.get, WIDGETS, key)
+    await settle()
+    waiting[0].run()              # the server has seen it
+    waiting.pop(0).land()         # the client has its answer
+
+A request whose sender has given up can still run: that is what a process leaves behind that dies.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import anyio
+from typing_extensions import override
+
+from controller.codec import decode_json
+from controller.errors import ControllerError, NoAnswer
+from controller.testing.api import FakeApi
+from controller.transport import NO_QUERY, Transport
+
+
+class HeldRequest:
+    """A request that the server sees when a test runs it.
+
+    Args:
+        method: of HTTP.
+        path: what it is about.
+        body: as it was sent, decoded; empty for nothing.
+        answer: carries the request out.
+        to: the name of the server that it is for.
+    """
+
+    def __init__(
+        self, method: str, path: str, body: Any, answer: Callable[[], bytes], *, to: str = ""
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.body = body
+        self.to = to
+        self.ran = False
+        """Whether the server has seen it."""
+        self._carry_out = answer
+        self._answer: bytes | ControllerError = NoAnswer(f"{method} {path}: timed out")
+        self._landed = anyio.Event()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the sender still waits for the answer."""
+        return not self._landed.is_set()
+
+    def run(self) -> None:
+        """Let the server see the request, now; its answer waits for `land`."""
+        self.ran = True
+        try:
+            answer: bytes | ControllerError = self._carry_out()
+        except ControllerError as error:
+            answer = error
+        if self.is_awaited:
+            self._answer = answer
+
+    def land(self, *, lost: bool = False) -> None:
+        """Give the sender the answer; nothing if it is `lost`, or the request has not run."""
+        if lost and self.is_awaited:
+            self._answer = NoAnswer(f"{self.method} {self.path}: the answer was lost")
+        self._landed.set()
+
+    async def wait(self) -> bytes:
+        """Return the answer when it lands.
+
+        Raises:
+            ControllerError: the request failed, or its answer was lost.
+        """
+        await self._landed.wait()
+        if isinstance(self._answer, ControllerError):
+            raise self._answer
+        return self._answer
+
+
+class HeldRequests(Transport):
+    """A client's way to a fake API server on which requests wait.
+
+    Args:
+        api: the server.
+        waiting: gets each request; the test takes it out.
+        to: the name of the server, where several share `waiting`.
+    """
+
+    def __init__(self, api: FakeApi, waiting: list[HeldRequest], to: str = "") -> None:
+        self._api = api
+        self._waiting = waiting
+        self._to = to
+
+    @override
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = 30.0,
+    ) -> bytes:
+        def answer() -> bytes:
+            return self._api.answer(
+                method, path, query=query, body=body, content_type=content_type
+            )
+
+        sent = decode_json(body) if body else {}
+        held = HeldRequest(method, path, sent, answer, to=self._to)
+        self._waiting.append(held)
+        return await held.wait()
+
+    @override
+    def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._api.stream(path, query=query, accept=accept)
+
+    @override
+    async def aclose(self) -> None:
+        await self._api.aclose()

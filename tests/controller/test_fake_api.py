@@ -1,0 +1,176 @@
+"""What only the fake API server has: failures, admission, users, held requests, withdrawn kinds.
+
+That it answers as a real server does is tested in tests/contract/fake_api.
+"""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from controller import Client, Conflict, Forbidden, Key, NoAnswer, NotFound, Version
+from controller.testing import (
+    FakeApi,
+    HeldRequest,
+    HeldRequests,
+    Request,
+    VirtualClock,
+    settle,
+)
+from tests.contract.fake_api.gauges import GAUGES, HOLD, Gauge, body
+
+KEY = Key("default", "a")
+
+
+def server(**options: Any) -> FakeApi:
+    api = FakeApi(VirtualClock(), **options)
+    api.serve(GAUGES)
+    return api
+
+
+async def create(client: Client) -> Gauge:
+    return await client.create(GAUGES, "default", body())
+
+
+async def test_ordered_failures_hit_the_requests_that_fit_and_no_further_ones() -> None:
+    api = server()
+    client = Client(api)
+    await create(client)
+    api.fail(Forbidden(403, "Forbidden", "no"), times=2, method="GET", name="a")
+    for _ in range(2):
+        with pytest.raises(Forbidden):
+            await client.get(GAUGES, KEY)
+    assert (await client.get(GAUGES, KEY)).metadata.name == "a"
+    api.fail(Forbidden(403, "Forbidden", "no"), times=9)
+    api.recover()
+    assert (await client.get(GAUGES, KEY)).metadata.name == "a"
+    assert api.count(method="GET", plural="gauges") == 4
+
+
+async def test_a_request_whose_answer_is_lost_has_run() -> None:
+    api = server()
+    api.lose_answers(method="POST")
+    with pytest.raises(NoAnswer):
+        await create(Client(api))
+    assert api.stored(GAUGES, KEY) is not None
+
+
+async def test_admission_changes_or_refuses_what_is_stored() -> None:
+    api = server()
+    client = Client(api)
+    seen: list[tuple[str, bool]] = []
+
+    def admit(request: Request, old: Any, new: Any) -> Any:
+        seen.append((request.method, old is None))
+        if new["spec"]["count"] > 5:
+            raise Forbidden(403, "Forbidden", "too many")
+        return {**new, "spec": {**new["spec"], "place": "cellar"}}
+
+    api.admit = admit
+    gauge = await create(client)
+    assert gauge.spec["place"] == "cellar"
+    with pytest.raises(Forbidden, match="too many"):
+        await client.patch(GAUGES, Version.from_object(gauge), {"spec": {"count": 6}})
+    assert seen == [("POST", True), ("PATCH", False)]
+    assert await client.get(GAUGES, KEY) == gauge
+
+
+async def test_a_user_writes_whole_objects_without_requests() -> None:
+    api = server()
+    finalized = {"name": "a", "namespace": "default", "finalizers": [HOLD]}
+    api.put_object(GAUGES, {"metadata": finalized, "spec": {"count": 1}, "status": {"count": 2}})
+    api.edit_object(GAUGES, KEY, {"spec": {"count": 3}, "status": {"count": 4}})
+    stored = api.stored(GAUGES, KEY)
+    assert stored is not None
+    assert (stored["spec"], stored["status"]) == ({"count": 3}, {"count": 4})
+    assert stored["metadata"]["generation"] == 2
+    api.delete_object(GAUGES, KEY)
+    kept = api.find_object(GAUGES, KEY)
+    assert kept is not None
+    assert "deletionTimestamp" in kept["metadata"]
+    api.remove_object(GAUGES, KEY)
+    assert api.list_objects(GAUGES) == []
+    assert [one.type for one in api.history] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
+    assert api.requests == []
+
+
+async def test_a_withdrawn_kind_is_not_found_and_its_objects_come_back_with_it() -> None:
+    api = server()
+    client = Client(api)
+    gauge = await create(client)
+    api.withdraw(GAUGES)
+    assert not await client.served(GAUGES)
+    with pytest.raises(NotFound) as missing:
+        await client.get(GAUGES, KEY)
+    assert missing.value.reason == ""
+    api.serve(GAUGES)
+    assert await client.get(GAUGES, KEY) == gauge
+
+
+async def test_objects_have_no_managed_fields_before_an_apply_if_owners_are_not_tracked() -> None:
+    api = server(track_owners=False)
+    client = Client(api)
+    await create(client)
+    stored = api.find_object(GAUGES, KEY)
+    assert stored is not None
+    assert "managedFields" not in stored["metadata"]
+    await client.apply(GAUGES, KEY, {"spec": {"count": 1}}, manager="one")
+    applied = api.find_object(GAUGES, KEY)
+    assert applied is not None
+    managers = {entry["manager"] for entry in applied["metadata"]["managedFields"]}
+    assert managers == {"one", "before-first-apply"}
+
+
+async def test_a_held_request_runs_when_the_test_says_so_even_if_nobody_waits_any_more() -> None:
+    api = server()
+    waiting: list[HeldRequest] = []
+    client = Client(HeldRequests(api, waiting))
+    created: list[Gauge] = []
+
+    async def ask() -> None:
+        created.append(await create(client))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        await settle()
+        assert (waiting[0].method, waiting[0].body["metadata"]["name"]) == ("POST", "a")
+        waiting[0].run()
+        assert api.find_object(GAUGES, KEY) is not None
+        await settle()
+        assert created == []
+        waiting.pop().land()
+        await settle()
+        assert [one.metadata.name for one in created] == ["a"]
+
+        async def give_up() -> None:
+            with pytest.raises(NoAnswer):
+                await client.patch(GAUGES, Version.from_object(created[0]), {"spec": {"count": 2}})
+
+        group.start_soon(give_up)
+        await settle()
+        late = waiting.pop()
+        late.land()
+        await settle()
+        assert not late.is_awaited
+        late.run()
+    stored = api.find_object(GAUGES, KEY)
+    assert stored is not None
+    assert stored["spec"]["count"] == 2
+
+
+async def test_the_answer_of_a_held_request_can_be_a_failure() -> None:
+    api = server()
+    waiting: list[HeldRequest] = []
+    client = Client(HeldRequests(api, waiting))
+    stale = await create(Client(api))
+    await Client(api).patch(GAUGES, Version.from_object(stale), {"spec": {"count": 2}})
+    async with anyio.create_task_group() as group:
+
+        async def write() -> None:
+            with pytest.raises(Conflict):
+                await client.patch(GAUGES, Version.from_object(stale), {"spec": {"count": 3}})
+
+        group.start_soon(write)
+        await settle()
+        waiting[0].run()
+        waiting[0].land()
