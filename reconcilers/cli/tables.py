@@ -86,7 +86,7 @@ _POOLS: Sequence[Column[PoolRow]] = (
     Column("KIND", lambda row: row.pool.name.kind, drop=1),
     Column("NAMESPACE", lambda row: row.pool.name.key.namespace, drop=2),
     Column("NAME", _pool_name),
-    Column("OFFERS", lambda row: row.family.offers),
+    Column("OFFERS", lambda row: row.family.offers, narrow=lambda row: row.family.label),
     Column(
         "USED",
         _if_known(lambda row: bar(row.capacity.allocated, row.capacity.total)),

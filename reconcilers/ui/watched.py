@@ -157,9 +157,9 @@ class Watched:
     @property
     def names(self) -> list[PoolName]:
         """The pools that can be shown now, in order: NetworkPools first."""
-        mine = sorted(one.metadata.key for one in self.pools.cache)
+        network_pools = sorted(pool.metadata.key for pool in self.pools.cache)
         others = self.others.names() if self.others is not None else []
-        names_of_pools = [*(PoolName(NETWORK_POOL.kind, key) for key in mine), *others]
+        names_of_pools = [*(PoolName(NETWORK_POOL.kind, key) for key in network_pools), *others]
         return [name for name in names_of_pools if self._shows(name.key.namespace)]
 
     def _shows(self, namespace: str) -> bool:

@@ -95,14 +95,14 @@ def contents_of(
             continue
         check = partial(check_readable, pool.metadata.name, caches.allocations.unreadable)
         unreadable = find_unreadable(check)
-        mine = list(caches.allocations.by_index(POOL_INDEX, pool.metadata.name))
+        allocations = list(caches.allocations.by_index(POOL_INDEX, pool.metadata.name))
         for name, settings in sorted(pool.spec.datacenters.items()):
             space, fault = None, ""
             try:
                 space = space_of(settings)
             except InvalidPool as invalid:
                 fault = "; ".join(invalid.messages)
-            here = tuple(sorted((o for o in mine if o.spec.dc == name), key=_key))
+            here = tuple(sorted((one for one in allocations if one.spec.dc == name), key=_key))
             waiting = tuple(_waiting(caches, pool, name, space))
             yield DatacenterContents(pool, name, space, fault, here, waiting, clusters, unreadable)
 

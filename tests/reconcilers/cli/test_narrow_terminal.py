@@ -10,10 +10,11 @@ from controller.meta import Key
 from reconcilers.addressmap.objects import Objects
 from reconcilers.cli.release import Preview
 from tests.reconcilers import make
-from tests.reconcilers.cli.commandline import allocation, provider
+from tests.reconcilers.cli.commandline import allocation, pool, provider
 from tests.reconcilers.cli.saved import ask, held
 from tests.reconcilers.cli.saved import cluster as tenant
 from tests.reconcilers.cli.test_claims import address, claim, ip_pool
+from tests.reconcilers.cli.test_platforms import RANGE, ipam_pool, network
 from tests.reconcilers.cli.test_terminal import OBJECTS, SHOP
 
 WIDTHS = (30, 40, 60, 80, 120)
@@ -83,6 +84,22 @@ def test_a_row_that_does_not_fit_is_a_block_with_a_line_for_each_column(
         "TENANT",
     ]
     assert lines[5] == f"  {SHOP}"
+
+
+def test_pools_of_all_kinds_are_one_table_on_eighty_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconcilers.cli.output.terminal_width", lambda: 80)
+    platforms = (
+        pool("site", "10.9.0.0/28"),
+        ip_pool("machines", "10.0.0.10-10.0.0.13", "10.0.0.20-10.0.0.23", "10.0.0.30"),
+        ipam_pool("metallb", east=RANGE),
+        network(),
+    )
+    head, *rows = ask(tmp_path, "pools", objects=platforms).out.splitlines()
+    assert {"NAME", "OFFERS", "USED", "FREE", "READY"} <= {*head.split()}
+    assert len(rows) == 4
+    assert max(map(len, [head, *rows])) <= 80
 
 
 def test_a_long_last_column_is_wrapped_below_its_heading(
