@@ -8,7 +8,6 @@ Every write of our own kinds must carry a resourceVersion.
 """
 
 import itertools
-from collections.abc import Mapping
 from typing import Any
 
 from controller.clock import Clock
@@ -37,7 +36,6 @@ _UPDATE = {
     "fieldsV1": {"f:spec": {"f:fieldOfThisManager": {}}},
 }
 """What an entry of managedFields has that a test does not name."""
-_RESOURCES: Mapping[str, Resource[Any]] = {plural: resource(plural) for plural in KINDS}
 
 
 class Server(FakeApi):
@@ -57,7 +55,8 @@ class Server(FakeApi):
 
         With a dot in the name, a field of the entries of a list.
         """
-        for of in _RESOURCES.values():
+        self._resources = {plural: resource(plural) for plural in KINDS}
+        for of in self._resources.values():
             self.serve(of)
         self._plurals = tuple(KINDS)
         self.served = served or tuple(k for k in KINDS if k not in OPTIONAL)
@@ -74,9 +73,9 @@ class Server(FakeApi):
     @served.setter
     def served(self, plurals: tuple[str, ...]) -> None:
         for plural in set(self._plurals) - set(plurals):
-            self.withdraw(_RESOURCES[plural])
+            self.withdraw(self._resources[plural])
         for plural in set(plurals) - set(self._plurals):
-            self.serve(_RESOURCES[plural])
+            self.serve(self._resources[plural])
         self._plurals = plurals
 
     @property
@@ -93,7 +92,7 @@ class Server(FakeApi):
 
     def add(self, plural: str, body: Any) -> Json:
         """Create an object, with the status that it has, or replace the one that is there."""
-        return self.put_object(_RESOURCES[plural], body)
+        return self.put_object(self._resources[plural], body)
 
     def edit(
         self, plural: str, name: str, patch: Json, *, namespace: str = "butler-system"
@@ -103,30 +102,30 @@ class Server(FakeApi):
             api_version = KINDS[plural][0]
             entries = [{"apiVersion": api_version, **_UPDATE, **entry} for entry in managed]
             patch = {**patch, "metadata": {**patch["metadata"], "managedFields": entries}}
-        return self.edit_object(_RESOURCES[plural], Key(namespace, name), patch)
+        return self.edit_object(self._resources[plural], Key(namespace, name), patch)
 
     def delete(self, plural: str, name: str, *, namespace: str = "butler-system") -> None:
         """Delete an object, as `kubectl delete` does: finalizers hold it."""
-        self.delete_object(_RESOURCES[plural], Key(namespace, name))
+        self.delete_object(self._resources[plural], Key(namespace, name))
 
     def vanish(self, plural: str, name: str, *, namespace: str = "butler-system") -> None:
         """Remove an object at once, finalizers or not."""
-        self.remove_object(_RESOURCES[plural], Key(namespace, name))
+        self.remove_object(self._resources[plural], Key(namespace, name))
 
     def see(self, plural: str, name: str, *, namespace: str = "butler-system") -> Json:
         """Return an object."""
-        found = self.find_object(_RESOURCES[plural], Key(namespace, name))
+        found = self.find_object(self._resources[plural], Key(namespace, name))
         if found is None:
             raise KeyError(plural, namespace, name)
         return found
 
     def has(self, plural: str, name: str, *, namespace: str = "butler-system") -> bool:
         """Return whether an object is there."""
-        return self.find_object(_RESOURCES[plural], Key(namespace, name)) is not None
+        return self.find_object(self._resources[plural], Key(namespace, name)) is not None
 
     def all(self, plural: str) -> list[Json]:
         """Return all objects of a kind."""
-        return self.list_objects(_RESOURCES[plural])
+        return self.list_objects(self._resources[plural])
 
     def _admit(self, request: Request, old: Json | None, new: Json) -> Json:
         """Refuse what MetalLB's webhook refuses, and drop the fields that are unknown."""
