@@ -19,9 +19,15 @@ PHONE = 500
 
 
 class Page:
-    """A tab of a browser, over the DevTools protocol."""
+    """A tab of a browser, over the DevTools protocol.
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    Args:
+        socket: the connection to the tab.
+        process: the id of the browser's first process.
+    """
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, process: int) -> None:
+        self.process = process
         self._socket = socket
         self._number = 0
 
@@ -60,6 +66,11 @@ class Page:
             text = {"text": key} if len(key) == 1 else {}
             await self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
             await self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+    async def focused(self, selector: str) -> None:
+        """Wait until an element is drawn, and move the focus to it."""
+        await self.until(f"document.querySelector({selector!r})")
+        await self.value(f"document.querySelector({selector!r}).focus()")
 
     async def show(self, url: str, *, width: int = 1000, dark: bool = False) -> None:
         """Open a page in a window of a width, with the system in dark mode or not."""
@@ -106,6 +117,6 @@ async def browser(folder: Path) -> AsyncIterator[Page]:
                     tabs = json.loads(await answer.text())
                 [url] = [t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page"]
                 async with http.ws_connect(url, max_msg_size=0) as socket:
-                    yield Page(socket)
+                    yield Page(socket, process.pid)
         finally:
             process.terminate()

@@ -12,6 +12,7 @@ from tests.bench import (
     bench_failover,
     bench_families,
     bench_held,
+    bench_page,
     bench_shards,
     bench_start,
     bench_status,
@@ -116,3 +117,15 @@ def test_tenants_grow_whether_others_answer_or_not() -> None:
     cost = anyio.run(bench_tenants.measure, 10, 2)
     assert cost.grown <= 60
     assert cost.holds >= cost.began
+
+
+async def test_the_page_of_a_small_cluster_is_measured_in_a_browser(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench_page, "TYPED", ("10.",))
+    monkeypatch.setattr(bench_page, "KEY_SECONDS", 0.3)
+    monkeypatch.setattr(bench_page, "SETTLE_SECONDS", 0.1)
+    costs = await bench_page.measure(share=100, rest_seconds=0.1)
+    assert costs.received < costs.decoded
+    assert costs.key > 0
+    assert 0 < costs.nodes <= 5_000

@@ -1,0 +1,183 @@
+"""What the live page costs in Chromium: 40 pools, a /16 with 2,000 allocations, 2,300 tenants.
+
+The CPU time is that of all processes of the browser: script, layout, painting. The server runs in
+the process of the benchmark, on a cluster in memory, and its CPU time at rest is printed beside.
+The time to the first paint begins before the request for the page. It ends when the browser has
+painted the pools that the server has read; those were read before.
+"""
+
+import tempfile
+import time
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import anyio
+import click
+
+from controller.clock import SystemClock
+from controller.httpserver import Bind
+from reconcilers.ui.serving import local_page
+from tests.bench.page_objects import objects
+from tests.bench.processes import worked
+from tests.browser import Page, browser
+from tests.reconcilers.cli.saved import held
+from tests.reconcilers.ui.cluster import Cluster
+
+REST_SECONDS = 30.0
+SETTLE_SECONDS = 6.0
+"""What the first paint left to do is over by then: marks of what is new vanish after four."""
+KEY_SECONDS = 1.0
+"""Between two keys: longer than the page waits for the next one."""
+TYPED = ("10.0.9.24", "cluster-1234", "waiting")
+_DRAWN = "document.body && document.body.dataset.drawn === 'true'"
+_LARGE = "document.querySelector('[data-pool=\"butler-system/large\"] header').textContent"
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What was measured; CPU time in seconds, of all processes of the browser.
+
+    Args:
+        first: seconds to the first paint of the pools.
+        rest: of the browser, for each second at rest.
+        rest_of_server: the same of the server.
+        key: for each key that is typed into the search.
+        change: for one allocation that appears.
+        nodes: elements and texts of the page.
+        high: pixels of the page.
+        received: bytes over the wire of everything that the page shows.
+        decoded: the same before compression.
+    """
+
+    first: float
+    rest: float
+    rest_of_server: float
+    key: float
+    change: float
+    nodes: int
+    high: int
+    received: int
+    decoded: int
+
+
+def family_of(process: int) -> list[int]:
+    """Return a process and all its descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = entry.read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile
+        parent = int(text.rpartition(")")[2].split()[1])
+        children.setdefault(parent, []).append(int(entry.parent.name))
+    found = [process]
+    for member in found:
+        found += children.get(member, [])
+    return found
+
+
+def worked_by(page: Page) -> float:
+    """Return the seconds of CPU time of all processes of the browser."""
+    return sum(worked(process) for process in family_of(page.process))
+
+
+async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> Costs:
+    """Return what the page costs.
+
+    Args:
+        share: by how much tenants and allocations are fewer than in the full size.
+        rest_seconds: how long the page is watched at rest.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        async with _served(share) as (cluster, url), browser(Path(folder)) as page:
+            begun = time.perf_counter()
+            await page.show(url)
+            await page.until(_DRAWN)
+            await page.drawn()
+            first = time.perf_counter() - begun
+            received, decoded = await _first_message(url)
+            await anyio.sleep(SETTLE_SECONDS)
+            browser_before, server_before = worked_by(page), time.process_time()
+            await anyio.sleep(rest_seconds)
+            rest = (worked_by(page) - browser_before) / rest_seconds
+            rest_of_server = (time.process_time() - server_before) / rest_seconds
+            await page.value(f"window.before = {_LARGE}")
+            before = worked_by(page)
+            await cluster.create(held("new", "10.0.0.64", "10.0.0.71", of="large"))
+            await page.until(f"window.before !== {_LARGE}")
+            await anyio.sleep(KEY_SECONDS)
+            change = worked_by(page) - before
+            key = await _typed(page)
+            nodes = await page.value(
+                "(() => { const walk = document.createNodeIterator(document); let found = 0;"
+                " while (walk.nextNode()) found += 1; return found; })()"
+            )
+            high = await page.value("document.documentElement.scrollHeight")
+    return Costs(first, rest, rest_of_server, key, change, nodes, high, received, decoded)
+
+
+async def _first_message(url: str) -> tuple[int, int]:
+    """Return how many bytes everything is: over the wire, and decoded."""
+    base, _, token = url.partition("#token=")
+    headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "gzip"}
+    async with (
+        aiohttp.ClientSession(auto_decompress=False) as http,
+        http.get(f"{base}ui/updates", headers=headers) as answer,
+    ):
+        packed = answer.headers.get("Content-Encoding") == "gzip"
+        unpack = zlib.decompressobj(wbits=31)
+        received, text = 0, b""
+        async for chunk in answer.content.iter_any():
+            received += len(chunk)
+            text += unpack.decompress(chunk) if packed else chunk
+            if b"data: " in text and text.endswith(b"\n\n"):
+                break
+    return received, len(text)
+
+
+async def _typed(page: Page) -> float:
+    """Return the seconds of CPU time for each key of some searches, typed one by one."""
+    worst = 0.0
+    for text in TYPED:
+        await page.value("document.getElementById('find').focus()")
+        before = worked_by(page)
+        for character in text:
+            await page.press(character)
+            await anyio.sleep(KEY_SECONDS)
+        worst = max(worst, (worked_by(page) - before) / len(text))
+        await page.value(
+            "(() => { const box = document.getElementById('find'); box.value = '';"
+            " box.dispatchEvent(new Event('input')); })()"
+        )
+        await anyio.sleep(KEY_SECONDS)
+    return worst
+
+
+@asynccontextmanager
+async def _served(share: int) -> AsyncIterator[tuple[Cluster, str]]:
+    clock = SystemClock()
+    cluster = Cluster(clock)
+    await cluster.create(*objects(share))
+    async with local_page(cluster, clock, Bind("127.0.0.1", 0)) as url:
+        yield cluster, url
+
+
+def run() -> None:
+    """Print what the page costs, with the goals beside it."""
+    costs = anyio.run(measure)
+    for label, value, goal in (
+        ("first paint of the pools, s", f"{costs.first:.2f}", "<= 1.5"),
+        ("CPU of the browser at rest, % of a core", f"{100 * costs.rest:.1f}", "<= 2"),
+        ("CPU of the server at rest, % of a core", f"{100 * costs.rest_of_server:.1f}", ""),
+        ("CPU for each key typed, ms", f"{1000 * costs.key:.0f}", "<= 100"),
+        ("CPU for an allocation that appears, ms", f"{1000 * costs.change:.0f}", ""),
+        ("nodes", f"{costs.nodes:,}", "<= 5,000"),
+        ("height of the page, px", f"{costs.high:,}", ""),
+        ("data at first, KiB over the wire", f"{costs.received / 1024:.0f}", ""),
+        ("data at first, KiB", f"{costs.decoded / 1024:.0f}", ""),
+    ):
+        click.echo(f"  {label:42}{value:>10}  {'goal: ' + goal if goal else ''}".rstrip())
