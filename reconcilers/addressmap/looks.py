@@ -58,8 +58,9 @@ def looks(tenants: Iterable[str], known: Mapping[str, int] | None = None) -> dic
         tenants: their names, in any order.
         known: of an earlier picture; what is in it stays.
     """
-    names = sorted(set(tenants))
-    found = {name: place for name, place in (known or {}).items() if name in names}
+    wanted = set(tenants)
+    names = sorted(wanted)
+    found = {name: place for name, place in (known or {}).items() if name in wanted}
     used = set(found.values())
     for name in names:
         if name in found:
