@@ -9,5 +9,7 @@ styles.py       how a state of addresses is shown: colours, letters, words
 integers.py     counts too large for most programs that read JSON
 looks.py        colours and patterns by which tenants are told apart
 svg.py          a pool's space as SVG
+pagedata.py     what the page shows, as plain JSON: the one module of the page that knows models
+pagemessages.py what a reader of one state of the page lacks of another
 page.py         all pools as one HTML page, made of the files in web/
 """

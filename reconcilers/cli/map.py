@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.page import document, page, pool_documents
+from reconcilers.addressmap.page import page
+from reconcilers.addressmap.pagedata import page_state, pool_documents
 from reconcilers.addressmap.svg import svg as picture_as_svg
 from reconcilers.addressmap.tenants import numbered
 from reconcilers.api.resources import NETWORK_POOL
@@ -109,7 +110,7 @@ def draw(
         picture = _svg(objects, pools) if svg else ""
         if html:
             documents = chain.from_iterable(map(pool_documents, counted(pools)))
-            picture = page(document(objects, datetime.now(UTC), documents))
+            picture = page(page_state(objects, datetime.now(UTC), documents))
     if where_to := svg or html:
         _write(where_to, picture)
     else:

@@ -1,23 +1,31 @@
 """State of the live page, computed on changes, and the difference since a reader's last one.
 
 No state is computed while there is no reader. It takes at most a tenth of the time: the process
-has other work. Only pools that a change concerns are worked out anew. A reader is not sent each
-state but what differs between the last one that it has and the newest, so one that is slow costs
-nothing.
+has other work. Only pools that a change concerns are computed again. If nothing changed, only the
+time of the page and its failures are renewed. A reader is not sent each state but what differs
+between its last one and the newest, so a slow reader costs nothing. Each difference is computed
+and encoded once for all readers that have the same state.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from heapq import nlargest
 from itertools import chain
-from typing import Any
 
 import anyio
 
 from controller.clock import Clock
 from controller.meta import Key
-from reconcilers.addressmap.page import Document, document, documents_of, tenants_in
+from controller.plaintext import escape_values
+from reconcilers.addressmap.pagedata import (
+    Document,
+    TenantDocuments,
+    documents_of,
+    page_state,
+    tenants_in,
+    time_and_failures,
+)
+from reconcilers.addressmap.pagemessages import difference, encode, whole
 from reconcilers.addressmap.tenants import numbered
 from reconcilers.spaces.offers import PoolName
 from reconcilers.ui.watched import ReadEvent, Watched
@@ -29,19 +37,8 @@ SHARE = 10
 REFRESH_SECONDS = 10.0
 """After so long without a change the time of the page and what fails are shown anew."""
 EVENTS_SHOWN = 100
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What the page shows at one moment.
-
-    Args:
-        parts: of the page's document, all but the pools.
-        pools: by the page's name for each.
-    """
-
-    parts: Mapping[str, Any]
-    pools: Mapping[str, Document]
+_NO_STATE = -1
+"""The number of no state."""
 
 
 class Feed:
@@ -53,8 +50,8 @@ class Feed:
     """
 
     def __init__(self, watched: Watched, clock: Clock) -> None:
-        self.state: State | None = None
-        """The newest."""
+        self.state: Document | None = None
+        """The newest, as `page_state` returns it; None before the first."""
         self.number = 0
         """How many states there were."""
         self.published = anyio.Event()
@@ -63,9 +60,14 @@ class Feed:
         """How many read now."""
         self._watched = watched
         self._clock = clock
+        self._has_changed = True
         self._dirty: set[PoolName] = set()
+        self._names: list[PoolName] = []
+        self._messages: dict[int, str] = {}
+        """Encoded messages that lead to the newest state, by the number of the reader's state."""
         self._documents: dict[PoolName, list[Document]] = {}
         self._numbers: dict[str, int] = {}
+        self._tenants = TenantDocuments()
         self._not_read = watched.all_not_read()
         self._stale = anyio.Event()
         watched.on_change(self._changed)
@@ -84,50 +86,79 @@ class Feed:
             if self._watched.others is not None:
                 self._watched.others.want()
             begun = self._clock.monotonic()
-            self.state = self._worked_out()
-            self.number += 1
-            self.published.set()
-            self.published = anyio.Event()
+            self._publish(self._next_state())
             took = self._clock.monotonic() - begun
             await self._clock.sleep(max(LEAST_SECONDS, SHARE * took))
 
     @contextmanager
     def reading(self) -> Iterator["Reader"]:
         """Count a reader: states are computed inside the context."""
+        is_current = self.state is not None and (self.readers > 0 or self._is_unchanged())
         self.readers += 1
         try:
-            # No state was computed without a reader: the first state has to be a new one.
+            # Without a reader no state was computed, so the first state has to be a new one.
             self._stale.set()
-            yield Reader(self)
+            yield Reader(self, _NO_STATE if is_current else self.number)
         finally:
             self.readers -= 1
 
+    def message(self, seen: Document | None, number: int) -> str:
+        """Return what a reader lacks of the newest state, encoded.
+
+        Args:
+            seen: the reader's state; None if it has none.
+            number: the number of that state.
+        """
+        assert self.state is not None, "a reader asks after a state was published"
+        known = _NO_STATE if seen is None else number
+        if known not in self._messages:
+            news = whole(self.state) if seen is None else difference(seen, self.state)
+            self._messages[known] = encode(news)
+        return self._messages[known]
+
+    def _publish(self, state: Document) -> None:
+        self.state = state
+        self.number += 1
+        self._messages = {}
+        self.published.set()
+        self.published = anyio.Event()
+
     def _changed(self, pools: Collection[PoolName]) -> None:
         self._dirty.update(pools)
+        self._has_changed = True
         self._stale.set()
 
-    def _worked_out(self) -> State:
-        """Return the state now."""
-        dirty, self._dirty = self._dirty, set()
-        known, names = self._documents, self._watched.names
-        not_read = self._watched.all_not_read()
+    def _is_unchanged(self) -> bool:
+        """Return whether all objects are those of the newest state."""
+        seen = (self._names, self._not_read)
+        return not self._has_changed and seen == (
+            self._watched.names,
+            self._watched.all_not_read(),
+        )
+
+    def _next_state(self) -> Document:
+        """Return the state now; if no object changed, the last one with the time of now."""
+        now, failures = self._clock.now(), list(self._watched.failures())
+        if self.state is not None and self._is_unchanged():
+            return self.state | time_and_failures(now, failures)
+        names, not_read = self._watched.names, self._watched.all_not_read()
+        dirty, self._dirty, self._has_changed = self._dirty, set(), False
         if not_read != self._not_read:  # it decides of which pools it is known what is free
-            self._not_read = not_read
             dirty.update(names)
+        self._names, self._not_read = names, not_read
+        known = self._documents
         missing = {name for name in names if name in dirty or name not in known}
         objects = self._watched.objects(missing.__contains__)
         made = documents_of(objects, missing) if missing else {}
         self._documents = {name: made[name] if name in made else known[name] for name in names}
-        every = [one for documents in self._documents.values() for one in documents]
-        # Who comes takes no other tenant's look while another reader has it in view.
-        # The objects lack those of other platforms' pools that did not change.
+        every = [document for documents in self._documents.values() for document in documents]
+        # A tenant that comes takes no other tenant's look while another reader has it in view.
+        # The objects lack the pools of other platforms that did not change.
         shown = chain.from_iterable(map(tenants_in, every))
         self._numbers = numbered(objects, self._numbers, shown)
-        parts = document(objects, self._clock.now(), every, self._numbers)
-        parts.pop("pools")
-        parts["events"] = [_event(one) for one in self._latest()]
-        parts["failures"] = list(self._watched.failures())
-        return State(parts, {f"{one['name']} {one['cidr']}": one for one in every})
+        state = page_state(objects, now, every, self._numbers, self._tenants)
+        events = [escape_values(_event(event)) for event in self._latest()]
+        return state | time_and_failures(now, failures) | {"events": events}
 
     def _latest(self) -> list[ReadEvent]:
         dated = (one for one in self._watched.events.cache if one.at is not None)
@@ -135,30 +166,25 @@ class Feed:
 
 
 class Reader:
-    """One that reads states; made by `Feed.reading`."""
+    """A reader of states; made by `Feed.reading`.
 
-    def __init__(self, feed: Feed) -> None:
+    Args:
+        feed: the states.
+        number: the first message leads to a state with a higher number.
+    """
+
+    def __init__(self, feed: Feed, number: int) -> None:
         self._feed = feed
-        self._number = feed.number
-        self._seen: State | None = None
+        self._number = number
+        self._seen: Document | None = None
 
-    async def news(self) -> Document:
+    async def news(self) -> str:
         """Return everything at first, then what the newest state has that the last one had not."""
         while self._feed.number == self._number:
             await self._feed.published.wait()
-        seen, self._seen, self._number = self._seen, self._feed.state, self._feed.number
-        assert self._seen is not None, "there is one for each number"
-        return difference(seen, self._seen)
-
-
-def difference(before: State | None, now: State) -> Document:
-    """Return what a reader of one state lacks of another; everything without one."""
-    if before is None:
-        return {**now.parts, "pools": dict(now.pools), "order": list(now.pools)}
-    new = {name: part for name, part in now.parts.items() if before.parts.get(name) != part}
-    pools = {name: one for name, one in now.pools.items() if before.pools.get(name) is not one}
-    order = {"order": list(now.pools)} if list(before.pools) != list(now.pools) else {}
-    return {**new, "pools": pools, **order}
+        message = self._feed.message(self._seen, self._number)
+        self._seen, self._number = self._feed.state, self._feed.number
+        return message
 
 
 def _event(one: ReadEvent) -> Document:

@@ -3,19 +3,23 @@
 GET /             the page, without data and without authentication, as it is the same for all
 GET /ui/updates   server-sent events: everything once, then what is new; to whom the guard lets in
 
-There is nothing else, and nothing that writes. The page asks for the updates with a token in the
-Authorization header: no cookie and no other site's page can do that for a person. A stream ends
-after a while, and the page asks again, so that who is let in is looked at again, too.
+Both are compressed for clients that accept gzip. There is nothing else, and nothing that writes.
+The page asks for the updates with a token in the Authorization header: no cookie and no other
+site's page can do that for a person. A stream ends after a while, and the page asks again, so that
+who is let in is looked at again, too.
 """
 
+import gzip
+import zlib
 from contextlib import suppress
+from functools import cache
 from hmac import compare_digest
 
 from aiohttp import web
 
 from controller.clock import Clock
 from controller.httpserver import Guard, Response
-from reconcilers.addressmap.page import page, page_data, template
+from reconcilers.addressmap.page import page, template
 from reconcilers.ui.feed import Feed
 
 UPDATES = "/ui/updates"
@@ -37,6 +41,11 @@ HEADERS = {
 }
 
 
+_GZIP = "gzip"
+_GZIP_STREAM = 31
+"""zlib's window bits for a stream with the header of gzip."""
+
+
 def token_guard(token: str) -> Guard:
     """Return a guard that lets in who has this token."""
 
@@ -52,10 +61,13 @@ def token_guard(token: str) -> Guard:
 def application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
     """Return what is served."""
 
-    async def show(_: web.Request) -> web.Response:
+    async def show(request: web.Request) -> web.Response:
         policy = f"{template()[1]}; frame-ancestors 'none'"
-        headers = {**HEADERS, "Content-Security-Policy": policy}
-        return web.Response(text=page(None), content_type="text/html", headers=headers)
+        headers = {**HEADERS, "Content-Security-Policy": policy, "Vary": "Accept-Encoding"}
+        if not _accepts_gzip(request):
+            return web.Response(text=page(None), content_type="text/html", headers=headers)
+        headers |= {"Content-Encoding": _GZIP, "Content-Type": "text/html; charset=utf-8"}
+        return web.Response(body=_compressed_page(), headers=headers)
 
     async def updates(request: web.Request) -> web.StreamResponse:
         authorization = request.headers.get("Authorization", "")
@@ -64,12 +76,11 @@ def application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
             refusal = Response(b"too many read this page already", 503)
         if refusal is not None:
             return web.Response(body=refusal.body, status=refusal.status, headers=HEADERS)
-        headers = {**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-        response = web.StreamResponse(headers=headers)
-        await response.prepare(request)
+        stream = UpdateStream(compressed=_accepts_gzip(request))
+        await stream.response.prepare(request)
         with suppress(ConnectionError):  # the reader has closed the connection
-            await _write(response, feed, clock)
-        return response
+            await _write(stream, feed, clock)
+        return stream.response
 
     app = web.Application()
     app.router.add_get("/", show)
@@ -77,13 +88,56 @@ def application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
     return app
 
 
-async def _write(response: web.StreamResponse, feed: Feed, clock: Clock) -> None:
+class UpdateStream:
+    """Server-sent events, each of which reaches the client at once.
+
+    Args:
+        compressed: by gzip, which aiohttp's own compression would hold back until a block is full.
+    """
+
+    def __init__(self, *, compressed: bool) -> None:
+        headers = {**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        self._packer = zlib.compressobj(wbits=_GZIP_STREAM) if compressed else None
+        if compressed:
+            headers["Content-Encoding"] = _GZIP
+        self.response = web.StreamResponse(headers=headers | {"Vary": "Accept-Encoding"})
+
+    async def write(self, text: str) -> None:
+        """Send a text."""
+        data = text.encode()
+        if self._packer is not None:
+            data = self._packer.compress(data) + self._packer.flush(zlib.Z_SYNC_FLUSH)
+        await self.response.write(data)
+
+    async def end(self) -> None:
+        """Send what ends the stream."""
+        if self._packer is not None:
+            await self.response.write(self._packer.flush())
+
+
+@cache
+def _compressed_page() -> bytes:
+    return gzip.compress(page(None).encode())
+
+
+def _accepts_gzip(request: web.Request) -> bool:
+    """Return whether a client names gzip among the encodings that it accepts (RFC 9110)."""
+    offers = request.headers.get("Accept-Encoding", "").lower().split(",")
+    parsed = [offer.replace(" ", "").partition(";q=") for offer in offers]
+    return any(
+        name == _GZIP and (not separator or bool(quality.strip("0.")))
+        for name, separator, quality in parsed
+    )
+
+
+async def _write(stream: UpdateStream, feed: Feed, clock: Clock) -> None:
     """Write news as server-sent events, and beats while there is none."""
     ends = clock.monotonic() + STREAM_SECONDS
     with feed.reading() as reader:
-        await response.write(b": hello\n\n")
+        await stream.write(": hello\n\n")
         while clock.monotonic() < ends:
-            chunk = b": still here\n\n"
+            chunk = ": still here\n\n"
             with clock.move_on_after(BEAT_SECONDS):
-                chunk = f"data: {page_data(await reader.news())}\n\n".encode()
-            await response.write(chunk)
+                chunk = f"data: {await reader.news()}\n\n"
+            await stream.write(chunk)
+        await stream.end()

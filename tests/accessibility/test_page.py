@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not here: 
 async def findings(page: Page | Any) -> Any:
     """Return what axe finds, with every list open and a range chosen."""
     await page.value("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    await page.value("document.querySelector('canvas').focus()")
+    await page.value("document.querySelector('canvas.map').focus()")
     await page.press("n", "n")
     await page.drawn()
     await page.value(f"{await anyio.Path(AXE).read_text(encoding='utf-8')}; 1")

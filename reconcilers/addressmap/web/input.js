@@ -1,7 +1,7 @@
 /* Wheel, pointers and keys on a map. */
 const distance = (fingers) => {
-  const [one, other] = [...fingers.values()];
-  return other ? Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY) : 0;
+  const [first, second] = [...fingers.values()];
+  return second ? Math.hypot(first.clientX - second.clientX, first.clientY - second.clientY) : 0;
 };
 function listen(panel) {
   const {canvas} = panel;
@@ -22,7 +22,7 @@ function listen(panel) {
   };
   canvas.onpointermove = (event) => {
     if (!fingers.has(event.pointerId)) {
-      if (panel.cursor === null) say(panel, find(panel, addressAt(panel, event)));
+      if (panel.cursor === null) say(panel, extentAt(panel.pool, addressAt(panel, event)));
       return;
     }
     const before = fingers.get(event.pointerId);
@@ -35,7 +35,7 @@ function listen(panel) {
       apart = now;
     } else if (fingers.size === 1) {
       panel.from += held - addressAt(panel, event);
-      draw(panel);
+      panel.change();
     }
   };
   canvas.onpointerleave = () => say(panel);
@@ -45,15 +45,15 @@ function listen(panel) {
   };
   canvas.onkeydown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const perRow = perRowOf(panel), one = larger(1n, perRow / 64n), here = panel.cursor ?? panel.from;
+    const perRow = perRowOf(panel), step = larger(1n, perRow / 64n), here = panel.cursor ?? panel.from;
     const act = {
       "+": () => zoom(panel, 0.5), "=": () => zoom(panel, 0.5), "-": () => zoom(panel, 2), "0": () => whole(panel), u: () => usedPart(panel),
-      ArrowRight: () => point(panel, here + one, true), ArrowLeft: () => point(panel, here - one, true),
+      ArrowRight: () => point(panel, here + step, true), ArrowLeft: () => point(panel, here - step, true),
       ArrowDown: () => point(panel, here + perRow, true), ArrowUp: () => point(panel, here - perRow, true),
       PageDown: () => point(panel, here + panel.span, true), PageUp: () => point(panel, here - panel.span, true),
       Home: () => point(panel, 0n, true), End: () => point(panel, panel.pool.size - 1n, true),
       n: () => jump(panel, 1), p: () => jump(panel, -1),
-      Escape: () => { panel.cursor = null; say(panel); draw(panel); },
+      Escape: () => { panel.cursor = null; say(panel); panel.change(); },
     }[event.key];
     if (!act) return;
     event.preventDefault();

@@ -8,49 +8,17 @@ function status(words, bad) {
   if (line.textContent !== words) line.textContent = words;
   line.className = bad ? "bad" : "";
 }
-const contents = (pool) => pool.extents.map((one) => [one.at, one.size, one.state, ...one.holders.map(({allocation}) => allocation)].join()).join(";");
-function take(news) {
-  const before = new Map(DATA.pools.map((pool) => [poolKey(pool), pool]));
-  const {pools, order, ...parts} = news;
-  withCounts({pools: Object.values(pools), tenants: parts.tenants});
-  for (const [key, pool] of Object.entries(pools)) {
-    const old = before.get(key);
-    pool.fresh = DATA.made !== "" && (!old || contents(old) !== contents(pool));
-    before.set(key, pool);
-  }
-  const keys = order || DATA.pools.map(poolKey), grown = new Map(DATA.tenants.map((one) => [one.name, one]));
-  const first = DATA.made === "";
-  if (parts.tenants) for (const one of parts.tenants) {
-    const old = grown.get(one.name);
-    one.fresh = !first && (!old || `${old.nodes}` !== `${one.nodes}` || `${old.loadbalancer}` !== `${one.loadbalancer}` || old.phase !== one.phase);
-  }
-  DATA = {...DATA, ...parts, pools: keys.map((key) => before.get(key))};
-  show();
-  happened();
-  for (const panel of panels.values()) panel.section.classList.toggle("new", Boolean(panel.pool.fresh));
-  setTimeout(settle, FRESH_FOR);
-  const why = (DATA.failures || []).join("; ");
+function receive(message) {
+  const changed = take(message);
+  show(changed);
+  if (changed.pools.size || changed.tenants.size) setTimeout(settle, FRESH_FOR);
+  const why = store.failures.join("; ");
   status(why ? `Not everything is shown: ${why}` : "Live: changes appear by themselves.", Boolean(why));
 }
+/* Take the marks from what was new; objects that changed meanwhile lose theirs early. */
 function settle() {
-  for (const one of [...DATA.pools, ...DATA.tenants]) one.fresh = false;
-  for (const row of document.querySelectorAll(".new")) row.classList.remove("new");
-}
-/* Events are added where they are new: a reader of the screen hears only those. */
-function happened() {
-  const box = byId("events"), found = DATA.events || [];
-  byId("happened").hidden = !found.length;
-  const shown = new Map([...box.children].map((row) => [row.dataset.id, row]));
-  const rows = found.map((one) => {
-    const id = `${one.id} ${one.count}`, known = shown.get(id);
-    if (known) return known;
-    const row = make("div", undefined, {className: one.type});
-    row.dataset.id = id;
-    row.append(make("time", one.at), make("b", one.reason), ` ${one.about}: ${one.note}${one.count > 1 ? ` (${count(one.count)} times)` : ""}`);
-    return row;
-  });
-  rows.forEach((row, at) => { if (box.children[at] !== row) box.insertBefore(row, box.children[at] || null); });
-  while (box.children.length > rows.length) box.lastChild.remove();
+  for (const item of [...store.pools.values(), ...store.tenants.values()]) item.isNew = false;
+  for (const node of document.querySelectorAll(".new")) node.classList.remove("new");
 }
 
 async function read(answer, stop) {
@@ -64,7 +32,7 @@ async function read(answer, stop) {
     rest += value;
     const parts = rest.split("\n\n");
     rest = parts.pop();
-    for (const part of parts) if (part.startsWith("data: ")) take(JSON.parse(part.slice(6)));
+    for (const part of parts) if (part.startsWith("data: ")) receive(JSON.parse(part.slice(6)));
   }
 }
 function askForToken(words) {
@@ -99,7 +67,7 @@ if (LIVE) {
   if (given) {
     // Out of the address bar, where it would be seen and bookmarked; a reload still has it.
     sessionStorage.setItem("token", given);
-    history.replaceState(null, "", location.pathname + location.search);
+    writeFilters();
   }
   token = given || sessionStorage.getItem("token") || "";
   byId("sign-in").onsubmit = (event) => {

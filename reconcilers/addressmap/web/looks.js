@@ -5,56 +5,58 @@ const isDark = () => darkQuery.matches && !printing;
 const lookName = ({colour, pattern}) => `look-${pattern}-${colour}`;
 const tiles = new Map();
 
-const fillOf = (look) => (isDark() ? DATA.darkFills : DATA.fills)[look.colour];
+const fillOf = (look) => (isDark() ? store.style.darkFills : store.style.fills)[look.colour];
 const inkOf = () => isDark() ? "#0d1117" : "#ffffff";
+const pathOf = (look) => store.style.patterns[look.pattern][1];
 
-/* Fill the page's patterns of SVG, and forget those of canvases. */
+/* Fill the page's patterns of SVG, and forget those of canvases. There are as many as looks. */
 function makePatterns() {
   tiles.clear();
-  const box = document.querySelector("#patterns defs"), known = new Map();
-  for (const look of Object.values(DATA.looks)) known.set(lookName(look), look);
-  box.replaceChildren(...[...known].map(([name, look]) => {
-    const pattern = drawing("pattern", {id: name, width: DATA.tile, height: DATA.tile, patternUnits: "userSpaceOnUse"});
-    pattern.append(
-      drawing("rect", {width: DATA.tile, height: DATA.tile, fill: fillOf(look)}),
-      drawing("path", {d: DATA.patterns[look.pattern], stroke: inkOf(), "stroke-width": 1.6, fill: "none"}),
+  const {fills, patterns, tile} = store.style;
+  const looks = patterns.flatMap((_, pattern) => fills.map((__, colour) => ({colour, pattern})));
+  document.querySelector("#patterns defs").replaceChildren(...looks.map((look) => {
+    const node = drawing("pattern", {id: lookName(look), width: tile, height: tile, patternUnits: "userSpaceOnUse"});
+    node.append(
+      drawing("rect", {width: tile, height: tile, fill: fillOf(look)}),
+      drawing("path", {d: pathOf(look), stroke: inkOf(), "stroke-width": 1.6, fill: "none"}),
     );
-    return pattern;
+    return node;
   }));
 }
-/* What a canvas fills a look with. */
+/* Return what a canvas fills a look with. */
 function tileOf(pen, look) {
-  const name = lookName(look);
+  const name = lookName(look), {tile: size} = store.style;
   if (!tiles.has(name)) {
-    const tile = make("canvas", undefined, {width: DATA.tile, height: DATA.tile}), brush = tile.getContext("2d");
+    const tile = make("canvas", undefined, {width: size, height: size}), brush = tile.getContext("2d");
     brush.fillStyle = fillOf(look);
-    brush.fillRect(0, 0, DATA.tile, DATA.tile);
+    brush.fillRect(0, 0, size, size);
     brush.strokeStyle = inkOf();
     brush.lineWidth = 1.6;
-    brush.stroke(new Path2D(DATA.patterns[look.pattern]));
+    brush.stroke(new Path2D(pathOf(look)));
     tiles.set(name, pen.createPattern(tile, "repeat"));
   }
   return tiles.get(name);
 }
-const stateFill = (state) => isDark() ? DATA.states[state].dark : DATA.states[state].fill;
-function fillFor(pen, one) {
-  const look = DATA.states[one.state].byTenant && DATA.looks[tenantOf(one)];
-  return look ? tileOf(pen, look) : stateFill(one.state);
-}
+const stateFill = (state) => isDark() ? store.style.states[state].dark : store.style.states[state].fill;
+const fillFor = (pen, extent) => {
+  const look = store.style.states[extent.state].byTenant && lookOf(tenantOf(extent));
+  return look ? tileOf(pen, look) : stateFill(extent.state);
+};
+
 /* A tenant's name beside its look. */
-function swatch(name) {
+function swatch(tenant) {
   const box = drawing("svg", {class: "swatch", width: 16, height: 14, "aria-hidden": "true"});
-  box.append(drawing("rect", {width: 16, height: 14, fill: `url(#${lookName(DATA.looks[name])})`}));
+  box.append(drawing("rect", {width: 16, height: 14, fill: `url(#${lookName(lookOf(tenant))})`}));
   return box;
 }
 function tenantLink(name) {
-  const link = named(make("a", undefined, {href: "#overview", title: `show only ${name}`}), name);
-  link.onclick = (event) => { event.preventDefault(); choose(name); };
+  const link = addName(make("a", undefined, {href: "#overview", title: `show only ${name}`}), name);
+  link.onclick = (event) => { event.preventDefault(); chooseTenant(name); };
   return link;
 }
 function tenantLabel(name) {
   const box = make("span");
-  if (DATA.looks[name]) box.append(swatch(name));
+  if (lookOf(name)) box.append(swatch(name));
   box.append(tenantLink(name));
   return box;
 }

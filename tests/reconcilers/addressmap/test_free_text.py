@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from allocator import AddressRange, Capacity
 from controller.meta import Key
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.page import document, page, pool_documents
+from reconcilers.addressmap.page import page
+from reconcilers.addressmap.pagedata import page_state, pool_documents
 from reconcilers.addressmap.svg import svg
 from reconcilers.addressmap.tenants import numbered
 from reconcilers.cli.cluster.drawing import drawn
@@ -97,13 +98,13 @@ def test_a_picture_is_well_formed_and_a_page_keeps_its_texts_in_its_data(texts: 
     image = svg(pool.title, pool.families[0], numbered(objects))
     assert controls(image) == []
     assert ElementTree.fromstring(image).tag.endswith("svg")
-    html = page(document(objects, datetime.now(UTC), pool_documents(pool)))
+    html = page(page_state(objects, datetime.now(UTC), pool_documents(pool)))
     assert controls(html) == []
     assert html.count("</script>") == 2, "that of the data, and that of the script"
     data = html.partition('id="data">')[2].partition("</script>")[0]
     assert "<" not in data
-    [shown] = json.loads(data)["pools"]
-    assert len(shown["requests"]) == 1
+    [shown] = json.loads(data)["pools"]["set"].values()
+    assert len(shown["requests"]["set"]) == 1
 
 
 @given(some_texts)

@@ -6,7 +6,7 @@ import pytest
 
 from controller.meta import TracedMeta
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.page import pool_documents
+from reconcilers.addressmap.pagedata import pool_documents
 from reconcilers.addressmap.poolpictures import pool_pictures
 from reconcilers.addressmap.tenants import holdings
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec

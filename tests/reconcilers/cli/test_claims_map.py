@@ -1,13 +1,12 @@
 """How the map shows Cluster API's pools, claims and IPAddresses, on saved objects."""
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.reconcilers.addressmap import received
 from tests.reconcilers.cli.test_claims import RESTING, address, asked, body, claim, ip_pool
 
 
@@ -53,9 +52,8 @@ def test_holders_in_other_namespaces_than_their_pool_are_shown_with_theirs(tmp_p
 
 def of_page(html: str) -> dict[str, Any]:
     """Return the pools that a page shows, by name."""
-    data = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', html, re.DOTALL)
-    assert data is not None, "a page has its data"
-    return {one["name"]: one for one in json.loads(data[1])["pools"]}
+    state = received.of_page(html)
+    return {state["pools"][key]["name"]: state["pools"][key] for key in state["order"]}
 
 
 def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> None:
@@ -75,8 +73,8 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
     assert list(shown) == ["b/p", "InClusterIPPool b/broken", "InClusterIPPool b/p"]
     one = shown["InClusterIPPool b/p"]
     extents = [
-        (part["start"], part["state"], [who["allocation"] for who in part["holders"]])
-        for part in one["extents"]
+        (part["start"], part["state"], [allocation for allocation, _, _ in part["holders"]])
+        for part in received.ranges(one)
     ]
     assert extents == [
         ("10.0.0.8", "outside", []),
@@ -90,7 +88,7 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
         "10.0.0.8/29",
         *(4, 2, 50),
     )
-    assert [who["allocation"] for who in one["requests"]] == ["IPAddressClaim b/waits"]
+    assert list(one["requests"]) == ["IPAddressClaim b/waits"]
     assert "10.0.0.999" in shown["InClusterIPPool b/broken"]["fault"]
 
 
@@ -103,8 +101,7 @@ def test_the_page_shows_requests_that_no_server_has_stamped(
         request["metadata"] = {"name": request["metadata"]["name"], "namespace": "b", **metadata}
     found = asked(tmp_path, "map --html -", ip_pool("p", "10.0.0.10-10.0.0.13"), *waiting)
     shown = of_page(found.out)["InClusterIPPool b/p"]
-    names = [request["allocation"] for request in shown["requests"]]
-    assert names == ["IPAddressClaim b/waits", "IPAddressClaim b/second"]
+    assert list(shown["requests"]) == ["IPAddressClaim b/waits", "IPAddressClaim b/second"]
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_documents_and_pictures_of_a_network_pool_that_claims_name_show_all_its_
     shown = of_page(asked(tmp_path, "map rack --html -", *RACK).out)
     assert list(shown) == ["b/rack"]
     assert (shown["b/rack"]["allocated"], shown["b/rack"]["available"]) == (15, 1)
-    assert [who["allocation"] for who in shown["b/rack"]["requests"]] == ["IPAddressClaim b/m2"]
+    assert list(shown["b/rack"]["requests"]) == ["IPAddressClaim b/m2"]
 
 
 def test_the_forecast_of_a_network_pool_counts_what_claims_hold_everywhere(

@@ -13,13 +13,14 @@ from controller.meta import Key
 from controller.resource import Resource
 from controller.testing import Request
 from reconcilers.addressmap.looks import looks
-from reconcilers.addressmap.page import document
+from reconcilers.addressmap.pagedata import page_state
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.ui.feed import Feed, Reader
 from reconcilers.ui.watched import READ_EVENTS, Watched
 from tests.clock import VirtualClock
+from tests.reconcilers.addressmap.received import Received, ranges
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.cli.saved import cluster, held
 from tests.reconcilers.ui.cluster import CLUSTER_API, OURS, Cluster, event
@@ -50,7 +51,7 @@ class GuardedCluster(Cluster):
 
 
 class Harness:
-    """A cluster, a feed of it, and the time.
+    """A cluster, a feed of it, the time, and what readers have received.
 
     Args:
         forbidden: kinds that may not be read in all namespaces.
@@ -63,6 +64,7 @@ class Harness:
         self.cluster.forbidden = {resource.collection("") for resource in forbidden}
         self.watched = Watched.over(self.cluster, self.clock, **watching)
         self.feed = Feed(self.watched, self.clock)
+        self.received: dict[Reader, Received] = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -79,7 +81,7 @@ class Harness:
 
     async def news(self, reader: Reader, seconds: float = 1.0) -> dict[str, Any]:
         """Return what a reader is sent within so many seconds."""
-        found: list[dict[str, Any]] = []
+        found: list[str] = []
 
         async def read() -> None:
             found.append(await reader.news())
@@ -88,8 +90,8 @@ class Harness:
             group.start_soon(read)
             await self.clock.advance(seconds)
             group.cancel_scope.cancel()
-        [one] = found
-        return one
+        [message] = found
+        return self.received.setdefault(reader, Received()).take(message)
 
 
 async def test_a_reader_gets_everything_and_then_only_the_pools_that_changed() -> None:
@@ -104,7 +106,7 @@ async def test_a_reader_gets_everything_and_then_only_the_pools_that_changed() -
             assert set(second["pools"]) == {EAST}
             assert second["pools"][EAST]["allocated"] == 8
             assert "order" not in second
-            assert "states" not in second, "what did not change is not sent"
+            assert "style" not in second, "what did not change is not sent"
             await harness.cluster.delete(IP_ALLOCATION, "a")
             assert (await harness.news(reader))["pools"][EAST]["allocated"] == 0
 
@@ -126,7 +128,7 @@ async def test_tenants_and_events_are_sent_when_they_change() -> None:
         with harness.feed.reading() as reader:
             await harness.news(reader)
             await harness.cluster.create(cluster("red", "team"))
-            assert [one["name"] for one in (await harness.news(reader))["tenants"]] == ["team/red"]
+            assert list((await harness.news(reader))["tenants"]) == ["team/red"]
             theirs = event("b", "Pulled", "an image", reporter="kubelet")
             await harness.cluster.create(event("a", "Allocated", "It holds it."), theirs)
             news = await harness.news(reader)
@@ -148,8 +150,8 @@ async def test_a_tenant_keeps_its_look_when_one_comes_that_would_take_it() -> No
                 held("b", "10.0.0.8", "10.0.0.15", tenant=earlier, of="east")
             )
             now = (await harness.news(reader))["looks"]
-            assert now[later] == before[later]
-            assert now[earlier] != now[later]
+            assert later not in now, "what did not change is not sent"
+            assert now[earlier] != before[later]
 
 
 def colliding() -> tuple[str, str]:
@@ -177,9 +179,9 @@ async def test_nothing_is_computed_while_no_client_reads(monkeypatch: pytest.Mon
 
     def counted(*arguments: Any) -> Any:
         asked.append(arguments)
-        return document(*arguments)
+        return page_state(*arguments)
 
-    monkeypatch.setattr("reconcilers.ui.feed.document", counted)
+    monkeypatch.setattr("reconcilers.ui.feed.page_state", counted)
     async with harness.running():
         await harness.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
         await harness.clock.advance(60)
@@ -267,7 +269,7 @@ async def test_the_page_of_a_user_who_may_read_tenant_clusters_alone_shows_them(
         await harness.cluster.create(cluster("red", "team"))
         with harness.feed.reading() as reader:
             news = await harness.news(reader)
-    assert [shown["name"] for shown in news["tenants"]] == ["team/red"]
+    assert list(news["tenants"]) == ["team/red"]
     assert news["failures"][0] == (
         f"you may not read {', '.join(map(str, not_read))}: what they hold is not shown"
     )
@@ -280,7 +282,7 @@ async def test_a_kind_that_is_refused_from_the_first_list_on_is_reported_and_hid
     async with harness.running():
         with harness.feed.reading() as reader:
             news = await harness.news(reader)
-    assert [extent["state"] for extent in news["pools"][EAST]["extents"]] == ["unknown"]
+    assert [extent["state"] for extent in ranges(news["pools"][EAST])] == ["unknown"]
     assert any("list ipallocations" in failure for failure in news["failures"])
 
 
@@ -321,7 +323,7 @@ async def test_a_pool_of_which_claims_may_not_be_read_is_unknown_on_the_page() -
     async with harness.running():
         with harness.feed.reading() as reader:
             shown = (await harness.news(reader))["pools"][EAST]
-    assert [extent["state"] for extent in shown["extents"]] == ["unknown"]
+    assert [extent["state"] for extent in ranges(shown)] == ["unknown"]
     assert shown["notRead"] == [claims.full_name]
 
 
@@ -334,5 +336,38 @@ async def test_a_pool_is_unknown_on_the_page_once_claims_may_not_be_read_any_mor
             await harness.news(reader)
             await harness.clock.advance(30)
             shown = (await harness.news(reader, 0))["pools"][EAST]
-    assert [extent["state"] for extent in shown["extents"]] == ["unknown"]
+    assert [extent["state"] for extent in ranges(shown)] == ["unknown"]
     assert shown["notRead"] == [claims.full_name]
+
+
+async def test_a_feed_at_rest_sends_the_time_alone() -> None:
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await harness.news(reader)
+            await harness.clock.advance(60)
+            await harness.news(reader, 0)
+            news = await harness.news(reader, 20)
+    assert {name for name, part in news.items() if part} == {"made"}
+
+
+async def test_a_second_reader_gets_the_newest_state_at_once() -> None:
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            await harness.news(reader)
+            with harness.feed.reading() as second:
+                assert (await harness.news(second, 0))["order"] == [EAST, WEST]
+        with harness.feed.reading() as later:
+            assert (await harness.news(later, 0))["order"] == [EAST, WEST]
+
+
+async def test_readers_of_one_state_share_one_message() -> None:
+    harness = Harness()
+    async with harness.running():
+        with harness.feed.reading() as first, harness.feed.reading() as second:
+            await harness.news(first)
+            await harness.news(second)
+            await harness.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
+            await harness.clock.advance(1)
+            assert await first.news() is await second.news()

@@ -22,7 +22,7 @@ LAB = "document.querySelector('[data-pool=\"butler-system/lab\"]')"
 EVENTS = "[...document.querySelectorAll('#events > div')].map((one) => one.textContent)"
 STATUS = "document.getElementById('live').textContent"
 TENANTS = (
-    "[...document.querySelectorAll('#tenants-table tbody tr')]"
+    "[...document.querySelectorAll('#tenants-table tbody tr')].filter((row) => row.cells[3])"
     ".map((row) => [row.cells[0].textContent, row.cells[3].textContent])"
 )
 
@@ -48,7 +48,7 @@ def tenant_held(name: str, start: str, end: str) -> dict[str, Any]:
 @pytest.mark.slow
 async def test_allocations_appear_and_go_and_the_map_stays_where_it_is(tmp_path: Path) -> None:
     async with live(tmp_path) as (page, one):
-        await page.value(f"{LAB}.querySelector('canvas').focus()")
+        await page.value(f"{LAB}.querySelector('canvas.map').focus()")
         await page.press("+", "n")
         where = await page.value(f"{LAB}.dataset.from + ' ' + {LAB}.dataset.span")
         await page.value("window.stayed = true")

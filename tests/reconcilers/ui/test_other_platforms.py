@@ -11,6 +11,7 @@ from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.vitistack import api as vitistack
 from reconcilers.ui.feed import Reader
+from tests.reconcilers.addressmap.received import ranges
 from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli import test_platforms as platforms
 from tests.reconcilers.cli.commandline import pool
@@ -44,9 +45,7 @@ async def test_a_pool_of_claims_is_shown_and_changes_with_its_claims(harness: Ha
             await harness.cluster.create(claims.claim("web", "machines"))
             news = await latest(harness, reader, 1)
             assert list(news) == [MACHINES], "what does not change is not sent"
-            assert [one["allocation"] for one in news[MACHINES]["requests"]] == [
-                "IPAddressClaim b/web"
-            ]
+            assert list(news[MACHINES]["requests"]) == ["IPAddressClaim b/web"]
             await harness.cluster.create(claims.address("web", "machines", "10.0.0.11"))
             held = (await latest(harness, reader, 1))[MACHINES]
             assert (held["allocated"], held["available"]) == (1, 2)
@@ -75,11 +74,11 @@ async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(harness: Harnes
             [(name, shown)] = (await latest(harness, reader, 1)).items()
             assert name == "b/site 10.9.0.0/29"
             assert [
-                (one["start"], [who["allocation"] for who in one["holders"]])
-                for one in shown["extents"]
+                (one["start"], [allocation for allocation, _, _ in one["holders"]])
+                for one in ranges(shown)
                 if one["holders"]
             ] == [("10.9.0.2", ["IPAddressClaim b/a"])]
-            assert [one["allocation"] for one in shown["requests"]] == ["IPAddressClaim b/waits"]
+            assert list(shown["requests"]) == ["IPAddressClaim b/waits"]
 
 
 async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:
@@ -98,15 +97,8 @@ async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:
             shown = await latest(harness, reader)
             metallb = shown["IPAMPool metallb in east 10.1.0.0/29"]
             assert (metallb["allocated"], metallb["available"], metallb["waiting"]) == (4, 4, 1)
-            [held] = [one for one in metallb["extents"] if one["holders"]]
-            assert held["holders"] == [
-                {
-                    "kind": "IPAMAllocation",
-                    "allocation": "IPAMAllocation cluster-blue/metallb",
-                    "tenant": "blue",
-                    "type": "cluster",
-                }
-            ]
+            [held] = [one for one in ranges(metallb) if one["holders"]]
+            assert held["holders"] == [["IPAMAllocation cluster-blue/metallb", "blue", "cluster"]]
             net = shown["NetworkNamespace dc/net 10.3.0.0/24"]
             assert (net["total"], net["allocated"]) == (3, 1)
             await harness.cluster.delete(vitistack.ALLOCATIONS, "web", "dc")

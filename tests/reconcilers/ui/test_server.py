@@ -75,6 +75,26 @@ async def test_the_page_itself_holds_nothing_and_lets_nothing_foreign_run() -> N
         assert answer.headers["Cache-Control"] == "no-store"
 
 
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [("gzip, br", "gzip"), ("gzip;q=0.5", "gzip"), ("gzip;q=0", None), ("identity", None)],
+)
+async def test_page_and_updates_are_compressed_for_clients_that_accept_it(
+    accepted: str, encoding: str | None
+) -> None:
+    async with served() as site:
+        headers = {"Authorization": f"Bearer {site.token}", "Accept-Encoding": accepted}
+        async with site.http.get(f"{site.base}/", headers=headers) as answer:
+            assert answer.headers.get("Content-Encoding") == encoding
+            assert "<!doctype html>" in await answer.text()
+        async with site.http.get(f"{site.base}/ui/updates", headers=headers) as answer:
+            assert answer.headers.get("Content-Encoding") == encoding
+            assert await answer.content.readline() == b": hello\n", "it is not held back"
+            while not (line := await answer.content.readline()).startswith(b"data: "):
+                assert line
+            assert json.loads(line.removeprefix(b"data: "))["whole"]
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_nothing_can_be_written(method: str) -> None:
     async with served() as site:

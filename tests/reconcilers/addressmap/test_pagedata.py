@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from controller.meta import TracedMeta
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.page import documents_of
+from reconcilers.addressmap.pagedata import documents_of
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.integrations import views
 from reconcilers.spaces.offers import PoolName

@@ -1,0 +1,226 @@
+"""What the page is about, as plain JSON: the one module of the page that knows the models.
+
+A *state* is a mapping of JSON values whose integers above 2^53 are texts and whose texts have no
+control characters. `reconcilers/addressmap/pagemessages.py` says which parts are keyed.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from allocator import AddressRange
+from controller.plaintext import escape_text, escape_values
+from reconcilers.addressmap.integers import exact
+from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE
+from reconcilers.addressmap.objects import Objects
+from reconcilers.addressmap.poolpictures import pool_pictures
+from reconcilers.addressmap.styles import STYLES
+from reconcilers.addressmap.tenants import Holding, holdings, numbered
+from reconcilers.api import names
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.pictures.extents import BY_TENANT, Extent
+from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture, PoolRequest
+from reconcilers.spaces.offers import PoolName
+
+WAITING_LISTED = 5_000
+"""Requests of one pool that the page lists; the page only counts further ones."""
+
+Document = dict[str, Any]
+
+STYLE: Document = {
+    "states": {
+        state.value: {
+            "fill": style.fill,
+            "dark": style.dark,
+            "words": style.words,
+            "byTenant": state in BY_TENANT,
+        }
+        for state, style in STYLES.items()
+    },
+    "fills": FILLS,
+    "darkFills": DARK_FILLS,
+    "patterns": [*PATTERNS.items()],
+    "tile": TILE,
+}
+"""Colours and patterns, the same for every cluster."""
+
+
+def page_state(
+    objects: Objects,
+    now: datetime,
+    pools: Iterable[Document],
+    numbers: Mapping[str, int] | None = None,
+    tenants: "TenantDocuments | None" = None,
+) -> Document:
+    """Return the state of the page as of `now`.
+
+    Args:
+        objects: all of a cluster's.
+        now: the time.
+        pools: the pools to show, from `pool_documents`.
+        numbers: of the tenants' looks, from `numbered`; None to compute them.
+        tenants: what is kept of an earlier state; None for nothing.
+    """
+    by_key = {pool_key(pool): pool for pool in pools}
+    in_pools = {name for pool in by_key.values() for name in tenants_in(pool)}
+    by_id = (tenants or TenantDocuments()).update(
+        holding
+        for holding in holdings(objects)
+        if holding.tenant or escape_text(str(holding.key)) in in_pools
+    )
+    numbers = numbered(objects) if numbers is None else numbers
+    looks = {escape_text(name): number for name, number in numbers.items()}
+    shown = in_pools | {tenant["name"] for tenant in by_id.values()}
+    return {
+        **time_and_failures(now, ()),
+        "events": [],
+        "style": STYLE,
+        "looks": {name: looks[name] for name in sorted(shown)},
+        "tenants": by_id,
+        "pools": by_key,
+        "order": list(by_key),
+    }
+
+
+def time_and_failures(now: datetime, failures: Iterable[str]) -> Document:
+    """Return the parts of a state that change while no object does."""
+    return {
+        "made": now.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "failures": escape_values(list(failures)),
+    }
+
+
+def pool_key(pool: Document) -> str:
+    """Return the key of a pool's document; each family of a pool has its own."""
+    return f"{pool['name']} {pool['cidr']}"
+
+
+def tenants_in(pool: Document) -> Iterator[str]:
+    """Yield the names of the tenants in a pool's document, some of them repeatedly."""
+    for extent in pool["extents"].values():
+        for _, tenant, _ in extent.get("holders", ()):
+            yield tenant
+    for request in pool["requests"].values():
+        yield request["tenant"]
+
+
+def documents_of(objects: Objects, names: Collection[PoolName]) -> dict[PoolName, list[Document]]:
+    """Return what to show of some pools; a pool of two families is two documents."""
+    documents: dict[PoolName, list[Document]] = {name: [] for name in names}
+    for pool in pool_pictures(objects, documents.__contains__):
+        documents[pool.name] += pool_documents(pool)
+    return documents
+
+
+def pool_documents(pool: PoolPicture) -> list[Document]:
+    """Return what to show of each family of a pool."""
+    return [_family_document(pool, family) for family in pool.families]
+
+
+def _family_document(pool: PoolPicture, family: PoolFamily) -> Document:
+    cidr, capacity = family.cidr, family.figures.capacity
+    is_ours = pool.name.kind == NETWORK_POOL.kind
+    fields = {
+        "name": str(pool.name.key) if is_ours else pool.title,
+        "cidr": family.label,
+        "family": cidr.family if cidr else 0,
+        "fault": family.fault,
+        "first": cidr.start_text if cidr else "",
+        "size": cidr.size if cidr else 0,
+        "ready": pool.ready,
+        "reason": pool.reason,
+        "percent": capacity.utilization_percent,
+        "fragmentation": capacity.fragmentation_percent,
+        "largest": capacity.largest_free,
+        "available": capacity.available,
+        "allocated": capacity.allocated,
+        "total": capacity.total,
+        "waiting": len(pool.waiting),
+        "notRead": list(pool.not_read),
+    }
+    return {
+        **exact(escape_values(fields)),
+        "requests": _requests(pool.waiting),
+        "extents": dict(_extent_entry(extent, cidr) for extent in family.extents),
+    }
+
+
+def _extent_entry(extent: Extent, cidr: AddressRange | None) -> tuple[str, Document]:
+    """Return a range by its offset from the CIDR's first address."""
+    # Texts are escaped one by one here: there are many ranges, and `escape_values` is slower.
+    document: Document = {"size": exact(extent.range.size), "state": extent.state.value}
+    if extent.note:
+        document["note"] = escape_text(extent.note)
+    if extent.holders:
+        document["holders"] = [
+            [*map(escape_text, (holder.text, holder.tenant, holder.purpose))]
+            for holder in extent.holders
+        ]
+    return str(extent.range.first - (cidr.first if cidr else 0)), document
+
+
+def _requests(requests: Sequence[PoolRequest]) -> Document:
+    """Return requests that wait by their objects, in the order that is given."""
+    return {
+        escape_text(request.text): escape_values(_request_document(request))
+        for request in requests[:WAITING_LISTED]
+    }
+
+
+def _request_document(request: PoolRequest) -> Document:
+    since = request.since
+    return {
+        "tenant": request.tenant,
+        "type": request.purpose,
+        "since": since.strftime("%Y-%m-%d %H:%M UTC") if since is not None else "",
+        "why": request.reason,
+    }
+
+
+class TenantDocuments:
+    """Documents of tenants by id; that of a tenant whose objects are the same is kept."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Holding, Document]] = {}
+
+    def update(self, tenants: Iterable[Holding]) -> Document:
+        """Return the documents of these tenants; an earlier tenant of a name comes second."""
+        found: dict[str, tuple[Holding, Document]] = {}
+        for tenant in tenants:
+            name = escape_text(str(tenant.key))
+            key = f"{name} (earlier)" if name in found else name
+            known = self._known.get(key)
+            # Cheap: tuples compare objects that are the same one without looking into them.
+            is_same = known is not None and known[0] == tenant
+            found[key] = known if known and is_same else (tenant, tenant_document(tenant))
+        self._known = found
+        return {key: document for key, (_, document) in found.items()}
+
+
+def tenant_document(tenant: Holding) -> Document:
+    """Return what to show of a tenant; `ready` and `reason` are of its NetworkReady condition.
+
+    `nodes` and `loadbalancer` map a family to the number of addresses.
+    """
+    status, reason = tenant.network
+    document = {
+        "name": str(tenant.key),
+        "phase": tenant.phase,
+        "nodes": _sizes(tenant, names.TYPE_NODES),
+        "loadbalancer": _sizes(tenant, names.TYPE_LOADBALANCER),
+        "grown": tenant.grown,
+        "waiting": tenant.waiting,
+        "notRead": [str(limit) for limit in tenant.not_read],
+        "ready": status,
+        "reason": reason,
+    }
+    safe: Document = exact(escape_values(document))
+    return safe
+
+
+def _sizes(tenant: Holding, kind: str) -> dict[str, int]:
+    sizes = Counter[str]()
+    for held in tenant.ranges(kind):
+        sizes[str(held.family)] += held.size
+    return dict(sorted(sizes.items()))

@@ -1,0 +1,214 @@
+"""The search, the filters and the export of the map page, in a real browser."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reconcilers.cli.commandline import allocation, pool
+from tests.reconcilers.cli.saved import cluster, held
+from tests.reconcilers.cli.test_page import DRAWN, MapPage, opened
+
+EAST, WEST, SIX = "butler-system/east", "butler-system/west", "butler-system/six"
+FULL = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "PoolExhausted",
+    "message": "no free block of 400 addresses",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+OBJECTS = (
+    pool("east", "10.0.0.0/24", reserved=["10.0.0.128/25"]),
+    pool("west", "10.16.0.0/26"),
+    pool("six", "fd00:10::/48"),
+    held("web", "10.0.0.0", "10.0.0.7", of="east", tenant="team/red"),
+    held("db", "10.0.0.16", "10.0.0.31", of="east", tenant="team/blue"),
+    held("far", "fd00:10:0:1::", "fd00:10:0:1:ffff:ffff:ffff:ffff", of="six", tenant="team/red"),
+    allocation("waits", 400, of="west", tenant="team/blue", status={"conditions": [FULL]}),
+    *(cluster(name, "team", uid=f"u-{name}") for name in ("red", "blue", "idle")),
+)
+
+
+async def rows(page: MapPage, table: str) -> list[str]:
+    """Return the first column of a table."""
+    await page.drawn()
+    cells = f"[...document.querySelectorAll('#{table} tbody th')]"
+    found: list[str] = await page.value(f"{cells}.map((cell) => cell.textContent)")
+    return found
+
+
+@pytest.mark.slow
+async def test_the_search_takes_an_address_a_cidr_and_a_range(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        for text, pools, tenants in (
+            ("10.0.0.3", [EAST], ["team/red"]),
+            ("::ffff:10.0.0.3", [EAST], ["team/red"]),
+            ("10.0.0.7-10.0.0.16", [EAST], ["team/blue", "team/red"]),
+            ("10.0.0.0/28", [EAST], ["team/red"]),
+            ("10.0.0.200", [EAST], []),
+            ("10.0.0.0/11", [EAST, WEST], ["team/blue", "team/red"]),
+            ("FD00:10:0:1::/64", [SIX], ["team/red"]),
+            ("fd00:10:0:1::5", [SIX], ["team/red"]),
+        ):
+            await page.find(text)
+            assert await page.pools() == pools, text
+            assert sorted(await rows(page, "tenants-table")) == tenants, text
+        for wrong in ("10.0.0.9-10.0.0.3", "10.0.0.0/33", "10.0.0", "1.2.3.4/24/8", "::/129"):
+            assert await page.value(f"parseSpan({json.dumps(wrong)})") is None
+
+
+@pytest.mark.slow
+async def test_the_search_finds_names_reasons_and_what_waits(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        for text, pools, requests in (
+            ("waiting", [WEST], ["butler-system/waits"]),
+            ("free block of 400", [WEST], ["butler-system/waits"]),
+            ("west waits", [WEST], ["butler-system/waits"]),
+            ("team/red allocated", [EAST, SIX], []),
+            ("reserved", [EAST], []),
+        ):
+            await page.find(text)
+            assert await page.pools() == pools, text
+            assert await rows(page, "waiting-table") == requests, text
+        await page.find("waiting")
+        assert await page.count() == "0 of 9 ranges match"
+        assert await rows(page, "tenants-table") == ["team/blue"]
+
+
+@pytest.mark.slow
+async def test_filters_are_in_the_url_and_come_back_with_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        await page.find("10.0.0.0/28")
+        await page.value(
+            "(() => { const box = document.getElementById('tenant'); box.value = 'team/red';"
+            " box.dispatchEvent(new Event('change'));"
+            " document.querySelector('input[name=free]').click(); })()"
+        )
+        url = await page.value("location.href")
+        assert url.endswith("#find=10.0.0.0/28&tenant=team/red&hide=free")
+        await page.call("Page.navigate", url="about:blank")
+        await page.tab.show(url)
+        await page.tab.until(DRAWN)
+        assert await page.value("document.getElementById('find').value") == "10.0.0.0/28"
+        assert await page.value("document.getElementById('tenant').value") == "team/red"
+        assert not await page.value("document.querySelector('input[name=free]').checked")
+        assert await page.pools() == [EAST]
+        await page.value("location.hash = '#family=6'")
+        await page.tab.until("filters.family === '6'")
+        assert await page.pools() == [SIX]
+        assert await page.value("document.getElementById('find').value") == ""
+
+
+@pytest.mark.slow
+async def test_a_slash_goes_to_the_search_and_enter_to_the_first_match(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        await page.press("/")
+        assert await page.value("document.activeElement.id") == "find"
+        await page.press(*"10.0.0.18/32")
+        assert await page.value("document.getElementById('find').value") == "10.0.0.18/32"
+        await page.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", text="\r")
+        await page.tab.until("document.activeElement.className.includes('map')")
+        assert await page.state("cursor") == 18
+        assert "butler-system/db for team/blue" in await page.said()
+
+
+@pytest.mark.slow
+async def test_keys_in_a_row_are_one_evaluation_after_a_pause(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        await page.value(
+            "(() => { window.before = filtersVersion;"
+            " for (const text of ['1', '10', '10.', '10.0.0.3']) {"
+            " const box = document.getElementById('find'); box.value = text;"
+            " box.dispatchEvent(new Event('input')); } })()"
+        )
+        await page.tab.until("filters.find === '10.0.0.3'")
+        assert await page.value("filtersVersion - window.before") == 1
+
+
+@pytest.mark.slow
+async def test_what_matches_is_exported_as_csv_and_json(tmp_path: Path) -> None:
+    evil = pool("evil", "10.9.0.0/29")
+    evil["spec"]["reserved"] = [{"cidr": "10.9.0.0/31", "description": '=cmd|"calc", 1'}]
+    async with opened(tmp_path, objects=(*OBJECTS, evil)) as page:
+        exported: list[dict[str, Any]]
+        await page.value(
+            "(() => { const real = URL.createObjectURL;"
+            " URL.createObjectURL = (file) => { window.saved = file; return real(file); }; })()"
+        )
+        await page.find("team/blue")
+        await page.value("document.getElementById('as-json').click()")
+        document = json.loads(await page.value("window.saved.text()"))
+        assert document["filters"]["find"] == "team/blue"
+        exported = document["items"]
+        assert [(one["state"], one["allocation"]) for one in exported] == [
+            ("allocated", "butler-system/db"),
+            ("waiting", "butler-system/waits"),
+        ]
+        assert (exported[0]["start"], exported[0]["addresses"]) == ("10.0.0.16", "16")
+        await page.find("10.9.0.0/31")
+        await page.value("document.getElementById('as-csv').click()")
+        text = await page.value("window.saved.text()")
+        [exported_row] = csv.DictReader(io.StringIO(text))
+        assert exported_row["note"] == '\'=cmd|"calc", 1', "no spreadsheet runs it"
+        assert (exported_row["start"], exported_row["end"]) == ("10.9.0.0", "10.9.0.1")
+
+
+@pytest.mark.slow
+async def test_addresses_of_ipv6_are_counted_in_prefixes(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        counts = {
+            256: "256",
+            2**64: "/64",
+            2**80: "/48",
+            3 * 2**64: "3 × /64",
+            2**80 - 2**64: "65,535 × /64",
+            2**96 - 8: "≈65,536 × /48",
+            2**64 - 1: "≈65,536 × /80",
+        }
+        for value, shown in counts.items():
+            assert await page.value(f"addressCount(6, {value}n)") == shown
+        assert await page.value(f"addressCount(4, {2**24}n)") == "16,777,216"
+        six = "document.querySelector('[data-pool=\"butler-system/six\"] header').textContent"
+        assert "65,535 × /64 of /48 free" in await page.value(six)
+
+
+@pytest.mark.slow
+async def test_a_page_of_many_pools_and_tenants_has_few_nodes_and_finds_the_last(
+    tmp_path: Path,
+) -> None:
+    pools = [pool(f"p{at}", f"10.{at}.0.0/24") for at in range(30)]
+    tenants = [cluster(f"c{number:04}", "team", uid=f"u{number}") for number in range(1000)]
+    async with opened(tmp_path, objects=(*pools, *tenants)) as page:
+        assert await page.value("document.querySelectorAll('*').length") < 3000
+        assert await page.value("document.querySelectorAll('canvas.map').length") == 0
+        table = "document.getElementById('tenants-table')"
+        assert await page.value(f"{table}.getAttribute('aria-rowcount')") == "1001"
+        region = f"{table}.closest('.wide')"
+        await page.value(f"{region}.scrollTop = {region}.scrollHeight")
+        await page.tab.until(f"{table}.textContent.includes('team/c0999')")
+        assert not await page.value(f"{table}.textContent.includes('team/c0000')")
+        await page.find("p17")
+        assert await page.value("document.querySelectorAll('canvas.map').length") == 1
+        assert await page.pools() == ["butler-system/p17"]
+        await page.find("")
+        await page.value(
+            "document.querySelector('[aria-label=\"map: butler-system/p3\"]').click()"
+        )
+        opener = "document.querySelector('[aria-label=\"map: butler-system/p3\"]')"
+        assert await page.value(f"{opener}.getAttribute('aria-expanded')") == "true"
+
+
+@pytest.mark.slow
+async def test_the_focus_stays_in_a_table_whose_rows_scroll_away(tmp_path: Path) -> None:
+    tenants = [cluster(f"c{number:04}", "team", uid=f"u{number}") for number in range(500)]
+    async with opened(tmp_path, objects=(pool("lab", "10.0.0.0/24"), *tenants)) as page:
+        table = "document.getElementById('tenants-table')"
+        await page.value(f"{table}.querySelector('tbody a').focus()")
+        await page.value(f"{table}.closest('.wide').scrollTop = 5000")
+        await page.tab.until(f"!{table}.textContent.includes('team/c0000')")
+        assert await page.value("document.activeElement.getAttribute('aria-label')") == (
+            "Table of tenants"
+        )
