@@ -308,7 +308,7 @@ class Tenancy:
         for kind in set(self.served) - _KEPT_KINDS:
             for stored in tenant.all(kind):
                 meta = stored["metadata"]
-                tenant.vanish(kind, meta["name"], namespace=meta["namespace"])
+                tenant.vanish(kind, meta["name"], namespace=meta.get("namespace", ""))
         tenant.served = tuple(kind for kind in self.served if kind in _KEPT_KINDS)
 
     def _toggle_cluster(self) -> None:

@@ -12,7 +12,7 @@ from tests.reconcilers.simulation import tenantscenes as scenes
 from tests.reconcilers.simulation.ciliumtenancy import CiliumTenancy, CiliumYard
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part
 from tests.reconcilers.simulation.switch import check_scene
-from tests.reconcilers.simulation.tenancy import FAMILIES, FORCE, Faults
+from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, WAITING, Faults
 
 GIVEN = "may be given away"
 
@@ -21,8 +21,14 @@ GIVEN = "may be given away"
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize(
     ("faults", "options"),
-    [(Faults(), ""), (FORCE, "--force"), (FAMILIES, "--families")],
-    ids=["plain", "vanishing", "families"],
+    [
+        (Faults(), ""),
+        (FORCE, "--force"),
+        (COUNTING, "--counting"),
+        (FAMILIES, "--families"),
+        (WAITING, "--waiting"),
+    ],
+    ids=["plain", "vanishing", "often paused", "families", "waiting"],
 )
 def test_no_address_is_offered_wrongly_and_every_one_is_released(
     faults: Faults, options: str, part: int
