@@ -10,7 +10,8 @@ that the promise names. So two ranges never overlap, however many replicas belie
     view.py             its allocations, and up to which version they were read
     livelists.py        LISTs of allocations, each for all pools that need one at the same time
     statusjournal.py    its journal, which is a part of its status
-    protocol.py         the rules as pure functions: what is taken, who waits, who gets what
+    allocationtaking.py what an allocation gets of the pool's free addresses
+    protocol.py         what one pass does, as a pure function: who gets what, which promises stay
     problems.py         overlaps, ranges outside, fragmented free space, and other controllers that
                         write our statuses, as conditions
     status.py           what is written to the pool's status

@@ -33,9 +33,9 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.networkpool.pending_promises import Written
-from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.status import NO_CAPACITY, TIERS
 from reconcilers.networkpool.window import MinuteWindow
+from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.unreadable import Unreadable
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
@@ -75,7 +75,7 @@ class AllocationEvents:
         self,
         pool: NetworkPool,
         granted: Sequence[Written],
-        refusals: Sequence[Refusal],
+        refusals: Sequence[Refusal[IPAllocation]],
         refused: Sequence[Written],
     ) -> None:
         """Record what one pass handed out and refused.
@@ -231,13 +231,13 @@ def _unwritable(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
 
 
 def _failure_events(
-    refusals: Iterable[Refusal], refused: Iterable[Written]
+    refusals: Iterable[Refusal[IPAllocation]], refused: Iterable[Written]
 ) -> Iterator[_AllocationEvent]:
     for refusal, one in zip(refusals, refused, strict=True):
         if one.result is WriteResult.WRITTEN:
-            yield _failure(refusal.allocation, refusal.message)
+            yield _failure(refusal.asker, refusal.message)
         elif one.result is WriteResult.REFUSED:
-            yield _failure(refusal.allocation, str(one.error))
+            yield _failure(refusal.asker, str(one.error))
 
 
 def _failure(allocation: IPAllocation, why: str) -> _AllocationEvent:

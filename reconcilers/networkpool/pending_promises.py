@@ -30,9 +30,9 @@ from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.networkpool.choicewords import allocated_message
 from reconcilers.networkpool.facts import KIND
-from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.view import View
+from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Journal, Promise
@@ -85,9 +85,11 @@ class AllocationWriter:
         """Write what the pool promised to its allocations; return the results, in order."""
         return await self.write([(p.allocation, _granted(p, pool, now)) for p in promised])
 
-    async def refuse(self, refusals: Sequence[Refusal], now: datetime) -> list[Written]:
+    async def refuse(
+        self, refusals: Sequence[Refusal[IPAllocation]], now: datetime
+    ) -> list[Written]:
         """Mark each refused allocation Failed, with the reason."""
-        return await self.write([(r.allocation, refused_status(r, now)) for r in refusals])
+        return await self.write([(r.asker, refused_status(r, now)) for r in refusals])
 
     async def report(
         self, allocations: Sequence[IPAllocation], ready: Finding, now: datetime
@@ -201,10 +203,10 @@ def _families_status(
     return {"families": None} if allocation.status.families else {}
 
 
-def refused_status(refusal: Refusal, now: datetime) -> dict[str, Any]:
+def refused_status(refusal: Refusal[IPAllocation], now: datetime) -> dict[str, Any]:
     """Return the status of an allocation that cannot be served now."""
     failed = Finding(READY, False, refusal.reason, refusal.message)
-    return waiting_status(refusal.allocation, FAILED, failed, now)
+    return waiting_status(refusal.asker, FAILED, failed, now)
 
 
 def refused_write_status(kept: Kept[IPAllocation], now: datetime) -> dict[str, Any]:
@@ -220,9 +222,11 @@ def note_refused(refused: RefusedWrites, written: Iterable[Written]) -> None:
             refused.note_refused(write.allocation.metadata, write.error)
 
 
-def new_refusals(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
+def new_refusals(
+    refusals: Iterable[Refusal[IPAllocation]],
+) -> tuple[Refusal[IPAllocation], ...]:
     """Return the refusals that the statuses of their allocations do not show yet."""
-    return tuple(refusal for refusal in refusals if refusal.is_new)
+    return tuple(refusal for refusal in refusals if not refusal.is_shown)
 
 
 def at_version(promise: Promise, view: View) -> list[Promised]:

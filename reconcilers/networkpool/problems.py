@@ -118,8 +118,8 @@ def is_sound(decision: Decision) -> bool:
     granted = sum(
         one.size
         for grant in decision.choice.grants
-        if not statusranges.list_held_ranges(grant.allocation)
-        for one in grant.ranges
+        if not statusranges.list_held_ranges(grant.asker)
+        for one in grant.addresses
     )
     counted = sum(capacity.allocated for capacity in decision.capacities)
     return decision.claimed + granted == counted

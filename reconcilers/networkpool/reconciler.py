@@ -58,7 +58,6 @@ from reconcilers.networkpool.problems import (
 )
 from reconcilers.networkpool.protocol import (
     Decision,
-    Refusal,
     blockers,
     decide,
 )
@@ -71,6 +70,7 @@ from reconcilers.networkpool.statusjournal import (
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import HeldRange, OtherHolders, Reader, View, keep_holdings
+from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
@@ -293,12 +293,12 @@ class NetworkPoolReconciler:
         is_unknown = WriteResult.UNKNOWN in results
         return self._next(pool, decision, kept, is_unknown=is_unknown, report=more)
 
-    def _due_refusals(self, decision: Decision) -> list[Refusal]:
+    def _due_refusals(self, decision: Decision) -> list[Refusal[IPAllocation]]:
         """Return the refusals to write: not those whose write was refused within a resync."""
         return [
             refusal
             for refusal in new_refusals(decision.choice.refusals)
-            if self._refused.wait_of(refusal.allocation.metadata) is None
+            if self._refused.wait_of(refusal.asker.metadata) is None
         ]
 
     async def _write_pool(
@@ -308,7 +308,7 @@ class NetworkPoolReconciler:
         decision: Decision,
         closed: Finding | None,
         *,
-        refusals: Sequence[Refusal],
+        refusals: Sequence[Refusal[IPAllocation]],
     ) -> tuple[NetworkPool, Journal]:
         """Write the pool's status if there are promises to make, refusals to back, or changes.
 
@@ -331,8 +331,7 @@ class NetworkPoolReconciler:
         now = self._clock.now()
         wanted = status.served(pool, view, decision, now, overlapping, closed, others=others)
         if decision.choice.grants:
-            promises = [grant.promise for grant in decision.choice.grants]
-            self._memories.memory_of(pool).due.add_own(promises, self._clock.monotonic())
+            self._memories.memory_of(pool).due.add_own(decision.promises, self._clock.monotonic())
         has_answers = bool(decision.choice.grants or refusals)
         is_due = has_answers or self._should_drop_settled(pool, decision)
         written = await self._statuses.write(pool, wanted, is_due=is_due)
@@ -361,8 +360,9 @@ class NetworkPoolReconciler:
         self, pool: NetworkPool, journal: Journal, view: View, decision: Decision
     ) -> tuple[list[Written], list[Kept[IPAllocation]]]:
         """Write the new promises to their allocations, and those earlier ones that are due."""
-        fresh = [Promised(grant.promise, grant.allocation) for grant in decision.choice.grants]
-        new = {grant.promise.identity for grant in decision.choice.grants}
+        pairs = zip(decision.promises, decision.choice.grants, strict=True)
+        fresh = [Promised(promise, grant.asker) for promise, grant in pairs]
+        new = {promise.identity for promise in decision.promises}
         earlier = [promise for promise in decision.settled.promises if promise.identity not in new]
         due = self._due_promises(pool, journal, view, earlier)
         return await self._keep(pool, [*due, *fresh])

@@ -6,11 +6,13 @@ A pool records a range for a request before the range is written to that request
 docs/design/promises.md describes the protocol; ARCHITECTURE.md, "Two ranges never overlap", proves
 it.
 
-    journal   promises, journals, and the journal as an annotation
-    settling  which promises are over
-    queue     the askers that wait, in rows of equal askers
-    shares    which of them may get a promise, so that no tenant starves the others
-    due       which open promises a replica writes to their requests now
-    results   what becomes of one write
-    keeping   what becomes of promises: voided, if their write was refused for good
+    identities holders and tenants: the kind of a request, and its key or group
+    journal    promises, journals, and the journal as an annotation
+    settling   which promises are over
+    queue      the askers that wait, in rows of equal askers
+    shares     which of them may get a promise, so that no tenant starves the others
+    choosing   which askers get which ranges, for pools of all kinds
+    due        which open promises a replica writes to their requests now
+    results    what becomes of one write
+    keeping    what becomes of promises: voided, if their write was refused for good
 """

@@ -243,10 +243,7 @@ class Forecast:
 
         It may where a range was handed out and another request was refused or not looked at yet.
         """
-        given = [
-            (grant.allocation, grant.ranges, grant.promise.choice)
-            for grant in decision.choice.grants
-        ]
+        given = [(grant.asker, grant.addresses, grant.choice) for grant in decision.choice.grants]
         given += [
             (promised.allocation, tuple(part.range for part in promise.ranges), promise.choice)
             for promise in decision.settled.promises
@@ -258,9 +255,7 @@ class Forecast:
             )
         refused = new_refusals(decision.choice.refusals)
         for refusal in refused:
-            self.ledger.allocations.write_status(
-                refusal.allocation, refused_status(refusal, self.now)
-            )
+            self.ledger.allocations.write_status(refusal.asker, refused_status(refusal, self.now))
         others = decision.choice.refusals or decision.choice.more or decision.settled.promises
         return bool(others and (given or refused))
 

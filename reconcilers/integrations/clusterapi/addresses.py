@@ -221,3 +221,16 @@ def _layout(
 def _spans(found: Iterable[AddressRange], family: Family) -> Iterator[Span]:
     """Yield those of one family as numbers, ascending."""
     yield from sorted((one.first, one.last) for one in found if one.family == family)
+
+
+def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
+    """Return the blocks of a space that a range of addresses touches."""
+    shift = space.shift
+    return AddressRange(addresses.first >> shift, addresses.last >> shift, addresses.family)
+
+
+def addresses_of(space: PoolSpace, blocks: AddressRange) -> AddressRange:
+    """Return the addresses of a range of blocks."""
+    shift = space.shift
+    last = (blocks.last + 1 << shift) - 1
+    return AddressRange(blocks.first << shift, last, blocks.family)

@@ -16,7 +16,7 @@ from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.addresses import PoolSpace, blocks_of
 from reconcilers.integrations.clusterapi.answers import (
     Answers,
     NotOurs,
@@ -31,10 +31,9 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches
-from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, waits, with_ready
-from reconcilers.integrations.core.rules import Refusal
+from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.fence import Fence
@@ -198,7 +197,7 @@ class Granting:
         written: list[Reported] = []
 
         async def refuse_one(refusal: Refusal[IPAddressClaim]) -> None:
-            claim, reason, message = refusal.request, refusal.reason, refusal.message
+            claim, reason, message = refusal.asker, refusal.reason, refusal.message
             finding = ready_of_refused(claim, self._caches, reason, message)
             answers = await self._write_finding(claim, finding)
             refused = Finding(READY, False, reason, message)  # of the event
@@ -206,7 +205,7 @@ class Granting:
 
         await run_concurrently([partial(refuse_one, one) for one in refusals], self._width)
         self._events.record(pool_kind, pool, written)
-        return self._refused.next_in(refusal.request.metadata for refusal in refusals)
+        return self._refused.next_in(refusal.asker.metadata for refusal in refusals)
 
     async def _void(self, claim: IPAddressClaim) -> IPAddressClaim:
         """Write a claim once, so that no promise to its present version can be kept.

@@ -31,7 +31,8 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
-from reconcilers.integrations.core.rules import Choice, View
+from reconcilers.integrations.clusterapi.claimtaking import ClaimChoice
+from reconcilers.integrations.core.rules import View
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.refusedwrites import RefusedWrites
 
@@ -57,7 +58,7 @@ class Leftovers:
         """By key: the uid of an IPAddress, and since when (monotonic) nothing names it."""
 
     async def collect(
-        self, kind: Resource[Any], view: View[IPAddressClaim], choice: Choice[IPAddressClaim]
+        self, kind: Resource[Any], view: View[IPAddressClaim], choice: ClaimChoice
     ) -> float | None:
         """Delete what has blocked an address for longer than the grace period.
 
@@ -118,16 +119,14 @@ class Leftovers:
         return not live_claim.address_name and (is_of_pool or is_of_earlier_claim)
 
 
-def _blocked(
-    view: View[IPAddressClaim], choice: Choice[IPAddressClaim]
-) -> Iterator[IPAddressClaim]:
+def _blocked(view: View[IPAddressClaim], choice: ClaimChoice) -> Iterator[IPAddressClaim]:
     """Yield the claims that an IPAddress may be in the way of, refused or promised another one.
 
     Such a promise stays open if the claim refuses the write that voids it.
     """
-    for refusal in choice.refusals:
+    for refusal in choice.detail.refusals:
         if refusal.reason == ALLOCATION_FAILED:
-            yield refusal.request
+            yield refusal.asker
     for promise in choice.settled.promises:
         claim = view.at_version(promise)
         if claim is not None:

@@ -26,10 +26,9 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpace
+from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpace, blocks_of
 from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
 from reconcilers.integrations.clusterapi.caches import space_name
-from reconcilers.integrations.clusterapi.choosing import blocks_of
 from reconcilers.integrations.clusterapi.claimkind import ClaimReading
 from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
 from reconcilers.integrations.clusterapi.pools import ClaimPools, PoolParts

@@ -9,9 +9,8 @@ from controller.conditions import find
 from controller.meta import Key
 from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi.addresses import subnet_of
+from reconcilers.integrations.clusterapi.addresses import addresses_of, subnet_of
 from reconcilers.integrations.clusterapi.api import IPAddressClaim
-from reconcilers.integrations.clusterapi.choosing import addresses_of
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.views import Views

@@ -42,16 +42,18 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
     why_pool_stops,
 )
-from reconcilers.integrations.clusterapi.choosing import Chooser
+from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.contents import PoolContents, pools_of
 from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.clusterapi.pools import describe_not_ready, unknown
 from reconcilers.integrations.clusterapi.poolstatus import counts_of, patch_of, readiness
 from reconcilers.integrations.clusterapi.statuses import message_of, record_of
-from reconcilers.integrations.core.rules import Grant, View
+from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.core.views import Planned
+from reconcilers.promises.choosing import Grant
 from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.journal import MOST_RANGES
+from reconcilers.promises.settling import settle
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable, UnreadableHolders
 from reconcilers.reporting.conditions import READY, Finding, with_findings
 from reconcilers.spaces.index import SpaceIndex
@@ -124,13 +126,21 @@ class Plan:
         while current is not None and current.space is not None and current.holdings is not None:
             find = find_by_key(JOURNALS.kind, self.caches.claims.get)
             view = View(0, current.holdings, find, self.caches.addresses.get)
-            chooser = Chooser(
-                self.caches, pool.kind, pool.pool, journal, current.space, view, closed=closed
+            taker = ClaimTaker(
+                self.caches,
+                pool.kind,
+                pool.pool,
+                settle(journal, JOURNALS.kind, view),
+                current.space,
+                view,
+                also_held=also_held,
+                closed=closed,
+                refuse_each=True,
             )
-            choice = chooser.choose(also_held, MOST_RANGES, refuse_each=True)
+            choice = taker.choose(MOST_RANGES)
             for refusal in choice.refusals:
                 finding = Finding(READY, False, refusal.reason, refusal.message)
-                reasons[refusal.request.metadata.key] = finding
+                reasons[refusal.asker.metadata.key] = finding
             for grant in choice.grants:
                 self._grant(grant, current.space)
             if not choice.grants:
@@ -152,10 +162,10 @@ class Plan:
 
     def _grant(self, grant: Grant[IPAddressClaim], space: PoolSpace) -> None:
         """Apply a grant to the planned state: the IPAddress, and the claim's status."""
-        claim, key = grant.request, grant.request.metadata.key
+        claim, key = grant.asker, grant.holder.key
         address = self.caches.addresses.get(key)
         if address is None:
-            [promised] = grant.promise.in_space()
+            [promised] = grant.addresses
             gateway, start = space.gateway, promised.start_text
             meta = replace(claim.metadata, finalizers=(), annotations={})
             ref = claim.spec.poolRef

@@ -44,8 +44,8 @@ from reconcilers.integrations.clusterapi.caches import (
     holder_of,
     space_name,
 )
-from reconcilers.integrations.clusterapi.choosing import Chooser
 from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimReading
+from reconcilers.integrations.clusterapi.claimtaking import ClaimChoice, ClaimTaker
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
@@ -53,10 +53,11 @@ from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.rules import Choice, Refusal
+from reconcilers.promises.choosing import Choice, Refusal
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import Allotment, PoolKind, writing_pool
+from reconcilers.promises.settling import settle
 from reconcilers.promises.shares import Limits, Shares
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
 from reconcilers.reporting.conditions import READY, Finding
@@ -91,9 +92,6 @@ class PoolParts:
     restored: RestoredClaims
     clock: Clock
     settings: PoolSettings
-
-
-ClaimChoice = Allotment[IPAddressClaim, Choice[IPAddressClaim]]
 
 
 class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressClaim]]):
@@ -191,20 +189,21 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
     def choose(
         self, pool: PoolT, journal: Journal, reading: ClaimReading, limits: Limits
     ) -> ClaimChoice:
-        chooser = Chooser(
+        settled = settle(journal, JOURNALS.kind, reading.view, reading.view.effects)
+        taker = ClaimTaker(
             self._parts.caches,
             self.kind,
             pool,
-            journal,
+            settled,
             reading.space,
             reading.view,
-            self._parts.restored,
-            self.why_closed(pool),
-            limits,
+            also_held=reading.also_held,
+            restored=self._parts.restored,
+            closed=self.why_closed(pool),
         )
-        choice = chooser.choose(reading.also_held, self._parts.settings.batch)
-        granted = [(grant.promise, grant.request) for grant in choice.grants]
-        return Allotment(choice.settled, granted, choice.more, choice)
+        choice = taker.choose(self._parts.settings.batch, limits)
+        granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
+        return Allotment(settled, granted, choice.more, choice)
 
     @override
     async def confirm(
@@ -228,7 +227,7 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
     ) -> float | None:
         refusals, restored = choice.detail.refusals, self._parts.restored
         unwritten = await self._parts.granting.refuse(refusals, pool, self.kind)
-        leftover = await self._parts.leftovers.collect(self.kind, reading.view, choice.detail)
+        leftover = await self._parts.leftovers.collect(self.kind, reading.view, choice)
         await self._write_status(pool, reading.space)
         restore = restored.seconds_until_next(space_name(self.kind, pool.metadata.key))
         waits = (unwritten, leftover, restore)

@@ -5,7 +5,6 @@ serialises those who hand it out, *holdings* are what is used of the space, and 
 object that gets an address by one write. The rules are those of ARCHITECTURE.md, "Two ranges
 never overlap".
 
-Read in this order: `reconcilers/promises/` (journals, the queue, what is over, and what is due),
-`contents` (what is held and who waits, kept from pass to pass), `rules` (pure functions), `passes`
-(what surrounds each pass over a pool).
+Read in this order: `reconcilers/promises/` (journals, the queue, the choice, what is over, and
+what is due), then `rules` (what was read of a pool).
 """

@@ -32,7 +32,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
-from reconcilers.integrations.kubermatic.planning import Grant
+from reconcilers.integrations.kubermatic.planning import ClusterGrant
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise, PromisedRange
@@ -99,7 +99,7 @@ def content(
     return {**spec, "addresses": [*kept, *added], "cidr": None}
 
 
-def promise_of(grant: Grant, allocation: IPAMAllocation) -> Promise:
+def promise_of(grant: ClusterGrant, allocation: IPAMAllocation) -> Promise:
     """Return the promise of the ranges that a cluster gets to its allocation, as it is."""
     meta = allocation.metadata
     promised = tuple(PromisedRange(granted, grant.datacenter) for granted in grant.ranges)
@@ -138,17 +138,19 @@ class Allocations:
         """Voids promises that a pool made before it was read."""
 
     async def make(
-        self, grants: Sequence[Grant], pool: IPAMPool
-    ) -> tuple[list[tuple[Grant, IPAMAllocation]], list[tuple[Grant, ControllerError]]]:
+        self, grants: Sequence[ClusterGrant], pool: IPAMPool
+    ) -> tuple[
+        list[tuple[ClusterGrant, IPAMAllocation]], list[tuple[ClusterGrant, ControllerError]]
+    ]:
         """Create the missing allocations of these clusters, without addresses.
 
         Returns:
             The grants with their allocations, and those that could not be made with the reason.
         """
-        made: list[tuple[Grant, IPAMAllocation]] = []
-        failed: list[tuple[Grant, ControllerError]] = []
+        made: list[tuple[ClusterGrant, IPAMAllocation]] = []
+        failed: list[tuple[ClusterGrant, ControllerError]] = []
 
-        async def make_one(grant: Grant) -> None:
+        async def make_one(grant: ClusterGrant) -> None:
             if grant.allocation is not None:
                 made.append((grant, grant.allocation))
                 return

@@ -21,7 +21,13 @@ from reconcilers.integrations.kubermatic.clusters import failure_message
 from reconcilers.integrations.kubermatic.contents import DatacenterContents, contents_of
 from reconcilers.integrations.kubermatic.facts import holdings_of, spaces_of
 from reconcilers.integrations.kubermatic.holdings import Problem
-from reconcilers.integrations.kubermatic.planning import Content, Grant, plan
+from reconcilers.integrations.kubermatic.planning import (
+    ClusterGrant,
+    Content,
+    Plan,
+    PoolContent,
+    plan,
+)
 from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
 from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.unreadable import (
@@ -60,14 +66,12 @@ def _planned(one: DatacenterContents, key: Key, gets: str, reason: str) -> Plann
     return Planned(CLUSTERS.group, CLUSTERS.kind, key, pool, gets, reason)
 
 
-def _plan(caches: KubermaticCaches, one: DatacenterContents) -> Any:
+def _plan(caches: KubermaticCaches, one: DatacenterContents) -> Plan:
     assert one.space is not None, "the caller has checked"
     pool, served = one.pool.metadata.name, caches.served(one.name)
-    found = Content(
+    found = PoolContent(
         pool,
-        one.name,
-        one.space,
-        one.allocations,
+        {one.name: Content(one.space, one.allocations, served)},
         holdings_of(
             pool,
             spaces_of(one.pool),
@@ -75,13 +79,14 @@ def _plan(caches: KubermaticCaches, one: DatacenterContents) -> Any:
             caches.cluster_in,
             (cluster.namespace for cluster in served),
         ),
-        {},
         find_by_key(JOURNALS.kind, caches.allocations.get),
     )
-    return plan(found, served, ALL)
+    return plan(found, ALL).by_datacenter[one.name]
 
 
-def _granted(caches: KubermaticCaches, one: DatacenterContents) -> Iterator[tuple[Grant, str]]:
+def _granted(
+    caches: KubermaticCaches, one: DatacenterContents
+) -> Iterator[tuple[ClusterGrant, str]]:
     """Yield what a datacenter gives, with its text."""
     if one.space is not None and not one.unreadable:
         for grant in _plan(caches, one).grants:
@@ -113,7 +118,9 @@ def _refused(caches: KubermaticCaches, one: DatacenterContents) -> Iterator[Plan
             yield _planned(one, key, "", reason)
 
 
-def _body(one: DatacenterContents, grant: Grant, bodies: Mapping[tuple[str, Key], Body]) -> Body:
+def _body(
+    one: DatacenterContents, grant: ClusterGrant, bodies: Mapping[tuple[str, Key], Body]
+) -> Body:
     """Return the manifest of an allocation after it was given what is planned."""
     name, namespace = one.pool.metadata.name, grant.cluster.namespace
     before = bodies.get((ALLOCATIONS.kind, Key(namespace, name))) or {

@@ -6,20 +6,21 @@ added; a prefix gets the lowest free block. What a cluster has is never taken ba
 prefix of another length than the pool's, which is replaced.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from allocator import AddressRange, PoolExhausted, Space
-from controller.meta import Key
+from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.kubermatic.api import JOURNALS, Cluster, IPAMAllocation
-from reconcilers.integrations.kubermatic.facts import ClusterRow, holder_in, is_complete
+from reconcilers.integrations.kubermatic.facts import holder_in, is_complete
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, held, problems
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
-from reconcilers.promises.holdings import Holdings, Place
-from reconcilers.promises.identities import Find, Holder, Tenant
-from reconcilers.promises.journal import Journal
-from reconcilers.promises.queue import Row, Turns
-from reconcilers.promises.shares import Eligibility, Verdict
+from reconcilers.promises.choosing import Choice, Refused, Taken, choose, taken
+from reconcilers.promises.holdings import Holdings
+from reconcilers.promises.identities import Find, Holder
+from reconcilers.promises.journal import Journal, Promise, PromisedRange
+from reconcilers.promises.queue import Row
+from reconcilers.promises.shares import NO_LIMITS, Limits, Verdict
 
 POOL_EXHAUSTED = "PoolExhausted"
 MOST_PARTS = 200
@@ -27,7 +28,7 @@ MOST_PARTS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class ClusterGrant:
     """What a cluster gets.
 
     Args:
@@ -50,21 +51,32 @@ class Plan:
     Args:
         grants: what is to be promised.
         by_cluster: the problem of each cluster; None if it has none. Those to which a
-            promise is open are missing.
+            promise is open are missing, and those that a full batch left for the next pass.
         unserved: allocations without addresses for which there are none.
         faults: the problems of allocations.
-        more: whether a full batch left others for the next pass.
     """
 
-    grants: list[Grant] = field(default_factory=list)
+    grants: list[ClusterGrant] = field(default_factory=list)
     by_cluster: dict[Key, Problem | None] = field(default_factory=dict)
     unserved: list[IPAMAllocation] = field(default_factory=list)
     faults: Mapping[Key, Problem] = field(default_factory=dict)
-    more: bool = False
 
     def fault_of(self, allocation: IPAMAllocation | None) -> Problem | None:
         """Return the problem of an allocation; None if it has none."""
         return None if allocation is None else self.faults.get(allocation.metadata.key)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """What one pass is to do about all datacenters of a pool.
+
+    Args:
+        by_datacenter: the plan of each datacenter.
+        more: whether a full batch left others for the next pass.
+    """
+
+    by_datacenter: Mapping[str, Plan]
+    more: bool
 
 
 @dataclass(slots=True)
@@ -73,29 +85,22 @@ class Decided:
 
     Args:
         journal: the journal as it was, without what is settled.
-        room: how many ranges may still be promised.
         plans: the plan of each datacenter that can be served.
         by_cluster: the problem of each cluster; None if it has none.
         problems: those of the pool.
-        eligibility: which allocations may be promised something.
+        more: whether a full batch left others for the next pass.
     """
 
     journal: Journal
-    room: int
-    plans: dict[str, Plan] = field(default_factory=dict)
+    plans: Mapping[str, Plan] = field(default_factory=dict)
     by_cluster: dict[Key, Problem | None] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    eligibility: Eligibility = field(default_factory=Eligibility)
+    more: bool = False
 
     @property
-    def grants(self) -> list[Grant]:
+    def grants(self) -> list[ClusterGrant]:
         """What is to be promised."""
         return [grant for one in self.plans.values() for grant in one.grants]
-
-    @property
-    def more(self) -> bool:
-        """Whether a full batch left others for the next pass."""
-        return any(one.more for one in self.plans.values())
 
 
 def exhausted(name: str, made: Plan) -> Iterable[Problem]:
@@ -105,18 +110,8 @@ def exhausted(name: str, made: Plan) -> Iterable[Problem]:
         yield Problem(POOL_EXHAUSTED, f"datacenter {name}: {waiting[0].message}")
 
 
-class Refused(Exception):
-    """A cluster gets nothing now.
-
-    Args:
-        problem: why.
-        is_exhausted: whether equal requests are refused as well, because too little is free.
-    """
-
-    def __init__(self, problem: Problem, *, is_exhausted: bool = False) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
-        self.is_exhausted = is_exhausted
+class Exhausted(Refused):
+    """Too little is free for a cluster, and so for all that ask for as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,160 +119,226 @@ class Content:
     """What was read of one datacenter of a pool.
 
     Args:
-        pool: the pool's name.
-        datacenter: the datacenter's name.
         space: what it may hand out.
         allocations: those of the pool whose `dc` is this one.
-        holdings: of the pool: what is held, and which Clusters wait.
-        promised: what is promised and not written yet, by the uid of the allocation.
+        clusters: those that are served; others wait in vain.
+        promised: what is promised and not written yet.
+    """
+
+    space: DatacenterSpace
+    allocations: Sequence[IPAMAllocation]
+    clusters: Sequence[Cluster]
+    promised: Sequence[AddressRange] = ()
+
+    @property
+    def promised_blocks(self) -> list[AddressRange]:
+        """The blocks of what is promised."""
+        blocks = map(self.space.blocks, self.promised)
+        return [part for part in blocks if part is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolContent:
+    """What was read of a pool.
+
+    Args:
+        pool: the pool's name.
+        datacenters: those that can be served, by name.
+        holdings: what is held, and which Clusters wait.
         find: returns the allocation of a holder.
-        eligibility: which allocations may be promised something.
+        promises: the open promises.
     """
 
     pool: str
-    datacenter: str
-    space: DatacenterSpace
-    allocations: Sequence[IPAMAllocation]
+    datacenters: Mapping[str, Content]
     holdings: Holdings
-    promised: Mapping[str, Sequence[AddressRange]]
     find: Find[IPAMAllocation]
-    eligibility: Eligibility = field(default_factory=Eligibility)
-
-    def may_be_promised(self, cluster: Cluster, allocation: IPAMAllocation | None) -> bool:
-        """Return whether something may be promised to the allocation of a cluster now.
-
-        Args:
-            cluster: is deferred itself if the creation of its allocation was refused.
-            allocation: of the cluster; None if it has none yet.
-        """
-        if allocation is None:
-            return self.eligibility.judge(cluster.metadata, None) is Verdict.ELIGIBLE
-        meta = allocation.metadata
-        if meta.terminating or meta.uid in self.promised:
-            return False
-        tenant = Tenant(JOURNALS.kind, meta.namespace)
-        return self.eligibility.judge(meta, tenant) is Verdict.ELIGIBLE
+    promises: Sequence[Promise] = ()
 
 
-def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
-    """Serve the clusters of a datacenter that wait, the oldest first.
+@dataclass(frozen=True, slots=True)
+class ClusterAsker:
+    """A Cluster that asks for addresses, and the request that they are written to.
+
+    Args:
+        cluster: the cluster.
+        allocation: its allocation; None if it has none yet.
+    """
+
+    cluster: Cluster
+    allocation: IPAMAllocation | None
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Of the allocation; of the cluster, which may be deferred itself, if it has none."""
+        return self.cluster.metadata if self.allocation is None else self.allocation.metadata
+
+
+def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPlan:
+    """Serve the clusters that wait, the oldest first.
 
     Clusters that ask for the same number of addresses wait in one row. Once one of them cannot
     have that, none of the others can: free addresses only get fewer. So they are not tried.
 
     Args:
         content: what was read.
-        clusters: those that are served; others wait in vain.
         room: the most ranges to promise.
+        limits: which allocations may be promised something.
     """
-    made = Plan(faults=problems(content.allocations, content.space))
-    askers = {holder_in(cluster.namespace, content.pool): cluster for cluster in clusters}
-    for holder, cluster in askers.items():
-        allocation = content.find(holder)
-        is_waiting = content.holdings.facts(holder).place is not None
-        if not is_waiting and content.may_be_promised(cluster, allocation):
-            made.by_cluster[cluster.metadata.key] = made.fault_of(allocation)
-    with content.holdings.trial():
-        taking = _Taking(content)
-        for cluster, allocation in _waiting(content, askers, made):
-            if room <= 0:
-                return _with_more(made)
-            try:
-                ranges = taking.take(allocation, cluster)
-            except Refused as refused:
-                made.by_cluster[cluster.metadata.key] = refused.problem
-                if allocation is not None and allocation.empty:
-                    made.unserved.append(allocation)
-                continue
-            if ranges:
-                room -= len(ranges)
-                made.grants.append(Grant(cluster, content.datacenter, allocation, ranges))
-            else:
-                made.by_cluster.setdefault(cluster.metadata.key, None)
-    return made
-
-
-def _waiting(
-    content: Content, askers: Mapping[Holder, Cluster], made: Plan
-) -> Iterator[tuple[Cluster, IPAMAllocation | None]]:
-    """Yield the clusters that may get something, the oldest first, with their allocations.
-
-    The fault of an allocation is noted in the plan, even if its cluster may get something.
-    """
-    rows: dict[Row, list[Place]] = {
-        row: places
-        for row, places in content.holdings.queue.items()
-        if isinstance(row, ClusterRow) and row.datacenter == content.datacenter
+    plans = {
+        name: Plan(faults=problems(one.allocations, one.space))
+        for name, one in content.datacenters.items()
     }
-    for _, holder in Turns(rows):
-        cluster = askers.get(holder)
-        if cluster is None:
+    taker = ClusterTaker(content, plans)
+    promised = [
+        PromisedRange(blocks, name)
+        for name, one in content.datacenters.items()
+        for blocks in one.promised_blocks
+    ]
+    with taken(content.holdings, promised):
+        choice = choose(content.holdings, [taker], content.promises, room, limits=limits)
+    for grant in choice.grants:
+        asker, ranges = grant.asker, grant.addresses
+        name = asker.cluster.datacenter
+        plans[name].grants.append(ClusterGrant(asker.cluster, name, asker.allocation, ranges))
+    _note_problems(content, plans, taker, choice, limits)
+    return PoolPlan(plans, choice.more)
+
+
+def _note_problems(
+    content: PoolContent,
+    plans: Mapping[str, Plan],
+    taker: "ClusterTaker",
+    choice: Choice[ClusterAsker],
+    limits: Limits,
+) -> None:
+    """Note in the plans the problem of each cluster, and the allocations that stay empty."""
+    granted = {grant.holder for grant in choice.grants}
+    refused = {
+        refusal.holder: Problem(refusal.reason, refusal.message) for refusal in choice.refusals
+    }
+    rows: dict[Row | None, Problem] = {
+        content.holdings.facts(refusal.holder).row: refused[refusal.holder]
+        for refusal in choice.refusals
+        if refusal.is_shown
+    }
+    eligibility = limits.eligibility(content.promises)
+    promised = {promise.uid for promise in content.promises}
+    for holder, asker in taker.askers.items():
+        made, key = plans[asker.cluster.datacenter], asker.cluster.metadata.key
+        verdict = eligibility.judge(asker.metadata, limits.tenant_of(holder))
+        if asker.metadata.uid in promised or verdict is not Verdict.ELIGIBLE:
             continue
-        allocation = content.find(holder)
-        if not content.may_be_promised(cluster, allocation):
-            continue
-        fault = made.fault_of(allocation)
-        if fault is not None:
-            made.by_cluster[cluster.metadata.key] = fault
-            if fault.reason != OVERLAPPING and not fault.harmless:
-                continue  # only a person can correct it
-        yield cluster, allocation
+        fault, facts = made.fault_of(asker.allocation), content.holdings.facts(holder)
+        problem = refused.get(holder) or rows.get(facts.row)
+        if facts.place is None:
+            made.by_cluster[key] = fault
+        elif problem is not None and holder not in granted and not _is_blocking(fault):
+            made.by_cluster[key] = problem
+            if asker.allocation is not None and asker.allocation.empty:
+                made.unserved.append(asker.allocation)
+        elif fault is not None or holder in taker.complete:
+            made.by_cluster[key] = fault
 
 
-def _with_more(made: Plan) -> Plan:
-    return Plan(made.grants, made.by_cluster, made.unserved, made.faults, more=True)
+def _is_blocking(fault: Problem | None) -> bool:
+    """Return whether only a person can correct the allocation of a cluster."""
+    return fault is not None and fault.reason != OVERLAPPING and not fault.harmless
 
 
-class _Taking:
-    """Takes blocks of a datacenter in a trial, for one cluster after the other."""
+class ClusterTaker:
+    """Takes blocks of the datacenters of a pool in a trial, for one cluster after the other.
 
-    def __init__(self, content: Content) -> None:
+    Args:
+        content: what was read.
+        plans: of the datacenters, with the faults of allocations.
+    """
+
+    kind = JOURNALS.kind
+
+    def __init__(self, content: PoolContent, plans: Mapping[str, Plan]) -> None:
+        self.askers: dict[Holder, ClusterAsker] = {}
+        """The clusters that are served; not those whose allocation is being deleted."""
+        self.complete: set[Holder] = set()
+        """The clusters that were tried, and have all that they should have by now."""
         self._content = content
-        self._space = content.holdings.space(content.datacenter)
-        self._chosen: list[AddressRange] = []
-        """The blocks that are promised, or were taken for other clusters."""
-        self._exhausted_rows: dict[Row | None, Refused] = {}
-        """The rows whose requests do not fit any more."""
-        for parts in content.promised.values():
-            for part in parts:
-                blocks = content.space.blocks(part)
-                if blocks is not None:
-                    self._hold(blocks)
+        self._plans = plans
+        self._chosen = {name: one.promised_blocks for name, one in content.datacenters.items()}
+        """By datacenter: the blocks that are promised, or were taken for other clusters."""
+        for one in content.datacenters.values():
+            for cluster in one.clusters:
+                holder = holder_in(cluster.namespace, content.pool)
+                allocation = content.find(holder)
+                if allocation is None or not allocation.metadata.terminating:
+                    self.askers[holder] = ClusterAsker(cluster, allocation)
 
-    def take(
-        self, allocation: IPAMAllocation | None, cluster: Cluster
-    ) -> tuple[AddressRange, ...]:
-        """Return what a cluster gets; nothing if it has all that it should have by now.
+    def find(self, holder: Holder) -> ClusterAsker | None:
+        """Return the cluster of a holder; None if only a person can correct its allocation."""
+        asker = self.askers.get(holder)
+        if asker is None:
+            return None
+        fault = self._plans[asker.cluster.datacenter].fault_of(asker.allocation)
+        return None if _is_blocking(fault) else asker
 
-        Args:
-            allocation: of the cluster; None if it has none yet.
-            cluster: the cluster.
+    def take(self, asker: ClusterAsker) -> Taken | None:
+        """Take what a cluster gets; None if it has all that it should have by now.
 
         Raises:
             Refused: there is not enough, or its allocation cannot be read.
         """
-        holder = holder_in(cluster.namespace, self._content.pool)
-        row = self._content.holdings.facts(holder).row
-        if row in self._exhausted_rows:
-            raise self._exhausted_rows[row]
-        try:
-            return self._take(allocation)
-        except Refused as refused:
-            if refused.is_exhausted:
-                self._exhausted_rows[row] = refused
-            raise
+        name = asker.cluster.datacenter
+        taking = _Taking(self._content, name, self._chosen[name])
+        ranges = taking.take(asker.allocation)
+        if not ranges:
+            self.complete.add(holder_in(asker.cluster.namespace, self._content.pool))
+            return None
+        return Taken(tuple(PromisedRange(part, name) for part in ranges))
 
-    def _take(self, allocation: IPAMAllocation | None) -> tuple[AddressRange, ...]:
-        """Return what the cluster of an allocation gets, which is tried."""
-        space = self._content.space
+    def shows(self, asker: ClusterAsker, refused: Refused) -> bool:
+        """Return whether all clusters of a row are refused as this one is.
+
+        A row does not depend on what its Clusters show: a pass reports to each of them.
+        """
+        del asker
+        return isinstance(refused, Exhausted)
+
+
+class _Taking:
+    """Takes blocks of one datacenter in a trial.
+
+    Args:
+        content: of the pool.
+        name: of the datacenter.
+        chosen: the blocks that are promised, or were taken for other clusters; what is taken is
+            added.
+    """
+
+    def __init__(self, content: PoolContent, name: str, chosen: list[AddressRange]) -> None:
+        self._pool = content.pool
+        self._name = name
+        self._holdings = content.holdings
+        self._space = content.holdings.space(name)
+        self._datacenter = content.datacenters[name].space
+        self._chosen = chosen
+
+    def take(self, allocation: IPAMAllocation | None) -> tuple[AddressRange, ...]:
+        """Return what a cluster gets; nothing if it has all that it should have by now.
+
+        Args:
+            allocation: of the cluster; None if it has none yet.
+
+        Raises:
+            Refused: there is not enough, or the allocation cannot be read.
+        """
+        space = self._datacenter
         if allocation is None or allocation.empty:
             return self._first(space.wanted)
-        if is_complete(allocation, self._content.datacenter, space):
+        if is_complete(allocation, self._name, space):
             return ()
         mine = held(allocation.spec)
         if mine.faults:
-            raise Refused(Problem("InvalidAllocation", "; ".join(mine.faults)))
-        if allocation.spec.dc != self._content.datacenter:
+            raise Refused("InvalidAllocation", "; ".join(mine.faults))
+        if allocation.spec.dc != self._name:
             return self._moved(mine.ranges)
         if not space.prefixes:
             return self._first(space.wanted - mine.count)
@@ -291,23 +352,23 @@ class _Taking:
         self._chosen += taken
         if len(taken) > MOST_PARTS:
             text = f"{count} addresses would be split into {len(taken)} ranges"
-            raise Refused(Problem(POOL_EXHAUSTED, f"{text}, more than {MOST_PARTS}"))
-        return tuple(self._content.space.addresses(blocks) for blocks in taken)
+            raise Refused(POOL_EXHAUSTED, f"{text}, more than {MOST_PARTS}")
+        return tuple(self._datacenter.addresses(blocks) for blocks in taken)
 
     def _replaced(self, allocation: IPAMAllocation) -> tuple[AddressRange, ...]:
         """Return another prefix for an allocation, which may be of the one that it has."""
-        holder = holder_in(allocation.metadata.namespace, self._content.pool)
-        others = self._content.holdings.ranges_of_others(holder, self._content.datacenter)
+        holder = holder_in(allocation.metadata.namespace, self._pool)
+        others = self._holdings.ranges_of_others(holder, self._name)
         try:
             [blocks] = Space(self._space.layout, [*others, *self._chosen]).first(1)
         except PoolExhausted:
             raise self._exhausted() from None
         self._hold(blocks)
-        return (self._content.space.addresses(blocks),)
+        return (self._datacenter.addresses(blocks),)
 
     def _moved(self, ranges: Sequence[AddressRange]) -> tuple[AddressRange, ...]:
         """Return what an allocation of another datacenter gets: the same, if it can."""
-        space = self._content.space
+        space = self._datacenter
         same = [space.blocks(part) for part in ranges]
         mine = [blocks for blocks in same if blocks is not None]
         size = sum(blocks.size for blocks in mine)
@@ -322,7 +383,7 @@ class _Taking:
 
     def _is_taken(self, blocks: AddressRange) -> bool:
         """Return whether a holder has some of these blocks, or they were chosen."""
-        holdings, name = self._content.holdings, self._content.datacenter
+        holdings, name = self._holdings, self._name
         return holdings.other_holder(blocks, space=name) is not None or any(
             blocks.overlaps(chosen) for chosen in self._chosen
         )
@@ -331,10 +392,10 @@ class _Taking:
         self._space.hold(blocks)
         self._chosen.append(blocks)
 
-    def _exhausted(self) -> Refused:
-        name = self._content.pool
-        if self._content.space.prefixes:
+    def _exhausted(self) -> Exhausted:
+        name = self._pool
+        if self._datacenter.prefixes:
             text = f'there is no free subnet available for IPAM Pool "{name}"'
         else:
             text = f'there is no enough free IPs available for IPAM pool "{name}"'
-        return Refused(Problem(POOL_EXHAUSTED, text), is_exhausted=True)
+        return Exhausted(POOL_EXHAUSTED, text)

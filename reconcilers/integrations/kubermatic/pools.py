@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 from typing_extensions import override
 
-from allocator import AddressRange, InvalidPool
+from allocator import InvalidPool
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
@@ -43,10 +43,10 @@ from reconcilers.integrations.kubermatic.facts import spaces_of
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem
 from reconcilers.integrations.kubermatic.offers import offers_in
 from reconcilers.integrations.kubermatic.planning import (
+    ClusterGrant,
     Content,
     Decided,
-    Grant,
-    Plan,
+    PoolContent,
     exhausted,
     plan,
 )
@@ -62,7 +62,6 @@ from reconcilers.integrations.kubermatic.rules import describe_datacenter_fault,
 from reconcilers.integrations.kubermatic.spaces import space_of
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
-from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import Allotment, PoolKind, RequestKind
@@ -90,7 +89,7 @@ class DecidedPool:
     """
 
     decided: Decided
-    failed: Sequence[tuple[Grant, ControllerError]] = ()
+    failed: Sequence[tuple[ClusterGrant, ControllerError]] = ()
 
 
 PoolChoice = Allotment[IPAMAllocation, DecidedPool]
@@ -222,7 +221,7 @@ class Pools(
         """
         decided = choice.detail.decided
         created: dict[Key, IPAMAllocation] = {}
-        failed: list[tuple[Grant, ControllerError]] = []
+        failed: list[tuple[ClusterGrant, ControllerError]] = []
         tried: set[Key] = set()
         while True:
             fresh = [grant for grant in decided.grants if grant.cluster.metadata.key not in tried]
@@ -321,22 +320,18 @@ class Pools(
         """Decide about all datacenters of a pool; nothing is for the clusters `without`."""
         journal = settle(stored, JOURNALS.kind, view)
         room = min(self._settings.batch, JOURNALS.room(journal))
-        eligibility = limits.eligibility(journal.promises)
-        decided = Decided(journal, room, eligibility=eligibility)
+        decided = Decided(journal)
         holdings = self._kept.holdings(pool.metadata.name, spaces_of(pool), view)
         decided.problems += (Problem(INVALID_POOL, fault) for fault in list_pool_faults(pool))
-        for name in sorted(pool.spec.datacenters):
-            clusters = [
-                one for one in self._caches.served(name) if one.metadata.key not in without
-            ]
-            made = self._plan(pool, view, name, clusters, decided, holdings)
-            if made is not None:
-                decided.room -= sum(len(grant.ranges) for grant in made.grants)
-                decided.plans[name] = made
-                decided.by_cluster.update(made.by_cluster)
-                decided.problems += exhausted(name, made)
-                if fault := describe_datacenter_fault(pool, name):
-                    decided.problems.append(Problem(INVALID_POOL, fault))
+        contents = self._contents(pool, view, decided, without)
+        content = PoolContent(pool.metadata.name, contents, holdings, view.find, journal.promises)
+        planned = plan(content, room, limits)
+        decided.plans, decided.more = planned.by_datacenter, planned.more
+        for name, made in planned.by_datacenter.items():
+            decided.by_cluster.update(made.by_cluster)
+            decided.problems += exhausted(name, made)
+            if fault := describe_datacenter_fault(pool, name):
+                decided.problems.append(Problem(INVALID_POOL, fault))
         for name in sorted(pool.spec.datacenters) if self._spaces.is_known else ():
             sentence = self._spaces.sharing(offers_in(pool, name)).sentence
             if not sentence:
@@ -348,42 +343,38 @@ class Pools(
                     decided.by_cluster[cluster.metadata.key] = problem
         return decided
 
-    def _plan(
-        self,
-        pool: IPAMPool,
-        view: View,
-        name: str,
-        clusters: Sequence[Cluster],
-        decided: Decided,
-        holdings: Holdings,
-    ) -> Plan | None:
-        """Plan one datacenter; None if its settings cannot be served."""
-        try:
-            space = space_of(pool.spec.datacenters[name])
-        except InvalidPool as invalid:
-            problem = Problem(INVALID_POOL, "; ".join(invalid.messages))
-            text = f"datacenter {name}: {problem.message}"
-            decided.problems.append(Problem(INVALID_POOL, text))
-            decided.by_cluster.update((one.metadata.key, problem) for one in clusters)
-            return None
-        here = [one for one in view.allocations if one.spec.dc == name]
-        promised: dict[str, list[AddressRange]] = {}
-        for promise in decided.journal.promises:
-            promised.setdefault(promise.uid, []).extend(promise.in_space(name))
-        content = Content(
-            pool.metadata.name,
-            name,
-            space,
-            here,
-            holdings,
-            promised,
-            view.find,
-            decided.eligibility,
-        )
-        return plan(content, clusters, decided.room)
+    def _contents(
+        self, pool: IPAMPool, view: View, decided: Decided, without: Collection[Key]
+    ) -> dict[str, Content]:
+        """Return what was read of the datacenters of a pool; note those that cannot be served.
+
+        Args:
+            pool: as it was read.
+            view: its allocations.
+            decided: has the open promises; gets the problems.
+            without: the clusters that get nothing.
+        """
+        contents: dict[str, Content] = {}
+        for name in sorted(pool.spec.datacenters):
+            clusters = [
+                one for one in self._caches.served(name) if one.metadata.key not in without
+            ]
+            try:
+                space = space_of(pool.spec.datacenters[name])
+            except InvalidPool as invalid:
+                problem = Problem(INVALID_POOL, "; ".join(invalid.messages))
+                text = f"datacenter {name}: {problem.message}"
+                decided.problems.append(Problem(INVALID_POOL, text))
+                decided.by_cluster.update((one.metadata.key, problem) for one in clusters)
+                continue
+            here = [one for one in view.allocations if one.spec.dc == name]
+            promises = decided.journal.promises
+            promised = [part for promise in promises for part in promise.in_space(name)]
+            contents[name] = Content(space, here, clusters, promised)
+        return contents
 
     def _defer_refused(
-        self, shares: Shares, failed: Sequence[tuple[Grant, ControllerError]]
+        self, shares: Shares, failed: Sequence[tuple[ClusterGrant, ControllerError]]
     ) -> bool:
         """Defer the clusters whose allocation is refused for good.
 
@@ -523,7 +514,7 @@ class Pools(
 def _choice(
     decided: Decided,
     allocations: Mapping[Key, IPAMAllocation],
-    failed: Sequence[tuple[Grant, ControllerError]] = (),
+    failed: Sequence[tuple[ClusterGrant, ControllerError]] = (),
 ) -> PoolChoice:
     """Return the choice of a pass.
 
@@ -538,6 +529,6 @@ def _choice(
     return Allotment(decided.journal, granted, decided.more, DecidedPool(decided, failed))
 
 
-def _unmade(failed: Sequence[tuple[Grant, ControllerError]]) -> Iterable[tuple[Key, str]]:
+def _unmade(failed: Sequence[tuple[ClusterGrant, ControllerError]]) -> Iterable[tuple[Key, str]]:
     """Yield the clusters whose allocations could not be created, with the reason."""
     return ((grant.cluster.metadata.key, str(error)) for grant, error in failed)

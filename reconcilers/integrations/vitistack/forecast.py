@@ -12,7 +12,7 @@ from typing import Any
 from allocator import AddressRange
 from controller.cache import Cache
 from controller.meta import Key, ObjectMeta, OwnerReference
-from reconcilers.integrations.core.rules import Refused, View
+from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -42,10 +42,12 @@ from reconcilers.integrations.vitistack.configurations import (
 )
 from reconcilers.integrations.vitistack.contents import NetworkContents, contents_of
 from reconcilers.integrations.vitistack.interfaces import by_interface
-from reconcilers.integrations.vitistack.networks import Taking
+from reconcilers.integrations.vitistack.networks import NetworkTaker
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.integrations.vitistack.writing import given, refused
+from reconcilers.promises.choosing import choose, taken
 from reconcilers.promises.identities import find_by_key
+from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
     UnreadableHolders,
@@ -195,19 +197,26 @@ def _served(caches: VitistackCaches, found: NetworkContents) -> Iterator[Outcome
     """Yield what a network gives to those that wait for it, the oldest first."""
     assert found.holdings is not None, "the caller has checked"
     assert found.space is not None, "the caller has checked"
-    name, find = found.network.metadata.name, found.allocations.get
-    view = View(0, found.holdings, find_by_key(JOURNALS.kind, find), find)
+    # An Error goes by Pending, and is served in the next pass.
+    requests = {
+        key: replace(one, status=replace(one.status, phase=PENDING)) if one.waits else one
+        for key, one in found.allocations.items()
+    }
+    view = View(0, found.holdings, find_by_key(JOURNALS.kind, requests.get), requests.get)
     shown = dict(_shown(caches, found.space, found.allocations.values()))
-    taking = Taking(name, found.space, view, found.promised(), [], shown)
-    with found.holdings.trial():
-        for had in shown:
-            found.holdings.space().hold(had)
-        for _, holder in found.holdings.turns():
-            one = found.allocations[holder.key]
-            try:
-                address = taking.take(replace(one, status=replace(one.status, phase=PENDING)))
-            except Refused as why:
-                yield one, "", Problem("Error", why.reason, why.message)
-            else:
-                assert address is not None, "only what is in Error waits for another pass"
-                yield one, address.start_text, None
+    journal = JOURNALS.read(found.network)
+    promises = [promise for promise in journal.promises if view.at_version(promise) is not None]
+    name = found.network.metadata.name
+    taker = NetworkTaker(name, found.space, view, promises, shown, refuse_each=True)
+    promised = [part for promise in promises for part in promise.ranges]
+    with taken(found.holdings, promised, map(PromisedRange, shown)):
+        choice = choose(found.holdings, [taker], promises, len(requests))
+    outcomes: dict[Key, tuple[str, Problem | None]] = {}
+    for promise in promises:
+        outcomes[promise.key] = promise.ranges[0].range.start_text, None
+    for grant in choice.grants:
+        outcomes[grant.holder.key] = grant.addresses[0].start_text, None
+    for refusal in choice.refusals:
+        outcomes[refusal.holder.key] = "", Problem("Error", refusal.reason, refusal.message)
+    for _, holder in found.holdings.turns():
+        yield found.allocations[holder.key], *outcomes[holder.key]

@@ -29,7 +29,7 @@ from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.eventmemory import EventMemory
-from reconcilers.integrations.core.rules import Refusal, Refused, View, choose, needs_fence
+from reconcilers.integrations.core.rules import View, needs_fence
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     ERROR,
@@ -56,7 +56,8 @@ from reconcilers.integrations.vitistack.writing import (
     Writer,
     has_problem,
 )
-from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.choosing import Refusal, Refused, Taken, choose, taken
+from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import Allotment, PoolKind, RequestKind
 from reconcilers.promises.reading import highest_revision
@@ -249,36 +250,21 @@ class Networks(
             shown_texts: addresses that machines show, and the machines.
         """
         view, space = reading.view, reading.space
-        leaving_error: list[IPAllocation] = []
-        promised = [
-            promised_range
-            for promise in settle(journal, JOURNALS.kind, view).promises
-            for promised_range in promise.in_space()
-        ]
+        settled = settle(journal, JOURNALS.kind, view)
+        promised = [part for promise in settled.promises for part in promise.ranges]
         held = view.holdings.held_ranges()
         shown = {
             address: configuration
             for text, configuration in shown_texts.items()
             if (address := space.address(text)) is not None and address not in held
         }
-        taking = Taking(network.metadata.name, space, view, promised, leaving_error, shown)
-        choice = choose(
-            journal,
-            JOURNALS.kind,
-            view,
-            to_blocks=lambda addresses: addresses,
-            to_addresses=lambda blocks: blocks,
-            also_held=list(shown),
-            take=taking.take,
-            shows=lambda refusal: has_problem(
-                refusal.request, _problem(refusal.reason, refusal.message)
-            ),
-            batch=self._settings.batch,
-            limits=limits,
-        )
-        granted = [(grant.promise, grant.request) for grant in choice.grants]
-        unserved = Unserved(choice.refusals, leaving_error)
-        return Allotment(choice.settled, granted, choice.more, unserved)
+        taker = NetworkTaker(network.metadata.name, space, view, settled.promises, shown)
+        room = min(self._settings.batch, JOURNALS.room(settled))
+        with taken(view.holdings, promised, map(PromisedRange, shown)):
+            choice = choose(view.holdings, [taker], settled.promises, room, limits=limits)
+        granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
+        unserved = Unserved(choice.refusals, taker.leaving_error)
+        return Allotment(settled, granted, choice.more, unserved)
 
     @override
     def find_request(self, reading: NetworkReading, promise: Promise) -> IPAllocation | None:
@@ -309,7 +295,7 @@ class Networks(
         shares: Shares,
     ) -> float | None:
         refused = [
-            (refusal.request, _problem(refusal.reason, refusal.message))
+            (refusal.asker, _problem(refusal.reason, refusal.message))
             for refusal in choice.detail.refusals
         ]
         retry = Problem(PENDING, "", "trying again")
@@ -349,50 +335,61 @@ class Networks(
             )
 
 
-class Taking:
+class NetworkTaker:
     """Takes addresses of a network in a trial, for one IPAllocation after the other.
 
     Args:
         network: its name.
         space: what it hands out.
         view: what was read.
-        promised: what is promised and not written yet.
-        again: gets those that leave Error by Pending.
+        promises: the open promises.
         shown: addresses that machines have without holding them, with the NetworkConfigurations
             that show them; they are held in the trial.
+        refuse_each: whether to refuse each one by itself, also those that show the refusal.
     """
+
+    kind = JOURNALS.kind
 
     def __init__(
         self,
         network: str,
         space: NetworkSpace,
         view: View[IPAllocation],
-        promised: Sequence[AddressRange],
-        again: list[IPAllocation],
+        promises: Sequence[Promise] = (),
         shown: Mapping[AddressRange, Key] = _NOTHING_SHOWN,
+        *,
+        refuse_each: bool = False,
     ) -> None:
+        self.find = view.find
+        self.leaving_error: list[IPAllocation] = []
+        """The IPAllocations that leave Error by Pending."""
         self._shown = shown
+        self._refuse_each = refuse_each
         self._network = network
         self._space = space
         self._view = view
-        self._promised = promised
-        self._again = again
+        self._promised = set(ranges_of(promises))
         self._requested: dict[AddressRange, Key] = {}
 
-    def take(self, one: IPAllocation) -> AddressRange | None:
-        """Return the address of an IPAllocation; None if it leaves Error first.
+    def take(self, asker: IPAllocation) -> Taken | None:
+        """Take the address of an IPAllocation; None if it leaves Error first.
 
         Raises:
             Refused: there is none for it.
         """
-        address = self._own(one)
+        address = self._own(asker)
         if address is None:
-            wanted = one.spec.requestedAddress
-            address = self._exactly(wanted, one) if wanted else self._lowest()
-        if one.status.phase == ERROR:
-            self._again.append(one)
+            wanted = asker.spec.requestedAddress
+            address = self._exactly(wanted, asker) if wanted else self._lowest()
+        if asker.status.phase == ERROR:
+            self.leaving_error.append(asker)
             return None
-        return address
+        return Taken((PromisedRange(address),))
+
+    def shows(self, asker: IPAllocation, refused: Refused) -> bool:
+        """Return whether an IPAllocation shows a refusal already."""
+        problem = _problem(refused.reason, refused.message)
+        return not self._refuse_each and has_problem(asker, problem)
 
     def _own(self, one: IPAllocation) -> AddressRange | None:
         """Return the address that it shows already, where no other holds it."""

@@ -23,9 +23,7 @@ def _message(pool: Any, *allocations: Any) -> str:
     """Return the message of the one allocation that waits."""
     geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
     [grant] = protocol.decide(pool, make.view(*allocations), geometry, 256).choice.grants
-    written = granted_status(
-        grant.allocation, pool, grant.ranges, make.EPOCH, grant.promise.choice
-    )
+    written = granted_status(grant.asker, pool, grant.addresses, make.EPOCH, grant.choice)
     message: str = written["conditions"][0]["message"]
     return message
 
@@ -117,9 +115,7 @@ def test_the_words_are_stored_with_the_promise_and_read_again() -> None:
     geometry = poolgeometry.parse_layouts(make.pool().spec, 1 << 20)
     view = make.view(make.allocation("a", size=8))
     decision = protocol.decide(make.pool(), view, geometry, 256)
-    [grant] = decision.choice.grants
-    stored = make.pool(
-        status=STATUS_JOURNALS.fields(make.pool(), Journal({KIND: 1}, (grant.promise,)))
-    )
-    assert STATUS_JOURNALS.read(stored).promises == (grant.promise,)
-    assert grant.promise.choice
+    [promise] = decision.promises
+    stored = make.pool(status=STATUS_JOURNALS.fields(make.pool(), Journal({KIND: 1}, (promise,))))
+    assert STATUS_JOURNALS.read(stored).promises == (promise,)
+    assert promise.choice

@@ -45,7 +45,7 @@ def test_nothing_new_is_written_about_pools_and_requests_of_one_family() -> None
     assert list(promise) == [*OLD_PROMISE, "choice"]
     assert "secondary" not in found
     [grant] = decide(make.pool(), waiting).choice.grants
-    written = granted_status(waiting, make.pool(), grant.ranges, make.EPOCH)
+    written = granted_status(waiting, make.pool(), grant.addresses, make.EPOCH)
     assert written.keys() == OLD_STATUS
     assert [one["type"] for one in written["conditions"]] == ["Ready"]
 
@@ -75,7 +75,7 @@ def test_a_promise_of_which_a_part_was_edited_is_none(second: dict[str, str]) ->
     pool = make.pool(secondary=SECOND, status={"assignments": [old]})
     assert settle_pool(pool, make.view(allocation)).promises == ()
     [grant] = decide(pool, allocation).choice.grants
-    assert [one.text for one in grant.ranges] == ["10.40.0.0/32", "fd00::/128"]
+    assert [one.text for one in grant.addresses] == ["10.40.0.0/32", "fd00::/128"]
 
 
 def test_a_pool_of_two_families_counts_each() -> None:
@@ -115,7 +115,7 @@ def test_who_lost_one_of_two_required_families_gets_that_one_anew() -> None:
         "a", held=("10.40.0.8", "10.40.0.9"), phase="Pending", asks=REQUIRE, size=2
     )
     [grant] = decide(make.pool(secondary=SECOND), lost).choice.grants
-    assert [one.text for one in grant.ranges] == ["10.40.0.8/31", "fd00::/127"]
+    assert [one.text for one in grant.addresses] == ["10.40.0.8/31", "fd00::/127"]
 
 
 def test_what_was_taken_for_a_refused_request_is_there_for_the_next_one() -> None:
@@ -124,7 +124,7 @@ def test_what_was_taken_for_a_refused_request_is_there_for_the_next_one() -> Non
     choice = decide(make.pool(secondary=SECOND), large, small).choice
     [refusal] = choice.refusals
     assert (refusal.reason, refusal.message[:20]) == ("PoolExhausted", "IPv6: pool exhausted")
-    assert [one.text for grant in choice.grants for one in grant.ranges] == ["10.40.0.0/24"]
+    assert [one.text for grant in choice.grants for one in grant.addresses] == ["10.40.0.0/24"]
 
 
 async def test_events_about_capacity_count_the_fuller_family() -> None:

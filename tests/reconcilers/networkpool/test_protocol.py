@@ -11,7 +11,6 @@ from reconcilers.api.networkpool import Assignment
 from reconcilers.networkpool import protocol
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.statusjournal import settle_pool
-from reconcilers.promises.rules import Waiting
 from tests.reconcilers import make
 
 
@@ -65,7 +64,7 @@ def test_a_promise_to_an_earlier_allocation_of_the_same_name_is_not_the_new_ones
     pool = _pool(make.promise(old, "10.40.0.0", "10.40.0.7"))
     decision = _decide(pool, new, position=550)
     assert decision.settled.promises == ()
-    assert [g.ranges[0].text for g in decision.choice.grants] == ["10.40.0.0/29"]
+    assert [g.addresses[0].text for g in decision.choice.grants] == ["10.40.0.0/29"]
 
 
 def test_the_revision_is_never_lowered() -> None:
@@ -78,14 +77,14 @@ def test_a_garbled_promise_is_dropped_and_stops_no_other() -> None:
     waiting = make.allocation("a")
     pool = _pool(make.promise(waiting, "nonsense", "10.40.0.7", version="x"))
     decision = _decide(pool, waiting)
-    assert [g.ranges[0].text for g in decision.choice.grants] == ["10.40.0.0/29"]
+    assert [g.addresses[0].text for g in decision.choice.grants] == ["10.40.0.0/29"]
 
 
 def test_an_open_promise_keeps_its_range_from_others() -> None:
     first, second = make.allocation("a", size=8), make.allocation("b", size=8)
     pool = _pool(make.promise(first, "10.40.0.0", "10.40.0.7"))
     decision = _decide(pool, first, second)
-    assert [(g.allocation.metadata.name, g.ranges[0].text) for g in decision.choice.grants] == [
+    assert [(g.asker.metadata.name, g.addresses[0].text) for g in decision.choice.grants] == [
         ("b", "10.40.0.8/29")
     ]
 
@@ -95,14 +94,14 @@ def test_a_range_in_a_status_is_taken_in_whatever_phase(phase: str) -> None:
     holder = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), phase=phase)
     other = make.allocation("b", size=8)
     decision = _decide(make.pool(), holder, other)
-    granted = {g.allocation.metadata.name: g.ranges[0].text for g in decision.choice.grants}
+    granted = {g.asker.metadata.name: g.addresses[0].text for g in decision.choice.grants}
     assert granted["b"] == "10.40.0.8/29"
 
 
 def test_an_allocation_whose_phase_was_wiped_gets_the_range_it_still_holds() -> None:
     wiped = make.allocation("a", held=("10.40.0.32", "10.40.0.39"), phase="Pending")
     decision = _decide(make.pool(), wiped)
-    assert [g.ranges[0].text for g in decision.choice.grants] == ["10.40.0.32/29"]
+    assert [g.addresses[0].text for g in decision.choice.grants] == ["10.40.0.32/29"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def test_the_oldest_request_is_served_first_and_names_break_ties() -> None:
             annotations={"butler.butlerlabs.dev/requested-at": "2025-12-31T00:00:00Z"},
         ),
     ]
-    order = [a.metadata.name for _, a in Waiting(make.view(*asking), ())]
+    order = [holder.key.name for _, holder in make.view(*asking).holdings.turns()]
     assert order == ["carried", "a", "b", "young"]
 
 
@@ -143,8 +142,8 @@ def test_a_smaller_request_may_pass_a_larger_one_that_does_not_fit() -> None:
     pool = make.pool(cidr="10.40.0.0/29")
     large, small = make.allocation("large", size=9, age=9), make.allocation("small", size=4)
     choice = _decide(pool, large, small).choice
-    assert [g.allocation.metadata.name for g in choice.grants] == ["small"]
-    assert [(r.allocation.metadata.name, r.reason) for r in choice.refusals] == [
+    assert [g.asker.metadata.name for g in choice.grants] == ["small"]
+    assert [(r.asker.metadata.name, r.reason) for r in choice.refusals] == [
         ("large", "PoolExhausted")
     ]
 
@@ -166,7 +165,8 @@ def test_a_refusal_says_which_kind_of_fault_it_is(pin: tuple[str, str], reason: 
 def test_a_pinned_range_is_granted_exactly() -> None:
     pinned = make.allocation("a", pin=("10.40.0.100", "10.40.0.102"))
     assert (
-        _decide(make.pool(), pinned).choice.grants[0].ranges[0].text == "10.40.0.100-10.40.0.102"
+        _decide(make.pool(), pinned).choice.grants[0].addresses[0].text
+        == "10.40.0.100-10.40.0.102"
     )
 
 
@@ -177,7 +177,8 @@ def test_an_allocation_without_count_gets_the_pools_default_for_its_type(
     defaults = {"defaults": {"nodesPerTenant": 3, "lbPoolPerTenant": 6}}
     pool = make.pool(tenant=defaults)
     assert (
-        _decide(pool, make.allocation("a", kind=kind)).choice.grants[0].ranges[0].size == expected
+        _decide(pool, make.allocation("a", kind=kind)).choice.grants[0].addresses[0].size
+        == expected
     )
 
 
@@ -214,7 +215,7 @@ def test_grants_overlap_neither_each_other_nor_what_is_held(
     asking += [make.allocation(f"b{n}", prefix=length) for n, length in enumerate(lengths)]
     decision = _decide(make.pool(cidr=make.cidr(8, family)), *holders, *asking)
     spans = [statusranges.find_held_range(h) for h in holders] + [
-        g.ranges[0] for g in decision.choice.grants
+        g.addresses[0] for g in decision.choice.grants
     ]
     addresses = [address for span in spans if span for address in span.addresses()]
     assert len(addresses) == len(set(addresses))

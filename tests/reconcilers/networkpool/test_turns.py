@@ -9,23 +9,29 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from allocator import AddressRange, AllocatorError, Space
-from reconcilers.addressing import poolgeometry, rangetaking
+from allocator import AddressRange
+from reconcilers.addressing import familychoice, poolgeometry, rangetaking
 from reconcilers.api.ipallocation import IPAllocation, IPAllocationSpec
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.networkpool import protocol
+from reconcilers.networkpool.allocationtaking import AllocationTaker
 from reconcilers.networkpool.facts import KIND, holder_of, place, row, waits
 from reconcilers.networkpool.pending_promises import (
     granted_status,
     new_refusals,
     refused_status,
 )
-from reconcilers.networkpool.protocol import Choice, Grant, Refusal
 from reconcilers.networkpool.view import View
-from reconcilers.promises.holdings import KeptHoldings
+from reconcilers.promises.choosing import (
+    Choice,
+    Grant,
+    Refusal,
+    Refused,
+    choose,
+    count_promise,
+    taken,
+)
+from reconcilers.promises.holdings import KeptHoldings, Layouts
 from reconcilers.promises.journal import Promise, PromisedRange
-from reconcilers.promises.rules import Waiting
-from reconcilers.promises.shares import Eligibility, no_tenant
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 from tests.reconcilers.networkpool.test_pass_cost import calls_of
@@ -36,28 +42,24 @@ SIZES = st.integers(1, 5)
 
 
 def choose_by_trying_all(
-    pool: NetworkPool,
-    view: View,
-    promises: Sequence[Promise],
-    spaces: Sequence[Space],
-    room: int,
-) -> Choice:
+    taker: AllocationTaker, view: View, promises: Sequence[Promise], room: int
+) -> Choice[IPAllocation]:
     """Return what a pass hands out that tries each one that waits, in one queue."""
     promised = {one.uid for one in promises}
     queue = sorted((one for one in view.of_pool if waits(one)), key=place)
-    grants: list[Grant] = []
-    refusals: list[Refusal] = []
+    grants: list[Grant[IPAllocation]] = []
+    refusals: list[Refusal[IPAllocation]] = []
     for one in queue:
         if one.metadata.uid in promised:
             continue
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
+        holder = holder_of(one)
         try:
-            grants.append(
-                Grant.from_choice(one, rangetaking.take_ranges(pool, one, spaces), spaces)
-            )
-        except AllocatorError as refused:
-            refusals.append(protocol._refusal(holder_of(one), one, refused))
+            grants.append(Grant(holder, one, *taker.take(one)))
+        except Refused as refused:
+            is_shown = taker.shows(one, refused)
+            refusals.append(Refusal(holder, one, refused.reason, refused.message, is_shown))
     return Choice(tuple(grants), tuple(refusals), more=False)
 
 
@@ -125,27 +127,36 @@ class PoolPasses:
     def pass_(self, promised: Sequence[str], room: int) -> None:
         """Choose both ways, compare, and write what was chosen."""
         view = make.view(*self.shown.values())
-        taken = AddressRange.parse(make.address(20), make.address(20))
+        at_the_end = AddressRange.parse(make.address(20), make.address(20))
         promises = [
             Promise(
                 KIND,
                 one.metadata.key,
                 one.metadata.uid,
                 one.metadata.resourceVersion,
-                (PromisedRange(taken),),
+                (PromisedRange(at_the_end, "IPv4"),),
             )
             for name, one in self.shown.items()
             if name in promised
         ]
         geometry = poolgeometry.parse_layouts(self.pool.spec, 1 << 20)
 
-        def by_trying_all(room: int) -> Choice:
-            with protocol.taken(view, promises, geometry) as spaces:
-                return choose_by_trying_all(self.pool, view, promises, spaces, room)
+        layouts: Layouts = {
+            familychoice.FAMILY_NAMES[layout.family]: layout for layout in geometry
+        }
+        view.holdings.lay_out(layouts)
+        ranges = [part for promise in promises for part in promise.ranges]
 
-        with protocol.taken(view, promises, geometry) as spaces:
-            asking = Waiting(view, promises)
-            found = protocol.choose(self.pool, asking, spaces, room, Eligibility(), no_tenant)
+        def taker() -> AllocationTaker:
+            spaces = [view.holdings.space(name) for name in layouts]
+            return AllocationTaker(self.pool, view.find, spaces)
+
+        def by_trying_all(room: int) -> Choice[IPAllocation]:
+            with taken(view.holdings, ranges):
+                return choose_by_trying_all(taker(), view, promises, room)
+
+        with taken(view.holdings, ranges):
+            found = choose(view.holdings, [taker()], promises, room, count=count_promise)
         expected = by_trying_all(room)
         told = new_refusals(found.refusals)
         assert found.grants == expected.grants
@@ -157,10 +168,10 @@ class PoolPasses:
             assert expected.more
             assert (whole.grants, new_refusals(whole.refusals)) == (found.grants, told)
         for grant in found.grants:
-            status = granted_status(grant.allocation, self.pool, grant.ranges, make.EPOCH)
-            self.write(grant.allocation, status)
+            status = granted_status(grant.asker, self.pool, grant.addresses, make.EPOCH)
+            self.write(grant.asker, status)
         for refusal in told:
-            self.write(refusal.allocation, refused_status(refusal, make.EPOCH))
+            self.write(refusal.asker, refused_status(refusal, make.EPOCH))
 
 
 NAMES = st.sampled_from("abcdefghijkl")

@@ -10,7 +10,7 @@ from controller.client import Client
 from controller.errors import Conflict
 from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Version
 from controller.outcome import SETTLED
-from reconcilers.integrations.clusterapi import caches, choosing, reading, statuses
+from reconcilers.integrations.clusterapi import caches, claimtaking, pools, reading, statuses
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import CreatedAddresses, Reader
@@ -30,12 +30,17 @@ Patch = pytest.MonkeyPatch
 def promises_not_taken(mp: Patch) -> None:
     """What is promised may be chosen again."""
     elsewhere = AddressRange(0, 0, 4)
-    mp.setattr(choosing, "blocks_of", lambda space, addresses: elsewhere)
+    mp.setattr(claimtaking, "blocks_of", lambda space, addresses: elsewhere)
+
+
+def revision_not_raised(mp: Patch) -> None:
+    """The journal does not say how far one has to have read."""
+    journalrules.revision_not_raised(mp, pools)
 
 
 def dropped_at_once(mp: Patch) -> None:
     """The next write of the journal forgets what was promised before."""
-    promises_dropped_at_once(mp, choosing)
+    promises_dropped_at_once(mp, pools)
 
 
 def written_at_any_version(mp: Patch) -> None:
@@ -220,7 +225,7 @@ def addresses_forgotten_by_fences(mp: Patch) -> None:
 def promises_to_the_unreadable_settled(mp: Patch) -> None:
     """What is promised to a claim that cannot be decoded is forgotten, and what it left."""
     created_addresses_unread(mp)
-    unreadable_requests_are_gone(mp, choosing)
+    unreadable_requests_are_gone(mp, pools)
 
 
 def refused_promises_stay(mp: Patch) -> None:

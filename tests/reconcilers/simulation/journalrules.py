@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from controller.clock import Clock
-from reconcilers.integrations.core import rules
-from reconcilers.promises import settling
+from reconcilers.promises import choosing, settling
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal
@@ -19,6 +18,22 @@ from reconcilers.promises.shares import Shares
 from tests.reconcilers.simulation.model import ModelServer
 
 Patch = pytest.MonkeyPatch
+
+
+def promises_not_taken_by(mp: Patch, user: ModuleType) -> None:
+    """What is promised may be chosen again.
+
+    Args:
+        mp: puts everything back afterwards.
+        user: the module that chooses.
+    """
+    taken = choosing.taken
+
+    def careless(holdings: Any, promised: Any, also_held: Any = ()) -> Any:
+        del promised
+        return taken(holdings, (), also_held)
+
+    mp.setattr(user, "taken", careless)
 
 
 def promises_dropped_at_once(mp: Patch, user: ModuleType) -> None:
@@ -33,7 +48,6 @@ def promises_dropped_at_once(mp: Patch, user: ModuleType) -> None:
         del view, effects
         return Journal({kind: 0, **journal.revisions})
 
-    mp.setattr(rules, "settle", nothing)
     mp.setattr(user, "settle", nothing)
 
 
@@ -49,11 +63,10 @@ def unreadable_requests_are_gone(mp: Patch, user: ModuleType) -> None:
     def careless(journal: Journal, kind: str, view: Any, effects: Any = None) -> Journal:
         return settle(journal, kind, replace(view, unreadable=frozenset()), effects)
 
-    mp.setattr(rules, "settle", careless)
     mp.setattr(user, "settle", careless)
 
 
-def revision_not_raised(mp: Patch, user: ModuleType = rules) -> None:
+def revision_not_raised(mp: Patch, user: ModuleType) -> None:
     """The journal does not say how far one has to have read.
 
     Args:

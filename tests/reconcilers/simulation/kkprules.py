@@ -17,7 +17,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
-from reconcilers.integrations.kubermatic.planning import Content, Decided, Grant
+from reconcilers.integrations.kubermatic.planning import ClusterGrant, Decided, PoolContent
 from reconcilers.integrations.kubermatic.pools import Pools
 from reconcilers.integrations.kubermatic.reading import Reader, View
 from reconcilers.promises.fence import Fence
@@ -38,9 +38,12 @@ def promises_not_taken(mp: Patch) -> None:
     """What is promised may be chosen again."""
     plan = planning.plan
 
-    def careless(content: Content, clusters: Any, room: int) -> Any:
-        promised: dict[str, Sequence[Any]] = dict.fromkeys(content.promised, ())
-        return plan(replace(content, promised=promised), clusters, room)
+    def careless(content: PoolContent, room: int, limits: Limits) -> Any:
+        datacenters = {
+            name: replace(datacenter, promised=())
+            for name, datacenter in content.datacenters.items()
+        }
+        return plan(replace(content, datacenters=datacenters), room, limits)
 
     mp.setattr(pools, "plan", careless)
 
@@ -107,8 +110,10 @@ def made_with_addresses(mp: Patch) -> None:
     make = Allocations.make
 
     async def hasty(
-        self: Allocations, grants: Sequence[Grant], pool: IPAMPool
-    ) -> tuple[list[tuple[Grant, IPAMAllocation]], list[tuple[Grant, ControllerError]]]:
+        self: Allocations, grants: Sequence[ClusterGrant], pool: IPAMPool
+    ) -> tuple[
+        list[tuple[ClusterGrant, IPAMAllocation]], list[tuple[ClusterGrant, ControllerError]]
+    ]:
         for grant in grants:
             if grant.allocation is None:
                 empty = IPAMAllocation(grant.cluster.metadata)

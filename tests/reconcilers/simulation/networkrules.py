@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from allocator import AddressRange
-from reconcilers.integrations.core import rules
 from reconcilers.integrations.vitistack import configurations, networks, reading
 from reconcilers.integrations.vitistack.caches import VitistackCaches
 from reconcilers.integrations.vitistack.interfaces import WantedStatus, wanted_status
+from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
+    promises_not_taken_by,
     unreadable_requests_are_gone,
     without_precondition,
 )
@@ -22,13 +22,12 @@ Patch = pytest.MonkeyPatch
 
 def promises_not_taken(mp: Patch) -> None:
     """What is promised may be chosen again."""
-    elsewhere = AddressRange(0, 0, 4)
-    choose = rules.choose
+    promises_not_taken_by(mp, networks)
 
-    def careless(*args: Any, **how: Any) -> Any:
-        return choose(*args, **{**how, "to_blocks": lambda _: elsewhere})
 
-    mp.setattr(networks, "choose", careless)
+def revision_not_raised(mp: Patch) -> None:
+    """The journal does not say how far one has to have read."""
+    journalrules.revision_not_raised(mp, networks)
 
 
 def dropped_at_once(mp: Patch) -> None:
@@ -48,7 +47,7 @@ def networks_written_blindly(mp: Patch) -> None:
 
 def another_instead(mp: Patch) -> None:
     """Who requests an address that is taken gets another."""
-    mp.setattr(networks.Taking, "_exactly", lambda self, text, key: self._lowest())
+    mp.setattr(networks.NetworkTaker, "_exactly", lambda self, text, key: self._lowest())
 
 
 def ready_by_what_is_there(mp: Patch) -> None:

@@ -4,7 +4,7 @@ The letters follow ARCHITECTURE.md's numbers: 1 read, 2 taken, 3 choose, 4 promi
 6 drop, 7 fence, 8 own answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -35,11 +35,15 @@ from reconcilers.networkpool.pending_promises import Promised
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal
 from reconcilers.networkpool.view import Reader, View
-from reconcilers.promises.journal import Journal, Promise
-from reconcilers.promises.rules import Waiting
+from reconcilers.promises import choosing
+from reconcilers.promises.holdings import Holdings
+from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.reporting.conditions import Finding
 from tests.reconcilers.simulation import journalrules
-from tests.reconcilers.simulation.journalrules import patch_at_any_version
+from tests.reconcilers.simulation.journalrules import (
+    patch_at_any_version,
+    promises_not_taken_by,
+)
 from tests.reconcilers.simulation.model import POOLS
 
 Patch = pytest.MonkeyPatch
@@ -111,20 +115,20 @@ def held_in_phase_allocated_only(mp: Patch) -> None:
 
 def promises_not_taken(mp: Patch) -> None:
     """What is promised may be chosen again."""
-    taken = protocol.taken
-
-    mp.setattr(protocol, "taken", lambda view, _, geometry: taken(view, (), geometry))
+    promises_not_taken_by(mp, protocol)
 
 
 def second_promised_not_taken(mp: Patch) -> None:
     """Of what is promised, the range of the first family alone is taken."""
-    taken = protocol.taken
+    taken = choosing.taken
 
-    mp.setattr(
-        protocol,
-        "taken",
-        lambda view, promises, geometry: taken(view, map(_first_of, promises), geometry),
-    )
+    def lax(
+        holdings: Holdings, promised: Iterable[PromisedRange], also_held: Iterable[PromisedRange]
+    ) -> Any:
+        first = next(iter(holdings.layouts))
+        return taken(holdings, [part for part in promised if part.space == first], also_held)
+
+    mp.setattr(protocol, "taken", lax)
 
 
 def second_held_not_taken(mp: Patch) -> None:
@@ -179,7 +183,12 @@ def _at_version_though_terminating(promise: Promise, view: View) -> list[Promise
 
 def promised_twice(mp: Patch) -> None:
     """An allocation with an open promise is served once more."""
-    mp.setattr(protocol, "Waiting", lambda view, _: Waiting(view, ()))
+    choose = choosing.choose
+
+    def careless(holdings: Any, takers: Any, _: Any, *rest: Any, **how: Any) -> Any:
+        return choose(holdings, takers, (), *rest, **how)
+
+    mp.setattr(protocol, "choose", careless)
 
 
 # 4. Promise.
@@ -224,7 +233,7 @@ def refused_without_proof(mp: Patch) -> None:
         decision: protocol.Decision,
         closed: Finding | None,
         *,
-        refusals: Sequence[protocol.Refusal],
+        refusals: Sequence[choosing.Refusal[IPAllocation]],
     ) -> tuple[NetworkPool, Journal]:
         if not decision.choice.grants:
             return pool, decision.stored

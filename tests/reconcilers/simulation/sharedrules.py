@@ -1,16 +1,14 @@
 """How each rule that keeps claims and allocations of one pool apart is switched off."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from allocator import AddressRange
 from controller.outcome import SETTLED, Outcome
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import networkpools
 from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
-from reconcilers.integrations.clusterapi.choosing import Chooser
+from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.promises.journal import Journal
@@ -56,12 +54,13 @@ def lost_journal_kept(mp: Patch) -> None:
 
 def adopted_though_allocated(mp: Patch) -> None:
     """An IPAddress of the claim's name is adopted though an allocation has its address."""
-    take = Chooser._take_blocks
+    adopt = ClaimTaker._adopt_blocks
 
-    def blind(self: Chooser, claim: Any, promised: Sequence[AddressRange], _: Any) -> Any:
-        return take(self, claim, promised, ())
+    def blind(self: ClaimTaker, claim: Any, address: Any) -> Any:
+        self._also_held = ()
+        return adopt(self, claim, address)
 
-    mp.setattr(Chooser, "_take_blocks", blind)
+    mp.setattr(ClaimTaker, "_adopt_blocks", blind)
 
 
 def promises_to_allocations_free(mp: Patch) -> None:

@@ -10,6 +10,7 @@ from tests.reconcilers.simulation import (
     journalrules,
     journalscenes,
     kkprules,
+    networkrules,
     poolrules,
 )
 from tests.reconcilers.simulation.claimscenes import ClaimStage
@@ -33,8 +34,8 @@ SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
         BOTH,
         {
             "networkpools": poolrules.any_position,
-            "claims": journalrules.revision_not_raised,
-            "networks": journalrules.revision_not_raised,
+            "claims": claimrules.revision_not_raised,
+            "networks": networkrules.revision_not_raised,
             "kkp": kkprules.revision_not_raised,
         },
     ),

@@ -53,7 +53,7 @@ SWITCHES = {
         rules.second_promised_not_taken,
         BOTH,
         replace(LAGGING, families=True),
-        seed=21,
+        seed=2,
     ),
     "2d": Switch(
         "both ranges that are held are taken",

@@ -21,7 +21,13 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
 )
 from reconcilers.integrations.kubermatic.facts import holder_in, holdings_of
-from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED, Content, Plan, plan
+from reconcilers.integrations.kubermatic.planning import (
+    POOL_EXHAUSTED,
+    Content,
+    Plan,
+    PoolContent,
+    plan,
+)
 from reconcilers.integrations.kubermatic.spaces import space_of
 
 POOL, DC = "metallb", "dc"
@@ -55,8 +61,8 @@ def _plan(
     space = space_of(datacenter)
     served = {cluster.namespace: cluster for cluster in map(_cluster, clusters)}
     holdings = holdings_of(POOL, {DC: space}, allocations, served.get, served)
-    content = Content(POOL, DC, space, allocations, holdings, {}, find)
-    return plan(content, served.values(), ROOM)
+    content = Content(space, allocations, [*served.values()])
+    return plan(PoolContent(POOL, {DC: content}, holdings, find), ROOM).by_datacenter[DC]
 
 
 def _numbers(found: Iterable[AddressRange]) -> list[int]:

@@ -54,9 +54,11 @@ class PoolCaches:
         found = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
         view = View.from_allocations(self.allocations.position, found, self.allocations.get)
         for grant in decide(pool, view, parse_layouts(pool.spec, LIMIT), 8).choice.grants:
-            name = grant.allocation.metadata.name
+            name = grant.asker.metadata.name
             self.put(
-                make.allocation(name, held=(grant.ranges[0].start_text, grant.ranges[0].end_text))
+                make.allocation(
+                    name, held=(grant.addresses[0].start_text, grant.addresses[0].end_text)
+                )
             )
 
     def largest(self, choice: PoolChoice) -> int:

@@ -1,0 +1,168 @@
+"""What an IPAddressClaim gets of its pool: the lowest free block, or the IPAddress that exists.
+
+Passes over pools carry it out, and `plan` shows it without a cluster.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from allocator import AddressRange, PoolExhausted
+from controller.resource import Resource
+from reconcilers.integrations.clusterapi.addresses import PoolSpace, addresses_of, blocks_of
+from reconcilers.integrations.clusterapi.answers import ready_of_refused, why_not
+from reconcilers.integrations.clusterapi.api import (
+    ALLOCATION_FAILED,
+    JOURNALS,
+    POOL_EXHAUSTED,
+    POOL_NOT_READY,
+    IPAddress,
+    IPAddressClaim,
+)
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, holder_of
+from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
+from reconcilers.integrations.clusterapi.statuses import shows
+from reconcilers.integrations.core.rules import View
+from reconcilers.promises.choosing import Choice, Refused, Taken, choose, taken
+from reconcilers.promises.journal import Journal, PromisedRange
+from reconcilers.promises.passes import Allotment
+from reconcilers.promises.shares import NO_LIMITS, Limits
+from reconcilers.promises.unreadable import UnreadableObject
+
+ClaimChoice = Allotment[IPAddressClaim, Choice[IPAddressClaim]]
+"""What one pass allocates to claims."""
+
+
+class ClaimTaker:
+    """Takes blocks of one pool for claims, on one reading of the pool.
+
+    Args:
+        caches: the caches, for what stops a claim.
+        pool_kind: the kind of the pool.
+        pool: as it was read.
+        settled: its journal, without the promises that are over.
+        space: what it may hand out.
+        view: its claims and IPAddresses.
+        also_held: blocks that others than claims and IPAddresses hold.
+        restored: the claims that may still get an IPAddress from a restore; None for none.
+        closed: why the pool hands out no further address; empty if it does.
+        refuse_each: whether to refuse each claim by itself, also those that show the refusal.
+    """
+
+    kind = JOURNALS.kind
+
+    def __init__(  # noqa: PLR0913 - what was read, and the pool
+        self,
+        caches: ClaimCaches,
+        pool_kind: Resource[Any],
+        pool: Any,
+        settled: Journal,
+        space: PoolSpace,
+        view: View[IPAddressClaim],
+        *,
+        also_held: Sequence[AddressRange] = (),
+        restored: RestoredClaims | None = None,
+        closed: str = "",
+        refuse_each: bool = False,
+    ) -> None:
+        self.find = view.find
+        self._caches = caches
+        self._pool_name = f"{pool_kind.kind} {pool.metadata.name}"
+        self._settled = settled
+        self._space = space
+        self._view = view
+        self._also_held = also_held
+        self._restored = restored
+        self._closed = closed
+        self._refuse_each = refuse_each
+        self._promised = [
+            blocks_of(space, part.range) for promise in settled.promises for part in promise.ranges
+        ]
+
+    def choose(self, batch: int, limits: Limits = NO_LIMITS) -> Choice[IPAddressClaim]:
+        """Return which claims get which addresses, and which get none.
+
+        Args:
+            batch: the most to serve at once.
+            limits: which claims may get an address.
+        """
+        holdings, promises = self._view.holdings, self._settled.promises
+        room = min(batch, JOURNALS.room(self._settled))
+        with taken(
+            holdings, map(PromisedRange, self._promised), map(PromisedRange, self._also_held)
+        ):
+            return choose(holdings, [self], promises, room, limits=limits)
+
+    def shows(self, asker: IPAddressClaim, refused: Refused) -> bool:
+        """Return whether a claim shows a refusal already."""
+        if self._refuse_each:
+            return False
+        finding = ready_of_refused(asker, self._caches, refused.reason, refused.message)
+        return shows(asker, finding)
+
+    def take(self, asker: IPAddressClaim) -> Taken | None:
+        """Take the address to promise to a claim; None if it must not be served now.
+
+        If an IPAddress of the claim's name exists, that is its address. Otherwise it is the lowest
+        free block.
+
+        Args:
+            asker: one without an address.
+
+        Raises:
+            Refused: no block is free, the pool hands out none, or the IPAddress cannot be used for
+                the claim.
+        """
+        blocks = self._take_blocks(asker)
+        if blocks is None:
+            return None
+        return Taken((PromisedRange(addresses_of(self._space, blocks)),))
+
+    def _take_blocks(self, claim: IPAddressClaim) -> AddressRange | None:
+        """Return the blocks to promise to a claim; None if it must not be served now."""
+        key = claim.metadata.key
+        if self._caches.standing(claim) is Standing.STOP:
+            return None
+        if key in self._caches.addresses.unreadable:
+            raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")
+        address: IPAddress | None = self._view.answer(key)
+        if address is not None:
+            return self._adopt_blocks(claim, address)
+        if self._restored is not None and self._restored.seconds_left(claim) > 0:
+            return None
+        if self._closed:
+            raise Refused(POOL_NOT_READY, f"{self._pool_name} is not ready: {self._closed}")
+        try:
+            return self._view.holdings.space().first(1)[0]
+        except PoolExhausted:
+            raise Refused(POOL_EXHAUSTED, f"{self._pool_name} has no free address") from None
+
+    def _adopt_blocks(self, claim: IPAddressClaim, address: IPAddress) -> AddressRange:
+        """Return the blocks of the IPAddress of a claim's name.
+
+        Args:
+            claim: one without an address.
+            address: the IPAddress.
+
+        Raises:
+            Refused: the IPAddress cannot be used for the claim.
+        """
+        key = claim.metadata.key
+        if reason := why_not(address, claim):
+            raise Refused(ALLOCATION_FAILED, reason)
+        blocks = self._space.held(address.spec.address, address.spec.prefix)
+        name = f"IPAddress {key} exists"
+        if blocks is None:
+            raise Refused(
+                ALLOCATION_FAILED, f"{name} and is not of the family of {self._pool_name}"
+            )
+        other = self._view.holdings.other_holder(blocks, holder_of(claim))
+        if other is not None:
+            raise Refused(
+                ALLOCATION_FAILED, f"{name}, but {other.key} has {address.spec.address} too"
+            )
+        if any(blocks.overlaps(one) for one in self._also_held):
+            what = f"but an IPAllocation has {address.spec.address}, too"
+            raise Refused(ALLOCATION_FAILED, f"{name}, {what}")
+        if any(blocks.overlaps(one) for one in self._promised):
+            raise Refused(ALLOCATION_FAILED, f"{name}, but its address is promised to another")
+        return blocks

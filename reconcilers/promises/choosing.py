@@ -1,0 +1,235 @@
+"""Which askers that wait for a pool get which ranges: one choice for pools of all kinds.
+
+The choice is pure: it depends on what was read, and writes nothing. A pass carries it out, and
+`plan` shows it without a cluster. It walks along the rows of askers of all kinds, the oldest asker
+first. A smaller request may pass a larger one that does not fit.
+
+What an asker of a kind gets is for the kind to say, by a `Taker`. It takes ranges of the spaces of
+the pool in a trial, so the holdings are afterwards what they were before.
+
+If an asker is refused, and the others of its row show that refusal already, the others are not
+tried: free addresses only get fewer, so none of them would fit. Some refusals hold only until the
+next grant. If a request asks for two families, either one may be the first to be full.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from allocator import AddressRange
+from controller.meta import Object
+from reconcilers.promises.holdings import Holdings
+from reconcilers.promises.identities import Find, Holder
+from reconcilers.promises.journal import Promise, PromisedRange
+from reconcilers.promises.shares import NO_LIMITS, Limits, Verdict
+
+AskerT = TypeVar("AskerT", bound=Object)
+
+
+class Taken(NamedTuple):
+    """What was taken for one asker.
+
+    Args:
+        ranges: at least one, as they are promised.
+        choice: how they were chosen, in words; empty if that is not recorded.
+    """
+
+    ranges: tuple[PromisedRange, ...]
+    choice: str = ""
+
+
+class Refused(Exception):
+    """An asker cannot be served.
+
+    Args:
+        reason: for its Ready condition.
+        message: why, in a sentence.
+        until_granted: whether equal askers may be refused for another reason after the next grant.
+    """
+
+    def __init__(self, reason: str, message: str, *, until_granted: bool = False) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.until_granted = until_granted
+
+
+@dataclass(frozen=True, slots=True)
+class Grant(Generic[AskerT]):
+    """The ranges chosen for one asker at the version that was read.
+
+    Args:
+        holder: the identity of the asker.
+        asker: the object that waits.
+        ranges: at least one, as they are promised.
+        choice: how they were chosen, in words; empty if that is not recorded.
+    """
+
+    holder: Holder
+    asker: AskerT
+    ranges: tuple[PromisedRange, ...]
+    choice: str = ""
+
+    @property
+    def addresses(self) -> tuple[AddressRange, ...]:
+        """The ranges without their spaces."""
+        return tuple(part.range for part in self.ranges)
+
+    def promise_to(self, request: Object) -> Promise:
+        """Return the promise of the ranges.
+
+        Args:
+            request: that they will be written to: the asker, unless its kind has other requests.
+        """
+        meta = request.metadata
+        version = meta.resourceVersion
+        return Promise(self.holder.kind, meta.key, meta.uid, version, self.ranges, self.choice)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Generic[AskerT]):
+    """Why an asker gets nothing.
+
+    Args:
+        holder: the identity of the asker.
+        asker: the object that waits.
+        reason: for its Ready condition.
+        message: why, in a sentence.
+        is_shown: whether the asker shows it already.
+    """
+
+    holder: Holder
+    asker: AskerT
+    reason: str
+    message: str
+    is_shown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[AskerT]):
+    """What one pass allocates.
+
+    Args:
+        grants: at most a batch.
+        refusals: which askers cannot be served now; of a row that shows the refusal already, the
+            first asker.
+        more: whether a full batch, or a tenant's share of it, left others for the next pass.
+    """
+
+    grants: tuple[Grant[AskerT], ...] = ()
+    refusals: tuple[Refusal[AskerT], ...] = ()
+    more: bool = False
+
+
+class Taker(Protocol[AskerT]):
+    """What one kind of requests gets of a pool."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the requests, by its full name."""
+        ...
+
+    @property
+    def find(self) -> Find[AskerT]:
+        """Returns the asker of a holder; None if nothing may be promised to it now."""
+        ...
+
+    def take(self, asker: AskerT) -> Taken | None:
+        """Take ranges of the spaces of the pool, in a trial; None to pass over the asker.
+
+        Raises:
+            Refused: it cannot be served; nothing is taken.
+        """
+        ...
+
+    def shows(self, asker: AskerT, refused: Refused) -> bool:
+        """Return whether an asker, and so all others of its row, show a refusal already."""
+        ...
+
+
+@contextmanager
+def taken(
+    holdings: Holdings, promised: Iterable[PromisedRange], also_held: Iterable[PromisedRange] = ()
+) -> Iterator[None]:
+    """Let no range be chosen, in this context, that is promised or held by others.
+
+    What holders have is taken in any case. What is taken in addition while the context lasts is
+    free again afterwards: the holdings are what is held, not what is chosen.
+
+    Args:
+        holdings: of the pool.
+        promised: the ranges of open promises, in the spaces of the pool.
+        also_held: what others hold than the holders of the pool, in its spaces.
+    """
+    with holdings.trial():
+        for parts in (promised, also_held):
+            for part in parts:
+                if part.space in holdings.layouts:  # a pool may have lost a space
+                    holdings.space(part.space).hold(part.range)
+        yield
+
+
+def count_ranges(ranges: Sequence[PromisedRange]) -> int:
+    """Return how much of a journal a promise needs that has room for so many ranges."""
+    return len(ranges)
+
+
+def count_promise(_: Sequence[PromisedRange]) -> int:
+    """Return how much of a journal a promise needs that has room for so many promises: one."""
+    return 1
+
+
+def choose(
+    holdings: Holdings,
+    takers: Iterable[Taker[AskerT]],
+    promises: Collection[Promise],
+    room: int,
+    *,
+    limits: Limits = NO_LIMITS,
+    count: Callable[[Sequence[PromisedRange]], int] = count_ranges,
+) -> Choice[AskerT]:
+    """Choose ranges for the askers that wait without an open promise, the oldest first.
+
+    Args:
+        holdings: what is held of the pool, and which askers wait; in a trial (`taken`).
+        takers: of the kinds of requests that are served.
+        promises: the open promises of the pool.
+        room: the most to promise, as `count` counts it.
+        limits: which askers may get a promise.
+        count: returns how much of `room` the ranges of one promise need.
+    """
+    by_kind = {taker.kind: taker for taker in takers}
+    promised = {promise.uid for promise in promises}
+    eligibility = limits.eligibility(promises)
+    grants: list[Grant[AskerT]] = []
+    refusals: list[Refusal[AskerT]] = []
+    turns = holdings.turns()
+    for _, holder in turns:
+        taker = by_kind.get(holder.kind)
+        asker = None if taker is None else taker.find(holder)
+        if taker is None or asker is None or asker.metadata.uid in promised:
+            continue
+        tenant = limits.tenant_of(holder)
+        verdict = eligibility.judge(asker.metadata, tenant)
+        if verdict is Verdict.TENANT_WAITS:
+            turns.leave_out_tenant()
+        if verdict is not Verdict.ELIGIBLE:
+            continue
+        if room <= 0:
+            return Choice(tuple(grants), tuple(refusals), more=True)
+        try:
+            chosen = taker.take(asker)
+        except Refused as refused:
+            is_shown = taker.shows(asker, refused)
+            refusals.append(Refusal(holder, asker, refused.reason, refused.message, is_shown))
+            if is_shown:
+                turns.leave_out(until_granted=refused.until_granted)
+            continue
+        if chosen is None:
+            continue
+        room -= count(chosen.ranges)
+        grants.append(Grant(holder, asker, chosen.ranges, chosen.choice))
+        eligibility.note_promised(tenant)
+        turns.granted()
+    return Choice(tuple(grants), tuple(refusals), more=eligibility.has_waiting_tenant)

@@ -1,0 +1,159 @@
+"""Choosing along rows of equal requests serves whom choosing one by one serves."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator import AddressRange, Layout, PoolExhausted
+from controller.meta import Key, ObjectMeta
+from reconcilers.promises.choosing import Choice, Refused, Taken, choose, taken
+from reconcilers.promises.holdings import Facts, Holdings
+from reconcilers.promises.identities import Find, Holder, Tenant, find_by_key
+from reconcilers.promises.journal import Promise, PromisedRange
+from reconcilers.promises.queue import TenantRow
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+FULL = ("Exhausted", "no free address")
+
+
+@dataclass
+class Request:
+    """A request, and the refusal that its object shows."""
+
+    metadata: ObjectMeta
+    shown: tuple[str, str] | None
+
+
+class RequestTaker:
+    """Takes the lowest free address for requests of one kind.
+
+    Args:
+        find: returns the request of a holder.
+        holdings: of the pool.
+        in_rows: whether requests that show a refusal stand for their rows.
+    """
+
+    def __init__(
+        self, find: Find[Request], holdings: Holdings, *, in_rows: bool, kind: str = "Request"
+    ) -> None:
+        self.kind = kind
+        self.find = find
+        self.tried = 0
+        self._holdings = holdings
+        self._in_rows = in_rows
+
+    def take(self, asker: Request) -> Taken:
+        del asker
+        self.tried += 1
+        try:
+            [address] = self._holdings.space().first(1)
+        except PoolExhausted:
+            raise Refused(*FULL) from None
+        return Taken((PromisedRange(address),))
+
+    def shows(self, asker: Request, refused: Refused) -> bool:
+        return self._in_rows and asker.shown == (refused.reason, refused.message)
+
+
+@dataclass
+class Pool:
+    """A pool of eight addresses, and its requests."""
+
+    requests: dict[Key, Request]
+    ages: dict[Key, int]
+    tried: int = 0
+
+    def choose(self, *, in_rows: bool, batch: int = 256) -> Choice[Request]:
+        holdings = Holdings({"": Layout.parse("10.0.0.0/29")})
+        for key, request in self.requests.items():
+            holder = Holder("Request", key)
+            place = (EPOCH + timedelta(seconds=self.ages[key]), holder)
+            row = ("Request", request.shown) if in_rows else None
+            holdings.put(holder, Facts(place=place, row=row))
+        find = find_by_key("Request", self.requests.get)
+        taker = RequestTaker(find, holdings, in_rows=in_rows)
+        with taken(holdings, ()):
+            choice = choose(holdings, [taker], (), batch)
+        self.tried = taker.tried
+        return choice
+
+
+def pool_of(ages: list[tuple[int, bool]]) -> Pool:
+    keys = [Key("team", f"r{number:05}") for number in range(len(ages))]
+    requests = {
+        key: Request(
+            ObjectMeta(namespace="team", name=key.name, uid=key.name, resourceVersion="7"),
+            FULL if is_refused else None,
+        )
+        for key, (_, is_refused) in zip(keys, ages, strict=True)
+    }
+    return Pool(requests, {key: age for key, (age, _) in zip(keys, ages, strict=True)})
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=20), st.integers(1, 12))
+def test_rows_change_neither_who_is_served_nor_who_is_told_of_a_refusal(
+    ages: list[tuple[int, bool]], batch: int
+) -> None:
+    pool = pool_of(ages)
+    each, rows = pool.choose(in_rows=False, batch=batch), pool.choose(in_rows=True, batch=batch)
+    assert rows.grants == each.grants
+    assert rows.more == each.more
+    new = [refusal for refusal in each.refusals if refusal.asker.shown is None]
+    assert [refusal for refusal in rows.refusals if refusal.asker.shown is None] == new
+
+
+def test_thousands_that_wait_for_a_full_pool_cost_a_pass_one_attempt() -> None:
+    pool = pool_of([(number, True) for number in range(5_000)])
+    pool.choose(in_rows=True)
+    assert pool.tried == 8 + 1
+
+
+def of_two_kinds(size: str = "10.0.0.0/29") -> tuple[Holdings, list[RequestTaker]]:
+    """Return a pool that an allocation and a claim of one name wait for, and their takers."""
+    holdings, takers = Holdings({"": Layout.parse(size)}), []
+    for age, kind in enumerate(("Claim", "Allocation")):
+        meta = ObjectMeta(namespace="team", name="a", uid=f"{kind}-uid", resourceVersion="7")
+        request, holder = Request(meta, FULL), Holder(kind, meta.key)
+        row = TenantRow(Tenant(kind, "team"), (kind, FULL))
+        holdings.put(holder, Facts(place=(EPOCH + timedelta(seconds=age), holder), row=row))
+        find = find_by_key(kind, {meta.key: request}.get)
+        takers.append(RequestTaker(find, holdings, in_rows=True, kind=kind))
+    return holdings, takers
+
+
+def test_requests_of_two_kinds_are_served_in_one_queue() -> None:
+    holdings, takers = of_two_kinds()
+    with taken(holdings, ()):
+        choice = choose(holdings, takers, (), 8)
+    assert [(grant.holder.kind, grant.addresses[0].text) for grant in choice.grants] == [
+        ("Claim", "10.0.0.0/32"),
+        ("Allocation", "10.0.0.1/32"),
+    ]
+
+
+def test_a_refusal_of_one_kind_leaves_out_no_request_of_another_kind() -> None:
+    holdings, takers = of_two_kinds("10.0.0.0/30")
+    all_addresses = AddressRange.parse("10.0.0.0", "10.0.0.3")
+    with taken(holdings, (), [PromisedRange(all_addresses)]):
+        choice = choose(holdings, takers, (), 8)
+    assert [refusal.holder.kind for refusal in choice.refusals] == ["Claim", "Allocation"]
+
+
+def test_a_request_with_an_open_promise_is_skipped_and_one_of_its_name_is_not() -> None:
+    holdings, takers = of_two_kinds()
+    promised = (PromisedRange(AddressRange.parse("10.0.0.0", "10.0.0.0")),)
+    promise = Promise("Claim", Key("team", "a"), "Claim-uid", "7", promised)
+    with taken(holdings, promised):
+        choice = choose(holdings, takers, [promise], 8)
+    assert [(grant.holder.kind, grant.addresses[0].text) for grant in choice.grants] == [
+        ("Allocation", "10.0.0.1/32")
+    ]
+
+
+def test_a_kind_that_is_not_served_gets_nothing() -> None:
+    holdings, [_, allocations] = of_two_kinds()
+    with taken(holdings, ()):
+        choice = choose(holdings, [allocations], (), 8)
+    assert [grant.holder.kind for grant in choice.grants] == ["Allocation"]
