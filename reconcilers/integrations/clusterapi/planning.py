@@ -4,7 +4,7 @@ The claims are chosen for by what passes over pools choose with (`choosing.py`),
 oldest claim first.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -52,8 +52,8 @@ from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.core.views import Planned
 from reconcilers.promises.choosing import Grant
 from reconcilers.promises.identities import find_by_key
-from reconcilers.promises.journal import MOST_RANGES
-from reconcilers.promises.settling import settle
+from reconcilers.promises.journal import MOST_RANGES, Promise
+from reconcilers.promises.settling import find_promised_version, settle
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable, UnreadableHolders
 from reconcilers.reporting.conditions import READY, Finding, with_findings
 from reconcilers.spaces.index import SpaceIndex
@@ -83,7 +83,10 @@ class Plan:
 
     def run(self) -> list[Planned]:
         """Serve all claims; return what became of those that had nothing."""
+        promised = list(self._promised())
         waiting = [self._admitted(claim) for claim in self._waiting()]
+        for promise, space in promised:
+            self._keep(promise, space)
         reasons: dict[Key, Finding] = {}
         for pool in list(pools_of(self.caches)):
             self._serve_pool(pool, reasons)
@@ -93,6 +96,22 @@ class Plan:
         claims = (one for one in self.caches.claims if kind_of(one.spec.poolRef) is not None)
         found = [one for one in claims if record_of(one) is None and not one.metadata.terminating]
         return sorted(found, key=lambda one: one.metadata.revision)
+
+    def _promised(self) -> Iterator[tuple[Promise, PoolSpace]]:
+        """Yield the open promises of pools that serve, with what their pools hand out."""
+        for pool in pools_of(self.caches):
+            if pool.space is None or pool.unreadable or why_pool_stops(pool.pool):
+                continue
+            for promise in JOURNALS.read(pool.pool).promises:
+                claim = find_promised_version(promise, self.caches.claims.get(promise.key))
+                if claim is not None and self.caches.standing(claim) is Standing.SERVE:
+                    yield promise, pool.space
+
+    def _keep(self, promise: Promise, space: PoolSpace) -> None:
+        """Give a claim what its pool has promised to it."""
+        claim = self.caches.claims.get(promise.key)
+        assert claim is not None, "nothing deletes claims"
+        self._grant(Grant(promise.holder, claim, promise.ranges), space)
 
     def _admitted(self, claim: IPAddressClaim) -> IPAddressClaim:
         """Return a claim with the finalizer."""
@@ -167,7 +186,8 @@ class Plan:
         if address is None:
             [promised] = grant.addresses
             gateway, start = space.gateway, promised.start_text
-            meta = replace(claim.metadata, finalizers=(), annotations={})
+            version = str(self.caches.addresses.highest_revision + 1)
+            meta = replace(claim.metadata, finalizers=(), annotations={}, resourceVersion=version)
             ref = claim.spec.poolRef
             spec = AddressSpec(NameRef(key.name), ref, start, space.prefix, gateway)
             address = IPAddress(meta, spec)

@@ -30,6 +30,7 @@ from reconcilers.integrations.kubermatic.planning import (
 )
 from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
 from reconcilers.promises.identities import find_by_key
+from reconcilers.promises.settling import find_promised_version
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
     UnreadableHolders,
@@ -67,11 +68,19 @@ def _planned(one: DatacenterContents, key: Key, gets: str, reason: str) -> Plann
 
 
 def _plan(caches: KubermaticCaches, one: DatacenterContents) -> Plan:
+    """Plan one datacenter; what is promised already is granted as well."""
     assert one.space is not None, "the caller has checked"
     pool, served = one.pool.metadata.name, caches.served(one.name)
+    find = find_by_key(JOURNALS.kind, caches.allocations.get)
+    promised = [
+        (promise, allocation)
+        for promise in JOURNALS.read(one.pool).promises
+        if (allocation := find_promised_version(promise, find(promise.holder))) is not None
+    ]
+    ranges = [part for promise, _ in promised for part in promise.in_space(one.name)]
     found = PoolContent(
         pool,
-        {one.name: Content(one.space, one.allocations, served)},
+        {one.name: Content(one.space, one.allocations, served, ranges)},
         holdings_of(
             pool,
             spaces_of(one.pool),
@@ -79,9 +88,16 @@ def _plan(caches: KubermaticCaches, one: DatacenterContents) -> Plan:
             caches.cluster_in,
             (cluster.namespace for cluster in served),
         ),
-        find_by_key(JOURNALS.kind, caches.allocations.get),
+        find,
+        [promise for promise, _ in promised],
     )
-    return plan(found, ALL).by_datacenter[one.name]
+    made = plan(found, ALL).by_datacenter[one.name]
+    clusters = {cluster.namespace: cluster for cluster in served}
+    for promise, allocation in promised:
+        cluster, parts = clusters.get(promise.key.namespace), promise.in_space(one.name)
+        if cluster is not None and parts:
+            made.grants.append(ClusterGrant(cluster, one.name, allocation, parts))
+    return made
 
 
 def _granted(

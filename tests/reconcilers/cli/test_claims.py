@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
+from allocator import AddressRange
+from controller.meta import Key, MetadataOnly, ObjectMeta
+from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER, JOURNALS
+from reconcilers.promises.journal import Promise, PromisedRange
 from tests.reconcilers.cli.commandline import Outcome, run
 
 IPAM = "ipam.cluster.x-k8s.io"
@@ -337,3 +341,22 @@ def test_check_names_a_network_pool_that_shares_addresses_and_has_no_claims(
         ),
         "NetworkPool": ("PoolsOverlap", f"{shared} InClusterIPPool b/p (1 address)"),
     }
+
+
+def test_a_plan_gives_what_a_pool_has_promised_to_that_claim_alone(tmp_path: Path) -> None:
+    stored = {"uid": "uid-young", "resourceVersion": "5", "finalizers": [CLAIM_FINALIZER]}
+    young = claim("young", "p", metadata={**stored, "creationTimestamp": "2026-01-02T00:00:00Z"})
+    promised = (PromisedRange(AddressRange.parse("10.0.0.10", "10.0.0.10")),)
+    promise = Promise(JOURNALS.kind, Key("b", "young"), "uid-young", "5", promised)
+    of = MetadataOnly(ObjectMeta(name="p", namespace="b", uid="uid-p"))
+    journal = JOURNALS.patch(of, JOURNALS.with_revision(1, [promise]))["metadata"]
+    pool = ip_pool("p", "10.0.0.10-10.0.0.19")
+    pool["metadata"] |= {"uid": "uid-p", "resourceVersion": "6", **journal}
+    old = claim("old", "p", metadata={"uid": "uid-old", "resourceVersion": "4"})
+    planned = asked(tmp_path, "plan -o json", pool, old, young)
+    shown = {
+        one["metadata"]["name"]: one["spec"]["address"]
+        for one in yaml.safe_load(planned.out)["items"]
+        if one["kind"] == "IPAddress"
+    }
+    assert shown == {"old": "10.0.0.11", "young": "10.0.0.10"}

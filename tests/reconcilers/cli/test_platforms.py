@@ -5,6 +5,11 @@ from typing import Any
 
 import yaml
 
+from allocator import AddressRange
+from controller.meta import Key, MetadataOnly, ObjectMeta
+from reconcilers.integrations.kubermatic import api as kkps
+from reconcilers.integrations.vitistack import api as networks
+from reconcilers.promises.journal import AnnotatedJournal, Promise, PromisedRange
 from tests.reconcilers.cli.commandline import Outcome, run
 
 BORN = "2026-01-01T00:00:00Z"
@@ -367,3 +372,52 @@ def test_plan_says_which_request_of_a_network_gets_what(tmp_path: Path) -> None:
         "lost": ("Error", None),
     }
     assert "is already allocated to IPAllocation a" in asked(tmp_path, "plan", *objects).out
+
+
+def stored(body: Body, version: str = "5") -> Body:
+    """Return an object as an API server stores it: with uid and resourceVersion."""
+    meta = body["metadata"]
+    uid = f"uid-{body['kind']}-{meta.get('namespace', '')}-{meta['name']}"
+    return {**body, "metadata": {**meta, "uid": uid, "resourceVersion": version}}
+
+
+def promising(
+    pool: Body, journals: AnnotatedJournal, request: Body, first: str, last: str
+) -> Body:
+    """Return a pool whose journal promises a range to a request at its present version."""
+    pool, meta = stored(pool), request["metadata"]
+    space = "east" if journals.has_spaces else ""
+    promised = (PromisedRange(AddressRange.parse(first, last), space),)
+    key = Key(meta["namespace"], meta["name"])
+    promise = Promise(journals.kind, key, meta["uid"], meta["resourceVersion"], promised)
+    of = MetadataOnly(ObjectMeta(name=pool["metadata"]["name"], uid=pool["metadata"]["uid"]))
+    annotations = journals.patch(of, journals.with_revision(1, [promise]))["metadata"]
+    return {**pool, "metadata": {**pool["metadata"], **annotations}}
+
+
+def test_a_plan_gives_what_a_network_has_promised_to_that_request_alone(tmp_path: Path) -> None:
+    young = stored(request("b"))
+    pool = promising(network(), networks.JOURNALS, young, "10.3.0.10", "10.3.0.10")
+    objects = [pool, stored(request("a")), young, VM]
+    listed = yaml.safe_load(asked(tmp_path, "plan -o json", *objects).out)["items"]
+    shown = {
+        one["metadata"]["name"]: one["status"]["address"]
+        for one in listed
+        if one["kind"] == "IPAllocation"
+    }
+    assert shown == {"a": "10.3.0.11", "b": "10.3.0.10"}
+
+
+def test_a_plan_gives_what_an_ipampool_has_promised_to_that_cluster_alone(tmp_path: Path) -> None:
+    empty = stored(allocation("metallb", "b", "east"))
+    pool = promising(
+        ipam_pool("metallb", east=RANGE), kkps.JOURNALS, empty, "10.1.0.0", "10.1.0.3"
+    )
+    objects = [pool, empty, cluster("a", "east"), cluster("b", "east")]
+    listed = yaml.safe_load(asked(tmp_path, "plan -o json", *objects).out)["items"]
+    shown = {
+        one["metadata"]["namespace"]: one["spec"]["addresses"]
+        for one in listed
+        if one["kind"] == "IPAMAllocation"
+    }
+    assert shown == {"cluster-a": ["10.1.0.4-10.1.0.7"], "cluster-b": ["10.1.0.0-10.1.0.3"]}
