@@ -36,24 +36,15 @@ from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Journal, Promise
-from reconcilers.promises.keeping import Kept, refused_message
+from reconcilers.promises.keeping import Granted, Kept, refused_message
 from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
-from reconcilers.promises.settling import find_promised_version
 from reconcilers.reporting import dualstack
 from reconcilers.reporting.allocationstatus import POOL_NOT_READY, waiting_status
 from reconcilers.reporting.conditions import READY, Finding, rendered, with_findings
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Promised:
-    """A promise, and the allocation at exactly the version that it names."""
-
-    promise: Promise
-    allocation: IPAllocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +71,15 @@ class AllocationWriter:
         self._turns = anyio.Semaphore(width, fast_acquire=True)
 
     async def grant(
-        self, pool: NetworkPool, promised: Sequence[Promised], now: datetime
+        self, pool: NetworkPool, granted: Sequence[Granted[IPAllocation]], now: datetime
     ) -> list[Written]:
         """Write what the pool promised to its allocations; return the results, in order."""
-        return await self.write([(p.allocation, _granted(p, pool, now)) for p in promised])
+        return await self.write(
+            [
+                (allocation, _granted(promise, allocation, pool, now))
+                for promise, allocation in granted
+            ]
+        )
 
     async def refuse(
         self, refusals: Sequence[Refusal[IPAllocation]], now: datetime
@@ -136,9 +132,11 @@ class AllocationWriter:
         return Written(allocation, WriteResult.WRITTEN, answer)
 
 
-def _granted(promised: Promised, pool: NetworkPool, now: datetime) -> dict[str, Any]:
-    given = tuple(part.range for part in promised.promise.ranges)
-    return granted_status(promised.allocation, pool, given, now, promised.promise.choice)
+def _granted(
+    promise: Promise, allocation: IPAllocation, pool: NetworkPool, now: datetime
+) -> dict[str, Any]:
+    given = tuple(part.range for part in promise.ranges)
+    return granted_status(allocation, pool, given, now, promise.choice)
 
 
 def granted_status(
@@ -227,12 +225,6 @@ def new_refusals(
 ) -> tuple[Refusal[IPAllocation], ...]:
     """Return the refusals that the statuses of their allocations do not show yet."""
     return tuple(refusal for refusal in refusals if not refusal.is_shown)
-
-
-def at_version(promise: Promise, view: View) -> list[Promised]:
-    """Return the promise with its allocation if the view shows it at the promised version."""
-    allocation = find_promised_version(promise, view.find(promise.holder))
-    return [] if allocation is None else [Promised(promise, allocation)]
 
 
 def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:

@@ -43,9 +43,7 @@ from reconcilers.networkpool.facts import KIND, tenant_of
 from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
 from reconcilers.networkpool.pending_promises import (
     AllocationWriter,
-    Promised,
     Written,
-    at_version,
     new_refusals,
     note_refused,
     raise_fence,
@@ -74,7 +72,7 @@ from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
-from reconcilers.promises.keeping import Kept, PoolMemories, void_refused
+from reconcilers.promises.keeping import Granted, Kept, PoolMemories, void_refused
 from reconcilers.promises.reading import Behind, ListUnderWay
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
@@ -360,25 +358,25 @@ class NetworkPoolReconciler:
         self, pool: NetworkPool, journal: Journal, view: View, decision: Decision
     ) -> tuple[list[Written], list[Kept[IPAllocation]]]:
         """Write the new promises to their allocations, and those earlier ones that are due."""
-        pairs = zip(decision.promises, decision.choice.grants, strict=True)
-        fresh = [Promised(promise, grant.asker) for promise, grant in pairs]
+        askers = (grant.asker for grant in decision.choice.grants)
+        fresh = zip(decision.promises, askers, strict=True)
         new = {promise.identity for promise in decision.promises}
         earlier = [promise for promise in decision.settled.promises if promise.identity not in new]
         due = self._due_promises(pool, journal, view, earlier)
         return await self._keep(pool, [*due, *fresh])
 
     async def _keep(
-        self, pool: NetworkPool, promised: Sequence[Promised]
+        self, pool: NetworkPool, granted: Sequence[Granted[IPAllocation]]
     ) -> tuple[list[Written], list[Kept[IPAllocation]]]:
         """Write promises to their allocations; void those whose write is refused for good.
 
         Returns:
             The writes, and what became of the promises.
         """
-        written = await self._writer.grant(pool, promised, self._clock.now())
+        written = await self._writer.grant(pool, granted, self._clock.now())
         kept = [
-            Kept(one.promise, one.allocation, write.result, str(write.error or ""))
-            for one, write in zip(promised, written, strict=True)
+            Kept(promise, allocation, write.result, str(write.error or ""))
+            for (promise, allocation), write in zip(granted, written, strict=True)
         ]
         memory = self._memories.memory_of(pool)
         return written, await void_refused(kept, self._void, memory, self._clock)
@@ -390,7 +388,7 @@ class NetworkPoolReconciler:
 
     def _due_promises(
         self, pool: NetworkPool, journal: Journal, view: View, still_open: Sequence[Promise]
-    ) -> list[Promised]:
+    ) -> list[Granted[IPAllocation]]:
         """Return the open promises that are due, with their allocations.
 
         Args:
@@ -402,10 +400,10 @@ class NetworkPoolReconciler:
         identities = {promise.identity for promise in still_open}
         due = self._memories.memory_of(pool).due.due(journal.promises, self._clock.monotonic())
         return [
-            promised
+            (promise, allocation)
             for promise in due
             if promise.identity in identities
-            for promised in at_version(promise, view)
+            and (allocation := view.at_version(promise)) is not None
         ]
 
     def _next(

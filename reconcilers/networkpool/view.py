@@ -32,7 +32,9 @@ from reconcilers.promises.holdings import (
     indexed_source,
 )
 from reconcilers.promises.identities import Find, Holder, find_by_key
+from reconcilers.promises.journal import Promise
 from reconcilers.promises.reading import CacheWait, ListUnderWay
+from reconcilers.promises.settling import find_promised_version
 from reconcilers.promises.unreadable import (
     FINISH_DELETION,
     Unreadable,
@@ -79,6 +81,10 @@ class View:
         """The allocations that name the pool, sorted by name; costs as much as there are."""
         found = (self.find(holder) for holder in self.holdings.holders)
         return tuple(one for one in found if one is not None)
+
+    def at_version(self, promise: Promise) -> IPAllocation | None:
+        """Return the allocation of a promise if it still is what the promise names."""
+        return find_promised_version(promise, self.find(promise.holder))
 
     def current(self, key: Key, uid: str) -> IPAllocation | None:
         """Return the allocation of this key if it is still the one with this uid."""

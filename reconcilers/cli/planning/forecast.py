@@ -40,7 +40,6 @@ from reconcilers.networkpool import status
 from reconcilers.networkpool.blockreports import find_block
 from reconcilers.networkpool.offers import layout_offers
 from reconcilers.networkpool.pending_promises import (
-    at_version,
     granted_status,
     new_refusals,
     refused_status,
@@ -245,9 +244,9 @@ class Forecast:
         """
         given = [(grant.asker, grant.addresses, grant.choice) for grant in decision.choice.grants]
         given += [
-            (promised.allocation, tuple(part.range for part in promise.ranges), promise.choice)
+            (allocation, tuple(part.range for part in promise.ranges), promise.choice)
             for promise in decision.settled.promises
-            for promised in at_version(promise, view)
+            if (allocation := view.at_version(promise)) is not None
         ]
         for allocation, found, choice in given:
             self.ledger.allocations.write_status(

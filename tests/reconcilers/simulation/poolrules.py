@@ -6,7 +6,6 @@ The letters follow ARCHITECTURE.md's numbers: 1 read, 2 taken, 3 choose, 4 promi
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -31,7 +30,6 @@ from reconcilers.networkpool import (
 )
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
-from reconcilers.networkpool.pending_promises import Promised
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal
 from reconcilers.networkpool.view import Reader, View
@@ -172,13 +170,13 @@ def while_terminating(mp: Patch) -> None:
         )
 
     mp.setattr(facts, "waits", asks)
-    mp.setattr(reconciler, "at_version", _at_version_though_terminating)
+    mp.setattr(View, "at_version", _at_version_though_terminating)
 
 
-def _at_version_though_terminating(promise: Promise, view: View) -> list[Promised]:
-    found = view.current(promise.key, promise.uid)
+def _at_version_though_terminating(self: View, promise: Promise) -> IPAllocation | None:
+    found = self.current(promise.key, promise.uid)
     same = found is not None and found.metadata.resourceVersion == promise.resourceVersion
-    return [Promised(promise, found)] if found is not None and same else []
+    return found if same else None
 
 
 def promised_twice(mp: Patch) -> None:
@@ -250,8 +248,8 @@ def one_family_at_a_time(mp: Patch) -> None:
         promises = tuple(map(_first_of, journal.promises))
         return fields(self, pool, replace(journal, promises=promises))
 
-    def granted(promised: Promised, pool: NetworkPool, now: datetime) -> dict[str, Any]:
-        return grant(replace(promised, promise=_first_of(promised.promise)), pool, now)
+    def granted(promise: Promise, *rest: Any) -> dict[str, Any]:
+        return grant(_first_of(promise), *rest)
 
     mp.setattr(StatusJournal, "fields", apart)
     mp.setattr(StatusJournal, "is_stored", lambda self, answer, journal: True)
@@ -271,18 +269,18 @@ def unbound_promises(mp: Patch) -> None:
     def settle(journal: Journal, view: View) -> Journal:
         return _settled(journal, view, lambda seen, _: seen.status.phase == ALLOCATED)
 
-    def current(promise: Promise, view: View) -> list[Promised]:
-        found = view.current(promise.key, promise.uid)
+    def current(self: View, promise: Promise) -> IPAllocation | None:
+        found = self.current(promise.key, promise.uid)
         if (
             found is None
             or found.metadata.terminating
             or statusranges.find_held_range(found) is not None
         ):
-            return []
-        return [Promised(promise, found)]
+            return None
+        return found
 
     _settling(mp, settle)
-    mp.setattr(reconciler, "at_version", current)
+    mp.setattr(View, "at_version", current)
 
 
 def refused_promises_stay(mp: Patch) -> None:
