@@ -15,7 +15,7 @@ from base64 import urlsafe_b64encode
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = ("allocator", "controller", "envtest", "managedfields", "manifests", "reconcilers")
+PACKAGES = ("allocator", "controller", "envtest", "manifests", "reconcilers")
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("allocator", "controller", "envtest", "managedfields", "manifests", "reconcilers")
+PACKAGES = ("allocator", "controller", "envtest", "manifests", "reconcilers")
 MODULES = ("reconcilers", "tests.bench.envtest_server", "tests.program")
 """What is started as forks."""
 CLONE_PARENT = 0x8000

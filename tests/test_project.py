@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_carries_the_packages_their_types_and_the_manifests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    for package in ("allocator", "controller", "envtest", "managedfields", "reconcilers"):
+    for package in ("allocator", "controller", "envtest", "reconcilers"):
         assert f"{package}/__init__.py" in names
         assert f"{package}/py.typed" in names
     for page in (ROOT / "reconcilers/addressmap/web").iterdir():

@@ -32,6 +32,7 @@ from controller.errors import (
     NoAnswer,
     NotFound,
 )
+from controller.managedfields import default_manager, same_except_times
 from controller.meta import Key
 from controller.resource import Resource
 from controller.testing.faults import Faults, Request
@@ -52,7 +53,6 @@ from controller.testing.rules import (
 )
 from controller.testing.selectors import field_selector, label_selector
 from controller.transport import NO_QUERY, Transport
-from managedfields import default_manager, same_except_times
 
 _USER: Mapping[str, str] = {"fieldManager": "kubectl"}
 """The field manager of writes that a test makes as a user."""

@@ -1,6 +1,7 @@
 """Who owns which field of the fake API's objects: managedFields, and server-side apply.
 
-The rules are those of `managedfields`; here they get a kind's schema and the request's options.
+The rules are those of `controller.managedfields`; here they get a kind's schema and the options of
+the request.
 """
 
 import functools
@@ -8,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.errors import ApiError, BadRequest, Invalid, api_error
+from controller.managedfields import FieldModel, PatchError, apply, check_manager, track_update
 from controller.testing.rules import Json, Kind
-from managedfields import FieldModel, PatchError, apply, check_manager, track_update
 
 _NO_SCHEMA: Mapping[str, Any] = {
     "type": "object",

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
+from controller.managedfields.gotext import quote
 from envtest.access.tokens import CREDENTIAL, Known, TokenRefused
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
@@ -29,7 +30,6 @@ from envtest.server.call import Call, Plain, User
 from envtest.server.failures import bad_request, invalid_object
 from envtest.server.objectmeta import timestamp
 from envtest.server.options import write_options
-from managedfields.gotext import quote
 
 _GROUP = "authentication.k8s.io"
 _VERSION = f"{_GROUP}/v1"

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import anyio
 
+from controller.managedfields.gotext import quote
 from envtest.admission.matching import Hook
 from envtest.schema import MalformedJSON, read_json
 from envtest.server.api import Api
-from managedfields.gotext import quote
 
 
 class CallFailed(Exception):

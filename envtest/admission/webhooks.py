@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import anyio
 
+from controller.managedfields import PatchError
+from controller.managedfields.gotext import quote
 from envtest.admission.caller import Caller, CallFailed, Response
 from envtest.admission.matching import (
     MUTATING,
@@ -27,8 +29,6 @@ from envtest.schema import MalformedMetadata, MalformedObject
 from envtest.server.api import Api
 from envtest.server.call import Call
 from envtest.server.failures import StatusError, bad_request
-from managedfields import PatchError
-from managedfields.gotext import quote
 
 _NO_SIDE_EFFECTS: Final = frozenset({"None", "NoneOnDryRun"})
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from controller.managedfields import FieldModel
 from envtest.builtins.columns import columns_of
 from envtest.kinds.catalogue import schema_name
 from envtest.kinds.typed import Node, decode, named
@@ -13,7 +14,6 @@ from envtest.schema.names import label_errors, subdomain_errors
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body, NameRule, path_segment_errors
 from envtest.server.rules import Cells, Column, Rules, keep_only
-from managedfields import FieldModel
 
 # Kinds whose registry strategy counts generations.
 _COUNTING = frozenset(

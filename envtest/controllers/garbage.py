@@ -13,13 +13,13 @@ from typing import Any
 import anyio
 import msgspec
 
+from controller.managedfields.gotext import quote
 from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.deletes import remove
 from envtest.server.objectmeta import Body
 from envtest.server.resource import Resource
 from envtest.storage import Event, Stored
-from managedfields.gotext import quote
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"

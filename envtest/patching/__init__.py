@@ -1,6 +1,6 @@
 """Patches as kube-apiserver applies them: merge, strategic merge, JSON patch.
 
-Server-side apply, and who owns which field afterwards, is `managedfields`.
+Server-side apply, and who owns which field afterwards, is `controller.managedfields`.
 
 Pure functions over plain dicts and lists. Every patch returns a new object that shares what it
 does not touch with its inputs, so nothing that passes through here may be changed in place.

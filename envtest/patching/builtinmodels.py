@@ -4,9 +4,9 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from controller.managedfields.fieldmodel import Definitions, FieldModel
+from controller.managedfields.fieldset import Fields
 from envtest.kinds import catalogue
-from managedfields.fieldmodel import Definitions, FieldModel
-from managedfields.fieldset import Fields
 
 # What Go writes of every object that has it, though it is unset; and what it writes beyond
 # that of the kinds whose ownership tests and products look at.

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+from controller.managedfields.errors import internal
 from envtest.kinds import catalogue
 from envtest.patching.builtinmodels import builtin_schema_name
-from managedfields.errors import internal
 
 Schema = Mapping[str, Any]
 RETAIN_KEYS = "retainKeys"

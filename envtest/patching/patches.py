@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import jsonpatch
 
-from managedfields import gotext
-from managedfields.errors import PatchError, bad_request, unprocessable
-from managedfields.gotext import json_kind
+from controller.managedfields import gotext
+from controller.managedfields.errors import PatchError, bad_request, unprocessable
+from controller.managedfields.gotext import json_kind
 
 # What has no inside; most values are such, and each is spared a call.
 _PLAIN = frozenset({str, int, float, bool})

@@ -6,11 +6,11 @@ the maps, `strategic_lists` has the lists.
 
 from typing import Any
 
+from controller.managedfields import gotext
+from controller.managedfields.errors import bad_request
 from envtest.patching import strategic_lists
 from envtest.patching.hints import PatchHints
 from envtest.patching.strategic_lists import DELETE_FROM, ELEMENT_ORDER, PATCH, REPLACE, Map
-from managedfields import gotext
-from managedfields.errors import bad_request
 
 
 def strategic_merge(doc: Any, patch: Any, hints: PatchHints) -> Any:

@@ -6,9 +6,9 @@ Lists are merged item by item, in an order that suits both sides.
 from collections.abc import Callable
 from typing import Any
 
+from controller.managedfields import gotext
+from controller.managedfields.errors import PatchError, bad_request, internal, unprocessable
 from envtest.patching.hints import Hint, PatchHints
-from managedfields import gotext
-from managedfields.errors import PatchError, bad_request, internal, unprocessable
 
 PATCH = "$patch"
 DELETE = "delete"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from managedfields import gotext
+from controller.managedfields import gotext
 
 
 class Omitted:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from controller.managedfields.gotext import json_text
 from envtest.schema.errors import FieldError, duplicate, invalid
-from managedfields.gotext import json_text
 
 
 class MapKeys:

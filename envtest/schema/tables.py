@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from jsonpath import JSONPathEnvironment, JSONPathError
 
+from controller.managedfields.gotext import json_text
 from envtest.schema.wording import CREATION_TIMESTAMP, NAME
-from managedfields.gotext import json_text
 
 _ENVIRONMENT: Final = JSONPathEnvironment()
 Find = Callable[[Any], list[Any]]

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
+from controller.managedfields.gotext import json_text, number, quote
 from envtest.schema import formats
 from envtest.schema.correlation import Pair
 from envtest.schema.errors import (
@@ -23,7 +24,6 @@ from envtest.schema.errors import (
     too_many,
 )
 from envtest.schema.formats import InvalidPattern, matcher
-from managedfields.gotext import json_text, number, quote
 
 _JSON_TYPES: dict[type, tuple[str, str]] = {
     bool: ("boolean", ""),

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from controller.managedfields.gotext import quote
 from envtest.schema.errors import FieldError, invalid, required
 from envtest.schema.names import subdomain_errors
-from managedfields.gotext import quote
 
 _FORM: Final = "; desired format: https://host[/path]"
 _PORTS: Final = range(1, 65536)

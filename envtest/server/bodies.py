@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller.managedfields.gotext import json_kind
 from envtest.kinds.catalogue import resources, schema_name, schemas
 from envtest.kinds.typed import TypedError, decode, named
 from envtest.schema import (
@@ -17,7 +18,6 @@ from envtest.schema import (
 from envtest.server.failures import StatusError, bad_request, unsupported_media_type
 from envtest.server.resource import Resource
 from envtest.wire.protobuf import ProtobufError, read_protobuf
-from managedfields.gotext import json_kind
 
 JSON = "application/json"
 YAML = "application/yaml"

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
+from controller.managedfields import FieldModel, Versions
 from envtest.schema import CompiledSchema
 from envtest.schema.errors import NO_FIELD, FieldError, invalid
 from envtest.schema.names import subdomain_errors
@@ -19,7 +20,6 @@ from envtest.server.objectmeta import Body
 from envtest.server.resource import MAIN_VERBS, Resource, version_rank
 from envtest.server.rules import Cells, Column, Rules, keep_only
 from envtest.storage import Stored
-from managedfields import FieldModel, Versions
 
 # The finalizers of Kubernetes itself, which need no domain.
 _FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})

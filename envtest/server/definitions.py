@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
+from controller.managedfields import track_update
+from controller.managedfields.gotext import quote
 from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.custom import Definition
 from envtest.server.objectmeta import Body
 from envtest.storage import Event, Stored
-from managedfields import track_update
-from managedfields.gotext import quote
 
 _PLACE = "apiextensions.k8s.io/customresourcedefinitions"
 

@@ -7,9 +7,9 @@ constructors of apimachinery's api/errors, with the resource or kind it speaks a
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from controller.managedfields import Cause, PatchError
+from controller.managedfields.gotext import quote
 from envtest.schema.errors import OMITTED, FieldError, aggregate_message
-from managedfields import Cause, PatchError
-from managedfields.gotext import quote
 
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from controller.managedfields import validate_managed_fields
 from envtest.schema.errors import FieldError, forbidden, invalid, required
 from envtest.schema.names import label_errors, qualified_name_errors
 from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
 from envtest.server.failures import as_error
-from managedfields import validate_managed_fields
 
 Body = dict[str, Any]
 NameRule = Callable[[str], list[str]]

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from controller.managedfields import check_manager
 from envtest.schema.errors import FieldError, forbidden, not_supported, required
 from envtest.server.failures import as_error, bad_request, invalid_object
 from envtest.server.rules import Rules
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from envtest.wire.texts import number_fault
-from managedfields import check_manager
 
 _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
 META_GROUP = "meta.k8s.io"

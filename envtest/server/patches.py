@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from controller.managedfields import PatchError, apply
+from controller.managedfields.gotext import json_kind, json_text
 from envtest.kinds.typed import TypedError
 from envtest.patching import PatchHints, check_operations, json_patch, merge_patch, strategic_merge
 from envtest.schema import (
@@ -26,8 +28,6 @@ from envtest.server.options import WriteOptions, write_options
 from envtest.server.resource import Resource
 from envtest.server.writes import check_names, create_object, update_object
 from envtest.storage import Stored
-from managedfields import PatchError, apply
-from managedfields.gotext import json_kind, json_text
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import anyio
 import msgspec
 
+from controller.managedfields.gotext import quote
 from envtest.server.api import Api
 from envtest.server.call import Call, Many, One
 from envtest.server.failures import StatusError, bad_request, expired, internal
@@ -14,7 +15,6 @@ from envtest.server.options import ListOptions, list_options
 from envtest.server.resource import Resource
 from envtest.storage import Stored, Table
 from envtest.wire.texts import number_fault
-from managedfields.gotext import quote
 
 
 class _Meta(msgspec.Struct):

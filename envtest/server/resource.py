@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
+from controller.managedfields import Versions
 from envtest.server import failures
 from envtest.server.failures import StatusError
 from envtest.server.rules import Rules
 from envtest.storage import Stored
-from managedfields import Versions
 
 MAIN_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 

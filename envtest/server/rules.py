@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controller.managedfields import FieldModel
 from envtest.schema.errors import FieldError
 from envtest.server.objectmeta import Body
-from managedfields import FieldModel
 
 Cells = list[Any]
 

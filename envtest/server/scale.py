@@ -6,6 +6,7 @@ owns the field of the object that holds the number.
 
 from typing import Any
 
+from controller.managedfields import PatchError
 from envtest.kinds.typed import TypedError, decode, named
 from envtest.patching import merge_patch
 from envtest.schema import MalformedJSON, read_json
@@ -24,7 +25,6 @@ from envtest.server.options import write_options
 from envtest.server.patches import MERGE_PATCH
 from envtest.server.resource import Resource
 from envtest.server.writes import check_names, update_object
-from managedfields import PatchError
 
 _SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
 _VERSION = "autoscaling/v1"

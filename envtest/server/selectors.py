@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controller.managedfields.gotext import quote
 from envtest.schema.errors import FieldError, aggregate_message, invalid
 from envtest.schema.names import label_value_errors, qualified_name_errors
 from envtest.server.failures import StatusError, bad_request
-from managedfields.gotext import quote
 
 # The terms of a label selector, between commas that are not in brackets; and the parts of one.
 _TERMS = re.compile(r",(?![^(]*\))")

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from controller.managedfields import same_except_times, track_update
 from envtest.schema.errors import FieldError, invalid
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
@@ -21,7 +22,6 @@ from envtest.server.options import WriteOptions, write_options
 from envtest.server.resource import Resource
 from envtest.storage import Stored
 from envtest.wire.texts import number_fault
-from managedfields import same_except_times, track_update
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 

@@ -37,7 +37,7 @@ from tests.docs.text import (
 from tests.servers import OLDEST_ASSETS
 
 PACKAGES = (
-    *("allocator", "controller", "envtest", "managedfields", "manifests", "reconcilers", "tests"),
+    *("allocator", "controller", "envtest", "manifests", "reconcilers", "tests"),
     ".ci",
 )
 FOREIGN = {

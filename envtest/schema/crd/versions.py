@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.managedfields.gotext import json_text
 from envtest.memo import remembered
 from envtest.schema.compiled import KEPT, LONGEST_KEPT
 from envtest.schema.crd.nodes import node_errors
@@ -26,7 +27,6 @@ from envtest.schema.errors import (
     too_many,
 )
 from envtest.schema.names import label_1035_errors
-from managedfields.gotext import json_text
 
 _Body = Mapping[str, Any]
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")

@@ -35,6 +35,6 @@ async def test_a_claim_that_is_served_and_released_is_seen_on_the_page(
             await page.until(f"{pool}.textContent.includes('2 of 3 free')")
             await lab.delete("IPAddressClaim", "web")
             await page.until(f"{pool}.textContent.includes('3 of 3 free')")
-            assert await page.value("DATA.failures.length") == 0
+            assert await page.value("store.failures.length") == 0
     finally:
         await transport.aclose()

@@ -7,8 +7,8 @@ unknown fields and empty metadata go, defaults come, status is written only wher
 import copy
 from typing import Any
 
+from controller.managedfields import FieldModel, PatchError, apply, same_except_times, track_update
 from envtest.patching import json_patch, merge_patch
-from managedfields import FieldModel, PatchError, apply, same_except_times, track_update
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

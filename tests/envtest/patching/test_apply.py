@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from managedfields import ApplyConflict, FieldModel, PatchError, Versions, apply
+from controller.managedfields import ApplyConflict, FieldModel, PatchError, Versions, apply
 from tests.envtest.patching.shelf import MERGE_PATCH, Shelf
 
 TEXT = {"type": "string"}

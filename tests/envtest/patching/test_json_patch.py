@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.managedfields import PatchError
 from envtest.patching import check_operations, json_patch
-from managedfields import PatchError
 from tests.envtest.patching.values import JSON, LAW, OBJECT
 
 UNMARSHAL = "error decoding patch: json: cannot unmarshal"

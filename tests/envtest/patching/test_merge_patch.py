@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from controller.managedfields import PatchError
 from envtest.patching import merge_patch
-from managedfields import PatchError
 from tests.envtest.patching.values import LAW, LISTLESS, OBJECT
 
 _NO_OBJECT = "json: cannot unmarshal {} into Go value of type map[string]interface {{}}"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from managedfields import ApplyConflict, FieldModel, apply, same_except_times
-from managedfields import fieldset as fs
-from managedfields.compare import claimed, compare
-from managedfields.fieldset import Fields
+from controller.managedfields import ApplyConflict, FieldModel, apply, same_except_times
+from controller.managedfields import fieldset as fs
+from controller.managedfields.compare import claimed, compare
+from controller.managedfields.fieldset import Fields
 from tests.envtest.patching.values import LAW
 
 Path = tuple[str, ...]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from managedfields import FieldModel
-from managedfields.model import reconcile
+from controller.managedfields import FieldModel
+from controller.managedfields.model import reconcile
 
 TEXT = {"type": "string"}
 WHOLE = {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"a": TEXT}}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from controller.managedfields import PatchError, track_update
 from envtest.patching.builtinmodels import builtin_model
-from managedfields import PatchError, track_update
 from tests.envtest.patching import recorded
 from tests.envtest.patching.recorded import RECORDER, WIDGETS, Step
 from tests.envtest.patching.shelf import APPLY_PATCH, Shelf

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.managedfields import PatchError
 from envtest.patching import PatchHints, strategic_merge
-from managedfields import PatchError
 from tests.envtest.patching.values import LAW
 
 SERVICE = PatchHints.builtin("", "Service")

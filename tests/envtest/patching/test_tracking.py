@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from controller.managedfields import default_manager, track_update
+from controller.managedfields.entries import check_manager, decoding_error, validate_managed_fields
 from envtest.patching.builtinmodels import builtin_model
-from managedfields import default_manager, track_update
-from managedfields.entries import check_manager, decoding_error, validate_managed_fields
 
 CONFIG = builtin_model("", "ConfigMap")
 EARLIER, NOW = "2020-01-01T00:00:00Z", "2026-01-01T00:00:00Z"

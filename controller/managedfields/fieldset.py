@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from managedfields import gotext
-from managedfields.errors import TypeMismatchError
+from controller.managedfields import gotext
+from controller.managedfields.errors import TypeMismatchError
 
 SELF = "."
 _ORDER = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}

@@ -5,12 +5,12 @@ A field goes if the applier applied it last time, does not now, and has no other
 
 from typing import Any
 
-from managedfields import fieldset
-from managedfields.compare import claimed
-from managedfields.entries import Managed, Owned
-from managedfields.fieldset import SELF, Fields, is_member
-from managedfields.model import ListNode, MapNode, Node, item_element
-from managedfields.tracking import Write
+from controller.managedfields import fieldset
+from controller.managedfields.compare import claimed
+from controller.managedfields.entries import Managed, Owned
+from controller.managedfields.fieldset import SELF, Fields, is_member
+from controller.managedfields.model import ListNode, MapNode, Node, item_element
+from controller.managedfields.tracking import Write
 
 
 def remove(node: Node, value: dict[str, Any], fields: Fields) -> dict[str, Any]:

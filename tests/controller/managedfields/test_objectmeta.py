@@ -1,7 +1,7 @@
 """The schema of metadata is the one that servers publish."""
 
+from controller.managedfields.objectmeta import SCHEMAS
 from envtest.kinds import catalogue
-from managedfields.objectmeta import SCHEMAS
 
 
 def test_the_schema_of_metadata_is_that_of_the_servers() -> None:

@@ -9,9 +9,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from managedfields import fieldset, gotext
-from managedfields.errors import TypeMismatchError
-from managedfields.fieldset import Fields
+from controller.managedfields import fieldset, gotext
+from controller.managedfields.errors import TypeMismatchError
+from controller.managedfields.fieldset import Fields
 
 
 class Scalar(enum.Enum):

@@ -8,16 +8,16 @@ Results share what a write does not touch with their inputs, so nothing that pas
 may be changed in place.
 """
 
-from managedfields.applying import apply, same_except_times
-from managedfields.entries import (
+from controller.managedfields.applying import apply, same_except_times
+from controller.managedfields.entries import (
     check_manager,
     decoding_error,
     default_manager,
     validate_managed_fields,
 )
-from managedfields.errors import ApplyConflict, Cause, PatchError
-from managedfields.fieldmodel import FieldModel, Versions
-from managedfields.tracking import track_update
+from controller.managedfields.errors import ApplyConflict, Cause, PatchError
+from controller.managedfields.fieldmodel import FieldModel, Versions
+from controller.managedfields.tracking import track_update
 
 __all__ = [
     "ApplyConflict",

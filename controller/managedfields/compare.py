@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from managedfields import fieldset
-from managedfields.errors import ModelError, TypeMismatchError
-from managedfields.fieldset import SELF, Fields
-from managedfields.model import FLAT, ListNode, MapNode, Node, item_element
+from controller.managedfields import fieldset
+from controller.managedfields.errors import ModelError, TypeMismatchError
+from controller.managedfields.fieldset import SELF, Fields
+from controller.managedfields.model import FLAT, ListNode, MapNode, Node, item_element
 
 
 @dataclass(slots=True)

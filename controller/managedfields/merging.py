@@ -6,9 +6,9 @@ Nothing is removed, and what is applied wins.
 from collections import deque
 from typing import Any
 
-from managedfields import fieldset, gotext
-from managedfields.errors import ModelError, TypeMismatchError
-from managedfields.model import ListNode, MapNode, Node, Scalar, item_element
+from controller.managedfields import fieldset, gotext
+from controller.managedfields.errors import ModelError, TypeMismatchError
+from controller.managedfields.model import ListNode, MapNode, Node, Scalar, item_element
 
 
 def check(node: Node, value: dict[str, Any], *, duplicates: bool = False) -> None:

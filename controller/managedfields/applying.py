@@ -6,15 +6,15 @@ Conflicts with other owners, and the annotation of kubectl's client-side apply, 
 import json
 from typing import Any, NamedTuple
 
-from managedfields import entries, fieldset, gotext
-from managedfields.compare import claimed, equal
-from managedfields.entries import APPLY, UNOWNED, UPDATE, Managed, Manager, Owned
-from managedfields.errors import ApplyConflict, Cause, ModelError, bad_request, internal
-from managedfields.fieldmodel import FieldModel, Versions
-from managedfields.fieldset import Fields
-from managedfields.merging import check, merge
-from managedfields.pruning import prune
-from managedfields.tracking import Write, subtract, update
+from controller.managedfields import entries, fieldset, gotext
+from controller.managedfields.compare import claimed, equal
+from controller.managedfields.entries import APPLY, UNOWNED, UPDATE, Managed, Manager, Owned
+from controller.managedfields.errors import ApplyConflict, Cause, ModelError, bad_request, internal
+from controller.managedfields.fieldmodel import FieldModel, Versions
+from controller.managedfields.fieldset import Fields
+from controller.managedfields.merging import check, merge
+from controller.managedfields.pruning import prune
+from controller.managedfields.tracking import Write, subtract, update
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from managedfields import fieldset, gotext
-from managedfields.errors import Cause
-from managedfields.fieldset import Fields
+from controller.managedfields import fieldset, gotext
+from controller.managedfields.errors import Cause
+from controller.managedfields.fieldset import Fields
 
 APPLY = "Apply"
 UPDATE = "Update"

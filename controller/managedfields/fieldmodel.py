@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from managedfields.fieldset import Fields
-from managedfields.model import UNKNOWN, UNKNOWN_ATOMIC, ListNode, MapNode, Node, Scalar
-from managedfields.objectmeta import OBJECT_META, SCHEMAS
+from controller.managedfields.fieldset import Fields
+from controller.managedfields.model import UNKNOWN, UNKNOWN_ATOMIC, ListNode, MapNode, Node, Scalar
+from controller.managedfields.objectmeta import OBJECT_META, SCHEMAS
 
 Schema = Mapping[str, Any]
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"

@@ -6,13 +6,13 @@ an entry moves only when a write of its manager changed something.
 
 from typing import Any
 
-from managedfields import entries, fieldset
-from managedfields.compare import Comparison, compare
-from managedfields.entries import UNOWNED, UPDATE, Managed, Manager, Owned
-from managedfields.errors import ModelError
-from managedfields.fieldmodel import FieldModel, Versions
-from managedfields.fieldset import Fields
-from managedfields.model import reconcile
+from controller.managedfields import entries, fieldset
+from controller.managedfields.compare import Comparison, compare
+from controller.managedfields.entries import UNOWNED, UPDATE, Managed, Manager, Owned
+from controller.managedfields.errors import ModelError
+from controller.managedfields.fieldmodel import FieldModel, Versions
+from controller.managedfields.fieldset import Fields
+from controller.managedfields.model import reconcile
 
 
 class Write:
