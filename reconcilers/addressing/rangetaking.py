@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from allocator import AddressRange, AllocatorError, Family, RequestRefused, Space
+from allocator import AddressRange, AllocatorError, Family, InvalidRequest, RequestRefused, Space
 from reconcilers.addressing import familychoice, requestedranges, statusranges
 from reconcilers.api.ipallocation import REQUIRE_DUAL_STACK, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -37,6 +37,10 @@ def take_ranges(
         AllocatorError: it cannot be served; nothing is taken.
     """
     held = statusranges.list_held_ranges(allocation)
+    if len({part.family for part in held}) < len(held):
+        # Neither a journal nor a status has room for a second range of one family.
+        ranges = ", ".join(part.text for part in held)
+        raise InvalidRequest(f"its status shows several ranges of one family: {ranges}")
     if held and (len(held) > 1 or allocation.spec.ipFamilyPolicy != REQUIRE_DUAL_STACK):
         return held
     if len(spaces) == 1 and not allocation.spec.names_families:

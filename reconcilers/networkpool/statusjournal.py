@@ -183,7 +183,14 @@ def _without_words(promise: Promise) -> tuple[Any, ...]:
 
 
 def _rendered(promise: Promise) -> dict[str, str]:
+    """Return a promise as an entry of the status.
+
+    Raises:
+        ValueError: it has more than two ranges, which an entry cannot show.
+    """
     first, *others = (part.range for part in promise.ranges)
+    if len(others) > 1:
+        raise ValueError(f"{promise.key}: an entry of the status has room for two ranges")
     second = others[0] if others else None
     assignment = Assignment(
         name=promise.key.name,
