@@ -10,7 +10,8 @@
 
 The first is measured in CPU time of the thread, not in time that passed, so that a busy machine
 fails no test; to within LOOK_SECONDS, as asking for the CPU time is a system call, and callbacks
-are many. For the two that only the garbage collector can tell, it runs after each test, over what
+are many. The garbage collector's work is left out: what it goes through was made by other tests,
+too. For the two that only the garbage collector can tell, it runs after each test, over what
 the test has made: what was there when the tests began is frozen, and what outlived an earlier test
 is looked at when its module ends. To go through all of that each time took a fifth of the suite's
 CPU time, as what hypothesis and the modules keep grows to tens of megabytes.
@@ -51,6 +52,8 @@ def pytest_configure() -> None:
     """Put the gauges in place; what is loaded and collected from now on is no garbage."""
     gc.disable()
     if not _undo:
+        gc.callbacks.append(_collecting)
+        _undo.append(lambda: gc.callbacks.remove(_collecting))
         _replace(events.Handle, "_run", _measured(events.Handle._run))
         _replace(runners.Runner, "close", _checked(runners.Runner.close))
         _replace(time, "sleep", _awake(time.sleep))  # noqa: TID251 - to catch it
@@ -162,18 +165,45 @@ def _replace(owner: Any, name: str, new: Any) -> None:
     _undo.append(lambda: setattr(owner, name, old))
 
 
+class _Collecting:
+    """The CPU time that the garbage collector took in this thread, for long collections only."""
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+
+    @property
+    def seconds(self) -> float:
+        """CPU seconds in this thread so far."""
+        return getattr(self._thread, "seconds", 0.0)
+
+    def __call__(self, phase: str, details: dict[str, int]) -> None:
+        """Take a callback of the garbage collector."""
+        if details["generation"] < YOUNG:
+            return
+        if phase == "start":
+            self._thread.begun = time.thread_time()
+        else:
+            self._thread.seconds = self.seconds + time.thread_time() - self._thread.begun
+
+
+_collecting = _Collecting()
+
+
 def _measured(run: Callable[[events.Handle], None]) -> Callable[[events.Handle], None]:
     clock = time.perf_counter
     looked = threading.local()
     """When this thread's CPU time was asked for, and what it was."""
 
+    def used() -> float:
+        return time.thread_time() - _collecting.seconds
+
     def measured(handle: events.Handle) -> None:
         begun = clock()
         if begun - getattr(looked, "at", -LOOK_SECONDS) >= LOOK_SECONDS:
-            looked.at, looked.used = begun, time.thread_time()
+            looked.at, looked.used = begun, used()
         run(handle)
         if clock() - begun > BUSY_SECONDS:
-            seconds = time.thread_time() - looked.used
+            seconds = used() - looked.used
             if seconds > BUSY_SECONDS:
                 _problems.append(f"the event loop was kept busy for {seconds:.1f} s by {handle!r}")
 

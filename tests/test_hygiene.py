@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SUITE = """
-import asyncio, subprocess, sys, time
+import asyncio, gc, subprocess, sys, time
 import aiohttp
 import pytest
 
@@ -39,6 +39,11 @@ async def test_busy():
     begun = time.thread_time()
     while time.thread_time() - begun < 2.2:
         pass
+
+async def test_collecting_the_garbage_of_others_is_not_busy():
+    begun = time.thread_time()
+    while time.thread_time() - begun < 2.5:
+        gc.collect()
 
 async def test_waiting_is_not_busy():
     await asyncio.sleep(2.2)

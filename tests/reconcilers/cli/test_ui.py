@@ -128,7 +128,7 @@ async def test_the_demo_shows_its_story_on_the_page() -> None:
         match = await running.until(r"the map +(http://\S+)/#token=(\S+)")
         await running.until("An administrator declares two pools")
         message = await first_message(match[1], match[2])
-        assert "states" in message
+        assert "states" in message["style"]
         await running.stop(signal.SIGINT)
 
 
