@@ -16,12 +16,13 @@ from controller.conditions import Condition, to_json
 from controller.meta import Key
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.addresses import PoolSpace, blocks_of
 from reconcilers.integrations.clusterapi.answers import (
     body_of,
     owners,
     ready_of_refused,
     spec_of,
+    why_not,
 )
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_ALLOCATED,
@@ -52,8 +53,8 @@ from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.core.views import Planned
 from reconcilers.promises.choosing import Grant
 from reconcilers.promises.identities import find_by_key
-from reconcilers.promises.journal import MOST_RANGES, Promise
-from reconcilers.promises.settling import find_promised_version, settle
+from reconcilers.promises.journal import MOST_RANGES, Journal, Promise
+from reconcilers.promises.settling import find_promised_version
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable, UnreadableHolders
 from reconcilers.reporting.conditions import READY, Finding, with_findings
 from reconcilers.spaces.index import SpaceIndex
@@ -104,8 +105,21 @@ class Plan:
                 continue
             for promise in JOURNALS.read(pool.pool).promises:
                 claim = find_promised_version(promise, self.caches.claims.get(promise.key))
-                if claim is not None and self.caches.standing(claim) is Standing.SERVE:
+                if claim is None or self.caches.standing(claim) is not Standing.SERVE:
+                    continue
+                if self._can_be_kept(promise, claim, pool.space):
                     yield promise, pool.space
+
+    def _can_be_kept(self, promise: Promise, claim: IPAddressClaim, space: PoolSpace) -> bool:
+        """Return whether no IPAddress of a claim's name contradicts the promise to the claim."""
+        address = self.caches.addresses.get(promise.key)
+        if address is None:
+            return True
+        if why_not(address, claim):
+            return False
+        [promised] = promise.ranges
+        held = space.held(address.spec.address, address.spec.prefix)
+        return held == blocks_of(space, promised.range)
 
     def _keep(self, promise: Promise, space: PoolSpace) -> None:
         """Give a claim what its pool has promised to it."""
@@ -145,11 +159,13 @@ class Plan:
         while current is not None and current.space is not None and current.holdings is not None:
             find = find_by_key(JOURNALS.kind, self.caches.claims.get)
             view = View(0, current.holdings, find, self.caches.addresses.get)
+            # Manifests have no position: a promise whose claim is absent would never be over.
+            still_open = filter(view.at_version, journal.promises)
             taker = ClaimTaker(
                 self.caches,
                 pool.kind,
                 pool.pool,
-                settle(journal, JOURNALS.kind, view),
+                Journal(journal.revisions, tuple(still_open)),
                 current.space,
                 view,
                 also_held=also_held,

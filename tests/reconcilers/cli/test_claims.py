@@ -346,12 +346,7 @@ def test_check_names_a_network_pool_that_shares_addresses_and_has_no_claims(
 def test_a_plan_gives_what_a_pool_has_promised_to_that_claim_alone(tmp_path: Path) -> None:
     stored = {"uid": "uid-young", "resourceVersion": "5", "finalizers": [CLAIM_FINALIZER]}
     young = claim("young", "p", metadata={**stored, "creationTimestamp": "2026-01-02T00:00:00Z"})
-    promised = (PromisedRange(AddressRange.parse("10.0.0.10", "10.0.0.10")),)
-    promise = Promise(JOURNALS.kind, Key("b", "young"), "uid-young", "5", promised)
-    of = MetadataOnly(ObjectMeta(name="p", namespace="b", uid="uid-p"))
-    journal = JOURNALS.patch(of, JOURNALS.with_revision(1, [promise]))["metadata"]
-    pool = ip_pool("p", "10.0.0.10-10.0.0.19")
-    pool["metadata"] |= {"uid": "uid-p", "resourceVersion": "6", **journal}
+    pool = promising_pool("p", "10.0.0.10-10.0.0.19", "young", "5")
     old = claim("old", "p", metadata={"uid": "uid-old", "resourceVersion": "4"})
     planned = asked(tmp_path, "plan -o json", pool, old, young)
     shown = {
@@ -360,3 +355,62 @@ def test_a_plan_gives_what_a_pool_has_promised_to_that_claim_alone(tmp_path: Pat
         if one["kind"] == "IPAddress"
     }
     assert shown == {"old": "10.0.0.11", "young": "10.0.0.10"}
+
+
+def promising_pool(name: str, addresses: str, to: str, version: str) -> Any:
+    """Return a pool whose journal promises 10.0.0.10 to a claim of this name and version."""
+    promised = (PromisedRange(AddressRange.parse("10.0.0.10", "10.0.0.10")),)
+    promise = Promise(JOURNALS.kind, Key("b", to), f"uid-{to}", version, promised)
+    of = MetadataOnly(ObjectMeta(name=name, namespace="b", uid=f"uid-{name}"))
+    journal = JOURNALS.patch(of, JOURNALS.with_revision(1, [promise]))["metadata"]
+    pool = ip_pool(name, addresses)
+    pool["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "6", **journal}
+    return pool
+
+
+def stored_claim(name: str, version: str) -> Any:
+    meta = {"uid": f"uid-{name}", "resourceVersion": version, "finalizers": [CLAIM_FINALIZER]}
+    return claim(name, "p", metadata=meta)
+
+
+def planned_claim(planned: Outcome, name: str) -> Any:
+    [found] = (
+        item
+        for item in yaml.safe_load(planned.out)["items"]
+        if item["kind"] == "IPAddressClaim" and item["metadata"]["name"] == name
+    )
+    return found["status"]
+
+
+def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_another_pool(
+    tmp_path: Path,
+) -> None:
+    pool = promising_pool("p", "10.0.0.10-10.0.0.19", "yy", "5")
+    other = address("yy", "other", "10.0.0.77")
+    planned = asked(tmp_path, "plan -o json", pool, stored_claim("yy", "5"), other)
+    status = planned_claim(planned, "yy")
+    assert "addressRef" not in status
+    [ready] = (one for one in status["conditions"] if one["type"] == "Ready")
+    assert (ready["status"], ready["message"]) == (
+        "False",
+        "IPAddress b/yy exists and is of InClusterIPPool other",
+    )
+
+
+def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_another_claim(
+    tmp_path: Path,
+) -> None:
+    pool = promising_pool("p", "10.0.0.10-10.0.0.19", "yy", "5")
+    other = address("yy", "p", "10.0.0.10")
+    other["spec"]["claimRef"]["name"] = "xx"
+    planned = asked(tmp_path, "plan -o json", pool, stored_claim("yy", "5"), other)
+    status = planned_claim(planned, "yy")
+    assert "addressRef" not in status
+    [ready] = (one for one in status["conditions"] if one["type"] == "Ready")
+    assert ready["message"] == "IPAddress b/yy exists and is for claim xx"
+
+
+def test_a_plan_gives_away_what_is_promised_to_a_claim_that_is_gone(tmp_path: Path) -> None:
+    pool = promising_pool("p", "10.0.0.10", "gone", "5")
+    planned = asked(tmp_path, "plan -o json", pool, stored_claim("waiting", "9"))
+    assert planned_claim(planned, "waiting")["addressRef"] == {"name": "waiting"}
