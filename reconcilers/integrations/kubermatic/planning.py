@@ -284,7 +284,7 @@ class ClusterTaker:
         """Take what a cluster gets; None if it has all that it should have by now.
 
         Raises:
-            Refused: there is not enough, or its allocation cannot be read.
+            Refused: there is not enough, or its allocation cannot be read; nothing is taken.
         """
         name = asker.cluster.datacenter
         taking = _Taking(self._content, name, self._chosen[name])
@@ -328,7 +328,7 @@ class _Taking:
             allocation: of the cluster; None if it has none yet.
 
         Raises:
-            Refused: there is not enough, or the allocation cannot be read.
+            Refused: there is not enough, or the allocation cannot be read; nothing is taken.
         """
         space = self._datacenter
         if allocation is None or allocation.empty:
@@ -349,10 +349,12 @@ class _Taking:
             taken = self._space.first(count)
         except PoolExhausted:
             raise self._exhausted() from None
-        self._chosen += taken
         if len(taken) > MOST_PARTS:
+            for blocks in reversed(taken):
+                self._space.put_back(blocks)
             text = f"{count} addresses would be split into {len(taken)} ranges"
             raise Refused(POOL_EXHAUSTED, f"{text}, more than {MOST_PARTS}")
+        self._chosen += taken
         return tuple(self._datacenter.addresses(blocks) for blocks in taken)
 
     def _replaced(self, allocation: IPAMAllocation) -> tuple[AddressRange, ...]:
@@ -379,7 +381,14 @@ class _Taking:
             return self._first(space.wanted)
         for blocks in mine:
             self._hold(blocks)
-        return (*ranges, *(self._first(space.wanted - size) if size < space.wanted else ()))
+        if size >= space.wanted:
+            return tuple(ranges)
+        try:
+            return (*ranges, *self._first(space.wanted - size))
+        except Refused:
+            for blocks in reversed(mine):
+                self._put_back(blocks)
+            raise
 
     def _is_taken(self, blocks: AddressRange) -> bool:
         """Return whether a holder has some of these blocks, or they were chosen."""
@@ -391,6 +400,11 @@ class _Taking:
     def _hold(self, blocks: AddressRange) -> None:
         self._space.hold(blocks)
         self._chosen.append(blocks)
+
+    def _put_back(self, blocks: AddressRange) -> None:
+        """Put back the blocks that were held last."""
+        self._space.put_back(blocks)
+        self._chosen.pop()
 
     def _exhausted(self) -> Exhausted:
         name = self._pool

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from allocator import AddressRange, InvalidPool, Space
 from controller.meta import ObjectMeta
+from reconcilers.integrations.kubermatic import planning
 from reconcilers.integrations.kubermatic.api import (
     PREFIX,
     RANGE,
@@ -276,12 +277,33 @@ def test_a_cluster_that_lacks_less_than_others_gets_it_when_they_cannot_be_serve
 
 
 def test_a_cluster_that_needs_too_many_parts_does_not_stand_for_the_others_of_its_row() -> None:
-    """Free addresses that are in too many parts for one may lie together for the next one."""
+    """Once another took some of the parts, the lowest free addresses may be in fewer parts."""
     datacenter = Datacenter(RANGE, "10.0.0.0/22", allocationRange=201)
     every_second = tuple(f"10.0.{number >> 7}.{(number & 127) * 2}" for number in range(201))
     other = _allocation("other", type=RANGE, addresses=every_second)
-    made = _plan(datacenter, [other], ["a", "b"])
-    assert [grant.cluster.metadata.name for grant in made.grants] == ["b"]
+    lacks_one = _allocation("b", type=RANGE, addresses=("10.0.3.0-10.0.3.199",))
+    made = _plan(datacenter, [other, lacks_one], ["a", "b", "c"])
+    assert [grant.cluster.metadata.name for grant in made.grants] == ["b", "c"]
+    assert len(made.grants[1].ranges) == 200
     refused = made.by_cluster[_cluster("a").metadata.key]
     assert refused is not None
     assert "more than 200" in refused.message
+
+
+def test_a_cluster_refused_for_its_many_parts_leaves_all_addresses_to_younger_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "MOST_PARTS", 4)
+    single = tuple(_text(number, number) for number in range(1, 20, 2))
+    datacenter = Datacenter(RANGE, str(NETWORK), allocationRange=10, excludeRanges=single)
+    others = (
+        _allocation("other", type=RANGE, addresses=(_text(20, 55),)),
+        _allocation("young", type=RANGE, addresses=(_text(56, 63),)),
+    )
+    made = _plan(datacenter, others, ["old", "young"])
+    [grant] = made.grants
+    assert grant.cluster.metadata.name == "young"
+    assert _numbers(grant.ranges) == [0, 2]
+    problem = made.by_cluster[_cluster("old").metadata.key]
+    assert problem is not None
+    assert problem.message == "10 addresses would be split into 10 ranges, more than 4"

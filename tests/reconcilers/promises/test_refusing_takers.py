@@ -1,0 +1,174 @@
+"""A taker of any kind of requests leaves the pool as it was when it refuses a request."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from allocator import Layout
+from controller.cache import Cache
+from controller.meta import ObjectMeta
+from reconcilers.addressing import familychoice, poolgeometry
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.clusterapi.addresses import ip_space
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, claim_holdings
+from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
+from reconcilers.integrations.core.rules import View
+from reconcilers.integrations.kubermatic import api as kubermatic
+from reconcilers.integrations.kubermatic.facts import holder_in, holdings_of
+from reconcilers.integrations.kubermatic.planning import (
+    ClusterAsker,
+    ClusterTaker,
+    Content,
+    Plan,
+    PoolContent,
+)
+from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.integrations.vitistack import api as vitistack
+from reconcilers.integrations.vitistack.caches import network_holdings
+from reconcilers.integrations.vitistack.networks import NetworkTaker
+from reconcilers.integrations.vitistack.ranges import NetworkSpace
+from reconcilers.networkpool.allocationtaking import AllocationTaker
+from reconcilers.promises.choosing import Refused, Taker
+from reconcilers.promises.holdings import Holdings, Layouts
+from reconcilers.promises.identities import find_by_key
+from reconcilers.promises.journal import Journal
+from tests.reconcilers import make
+
+
+@dataclass(frozen=True)
+class Case:
+    """A taker, a request that it must refuse, and one that it can serve."""
+
+    holdings: Holdings
+    taker: Taker[Any]
+    refused: Any
+    fitting: Any
+
+
+def network_pool_whose_second_family_is_full() -> Case:
+    pool = make.pool(secondary={"cidr": "fd00::40:0/125"})
+    refused = make.allocation("big", size=9, asks={"ipFamilyPolicy": "RequireDualStack"})
+    fitting = make.allocation("small", size=2, asks={"ipFamilyPolicy": "RequireDualStack"})
+    view = make.view(refused, fitting)
+    layouts = poolgeometry.parse_layouts(pool.spec, 1 << 20)
+    names: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in layouts}
+    view.holdings.lay_out(names)
+    spaces = [view.holdings.space(name) for name in names]
+    return Case(view.holdings, AllocationTaker(pool, view.find, spaces), refused, fitting)
+
+
+def claim_whose_ipaddress_is_of_another_claim() -> Case:
+    claim_kind, address_kind = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
+    ref = clusterapi.PoolRef("InClusterIPPool", "p", "ipam.cluster.x-k8s.io")
+    refused, fitting = (
+        clusterapi.IPAddressClaim(_meta(name), clusterapi.ClaimSpec(ref)) for name in ("a", "b")
+    )
+    spec = clusterapi.AddressSpec(clusterapi.NameRef("other"), ref, "10.0.0.9", 24, "")
+    address = clusterapi.IPAddress(_meta("a"), spec)
+    pool = clusterapi.InClusterIPPool(
+        _meta("p"), clusterapi.IPPoolSpec(("10.0.0.9-10.0.0.12",), prefix=24)
+    )
+    space = ip_space(pool.spec)
+    claims = {one.metadata.key: one for one in (refused, fitting)}
+    addresses = {address.metadata.key: address}
+    holdings = claim_holdings(claims, addresses, space)
+    caches = ClaimCaches(
+        Cache(claim_kind), Cache(address_kind), None, {}, claim_kind, address_kind
+    )
+    view = View(0, holdings, find_by_key(clusterapi.JOURNALS.kind, claims.get), addresses.get)
+    taker = ClaimTaker(caches, clusterapi.IN_CLUSTER_IP_POOL, pool, Journal({}, ()), space, view)
+    return Case(holdings, taker, refused, fitting)
+
+
+def vitistack_address_that_is_requested_outside_its_network() -> Case:
+    space = NetworkSpace(Layout.parse("10.0.0.0/29"))
+    refused = vitistack.IPAllocation(
+        _meta("a"), vitistack.AllocationSpec("n", "a", "eth0", "10.9.9.9")
+    )
+    fitting = vitistack.IPAllocation(_meta("b"), vitistack.AllocationSpec("n", "b", "eth0"))
+    requests = {one.metadata.key: one for one in (refused, fitting)}
+    holdings = network_holdings(requests.values(), space)
+    find = find_by_key(vitistack.JOURNALS.kind, requests.get)
+    taker = NetworkTaker("n", space, View(0, holdings, find, requests.get))
+    return Case(holdings, taker, refused, fitting)
+
+
+def kkp_cluster_that_needs_too_many_parts() -> Case:
+    every_second = tuple(f"10.0.{number >> 7}.{(number & 127) * 2}" for number in range(201))
+    datacenter = kubermatic.Datacenter(
+        kubermatic.RANGE, "10.0.0.0/22", allocationRange=201, excludeRanges=every_second
+    )
+    lacks_one = _kkp_allocation("young", "dc", "10.0.3.0-10.0.3.199")
+    return _kkp(datacenter, [lacks_one])
+
+
+def kkp_cluster_that_moves_to_a_datacenter_with_too_little() -> Case:
+    datacenter = kubermatic.Datacenter(
+        kubermatic.RANGE,
+        "10.0.0.0/26",
+        allocationRange=10,
+        excludeRanges=("10.0.0.8-10.0.0.63",),
+    )
+    moves = _kkp_allocation("old", "elsewhere", "10.0.0.0-10.0.0.3")
+    lacks_two = _kkp_allocation("young", "dc", "10.0.0.20-10.0.0.27")
+    return _kkp(datacenter, [moves, lacks_two])
+
+
+def _meta(name: str, namespace: str = "ns") -> ObjectMeta:
+    return ObjectMeta(name=name, namespace=namespace, uid=f"uid-{name}", resourceVersion="1")
+
+
+def _kkp_allocation(cluster: str, datacenter: str, addresses: str) -> kubermatic.IPAMAllocation:
+    spec = kubermatic.AllocationSpec(dc=datacenter, type=kubermatic.RANGE, addresses=(addresses,))
+    return kubermatic.IPAMAllocation(_meta("pool", f"cluster-{cluster}"), spec)
+
+
+def _kkp(
+    datacenter: kubermatic.Datacenter, allocations: Sequence[kubermatic.IPAMAllocation]
+) -> Case:
+    find = {holder_in(one.metadata.namespace, "pool"): one for one in allocations}.get
+    clusters = [
+        kubermatic.Cluster(
+            _meta(name, ""),
+            kubermatic.ClusterSpec(kubermatic.CloudSpec("dc")),
+            kubermatic.ClusterStatus(namespaceName=f"cluster-{name}"),
+        )
+        for name in ("old", "young")
+    ]
+    by_namespace = {cluster.namespace: cluster for cluster in clusters}
+    space = space_of(datacenter)
+    here = [one for one in allocations if one.spec.dc == "dc"]
+    holdings = holdings_of("pool", {"dc": space}, here, by_namespace.get, by_namespace)
+    content = PoolContent("pool", {"dc": Content(space, here, clusters)}, holdings, find)
+    refused, fitting = (
+        ClusterAsker(cluster, find(holder_in(cluster.namespace, "pool"))) for cluster in clusters
+    )
+    return Case(holdings, ClusterTaker(content, {"dc": Plan()}), refused, fitting)
+
+
+@pytest.mark.parametrize(
+    "make_case",
+    [
+        network_pool_whose_second_family_is_full,
+        claim_whose_ipaddress_is_of_another_claim,
+        vitistack_address_that_is_requested_outside_its_network,
+        kkp_cluster_that_needs_too_many_parts,
+        kkp_cluster_that_moves_to_a_datacenter_with_too_little,
+    ],
+)
+def test_a_refusal_takes_nothing_and_the_next_request_gets_the_same_as_without_it(
+    make_case: Callable[[], Case],
+) -> None:
+    undisturbed, case = make_case(), make_case()
+    with undisturbed.holdings.trial():
+        expected = undisturbed.taker.take(undisturbed.fitting)
+    assert expected is not None
+    spaces = [case.holdings.space(name) for name in case.holdings.layouts]
+    with case.holdings.trial():
+        before = [space.state() for space in spaces]
+        with pytest.raises(Refused):
+            case.taker.take(case.refused)
+        assert [space.state() for space in spaces] == before
+        assert case.taker.take(case.fitting) == expected
