@@ -56,7 +56,7 @@ const kubectl = (itsKind, text) => {
 function parseAddress(text) {
   if (text.includes(":")) return parseAddressOfIPv6(text);
   const parts = text.split(".");
-  if (parts.length !== 4 || parts.some((part) => !/^\d{1,3}$/.test(part) || +part > 255)) return null;
+  if (parts.length !== 4 || parts.some((part) => !/^(0|[1-9]\d{0,2})$/.test(part) || +part > 255)) return null;
   return [4, parts.reduce((value, part) => value * 256n + BigInt(part), 0n)];
 }
 function parseAddressOfIPv6(text) {

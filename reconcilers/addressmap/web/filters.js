@@ -50,22 +50,22 @@ function matchesIn(pool) {
 }
 const isWantedRequest = (request) => isOfFamily(request.pool) && isWantedTenant(request.tenant)
   && (query.span ? requestText(request).includes(query.typed) : hasWords(requestText(request)));
-/* Return what matches: pools, requests, tenants, events, and the numbers of ranges. */
+/* Return what matches: pools, requests, tenants, events, and the numbers of ranges. A request waits once, also in a pool with two families. */
 function select() {
-  const all = shownPools(), requests = [], holders = new Set();
-  let found = 0, ranges = 0, waiting = 0;
+  const all = shownPools(), requests = new Map(), asked = new Set(), holders = new Set();
+  let found = 0, ranges = 0;
   const pools = all.filter((pool) => {
     const {flags, count: here} = matchesIn(pool), wanted = [...pool.requests.values()].filter(isWantedRequest);
     found += here;
     ranges += pool.extents.length;
-    waiting += pool.requests.size;
-    requests.push(...wanted);
+    for (const allocation of pool.requests.keys()) asked.add(`${pool.name} ${allocation}`);
+    for (const request of wanted) if (!requests.has(`${pool.name} ${request.allocation}`)) requests.set(`${pool.name} ${request.allocation}`, request);
     if (here && query.span) pool.extents.forEach((extent, at) => { if (flags[at]) for (const {tenant} of extent.holders) holders.add(tenant); });
     return isOfFamily(pool) && (!isNarrowed() || here > 0 || wanted.length > 0 || (pool.fault && !filters.tenant && !query.span && hasWords(poolText(pool))));
   });
   const tenants = [...store.tenants.values()].filter((tenant) => isWantedTenant(tenant.name) && (query.span ? holders.has(tenant.name) : hasWords(tenantText(tenant))));
   const events = store.events.filter((event) => query.span ? event.note.includes(query.typed) : hasWords(eventText(event).toLowerCase()));
-  return {pools, requests, tenants, events, found, ranges, waiting};
+  return {pools, requests: [...requests.values()], tenants, events, found, ranges, waiting: asked.size};
 }
 
 /* The fragment of the URL has the filters: files can change it, and servers do not see it. */

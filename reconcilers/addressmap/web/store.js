@@ -45,7 +45,7 @@ function poolFrom(sent, key, known, isQuiet) {
   pool.extents = extents ? changedExtents(known ? known.extents : [], extents) : known ? known.extents : [];
   const requested = new Map(known?.requests);
   takeEntries(requested, requests, false, (request, allocation) => ({...request, allocation, pool, key: `${key} ${allocation}`}));
-  for (const [allocation, request] of requested) if (request.pool !== pool) requested.set(allocation, {...request, pool});
+  for (const [allocation, request] of requested) if (request.pool !== pool) requested.set(allocation, {...request, pool, text: undefined});
   pool.requests = requested;
   return pool;
 }

@@ -56,7 +56,14 @@ async def test_the_search_takes_an_address_a_cidr_and_a_range(tmp_path: Path) ->
             await page.find(text)
             assert await page.pools() == pools, text
             assert sorted(await rows(page, "tenants-table")) == tenants, text
-        for wrong in ("10.0.0.9-10.0.0.3", "10.0.0.0/33", "10.0.0", "1.2.3.4/24/8", "::/129"):
+        for wrong in (
+            "10.0.0.9-10.0.0.3",
+            "10.060.0.8",
+            "10.0.0.0/33",
+            "10.0.0",
+            "1.2.3.4/24/8",
+            "::/129",
+        ):
             assert await page.value(f"parseSpan({json.dumps(wrong)})") is None
 
 
@@ -154,6 +161,30 @@ async def test_what_matches_is_exported_as_csv_and_json(tmp_path: Path) -> None:
         [exported_row] = csv.DictReader(io.StringIO(text))
         assert exported_row["note"] == '\'=cmd|"calc", 1', "no spreadsheet runs it"
         assert (exported_row["start"], exported_row["end"]) == ("10.9.0.0", "10.9.0.1")
+
+
+@pytest.mark.slow
+async def test_a_request_to_a_pool_of_two_families_waits_once(tmp_path: Path) -> None:
+    dual = pool("dual", "10.9.0.0/29")
+    dual["spec"]["secondary"] = {"cidr": "fd00:9::/64"}
+    asks = allocation("huge", 4000, of="dual", tenant="team/red", status={"conditions": [FULL]})
+    async with opened(tmp_path, objects=(*OBJECTS, dual, asks)) as page:
+        await page.find("huge")
+        assert await rows(page, "waiting-table") == ["butler-system/huge"]
+        assert await page.value("select().waiting") == 2, "beside the other pool's request"
+
+
+@pytest.mark.slow
+async def test_a_request_is_found_by_the_newest_state_of_its_pool(tmp_path: Path) -> None:
+    async with opened(tmp_path, objects=OBJECTS) as page:
+        text = (
+            "(() => { const pool = [...store.pools.values()].find((pool) => pool.waiting);"
+            " [...pool.requests.values()].forEach(requestText);"
+            ' take({pools: {set: {[pool.key]: {reason: "zzzreason"}}, drop: []}});'
+            " const now = store.pools.get(pool.key);"
+            " return requestText([...now.requests.values()][0]); })()"
+        )
+        assert "zzzreason" in await page.value(text)
 
 
 @pytest.mark.slow
