@@ -40,8 +40,6 @@ from tests.reconcilers.loadbalancers.cilium.site import (
     spans_of,
 )
 
-SETTLED_SECONDS = 60.0
-"""A release takes less than a second on a machine that is idle."""
 BETWEEN_ASKS = 0.05
 
 
@@ -165,7 +163,6 @@ class RealSite:
         await until(
             lambda: self.ask(allocation),
             lambda answer: isinstance(answer, Proven),
-            seconds=SETTLED_SECONDS,
         )
 
     async def users(self, allocation: AllocationName = FIRST) -> list[str]:
