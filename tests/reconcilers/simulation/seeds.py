@@ -7,6 +7,7 @@ from typing import Protocol
 import pytest
 
 from tests.reconcilers.simulation.plans import Plan
+from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, WAITING, Faults
 
 SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "20"))
 """Of 25 rules of the integrations, switched off one at a time, the seeds below 20 found 19 under
@@ -36,6 +37,19 @@ seeds. With --shards, KKP and vitistack are served by the replica that leads, to
 """
 sharded_integration_plans = _parametrize(_PLANS | _SHARDED_PLANS)
 """What an integration is played with whose pools are shared out among the replicas."""
+
+tenant_faults = pytest.mark.parametrize(
+    ("faults", "options"),
+    [
+        (Faults(), ""),
+        (FORCE, "--force"),
+        (COUNTING, "--counting"),
+        (FAMILIES, "--families"),
+        (WAITING, "--waiting"),
+    ],
+    ids=["plain", "vanishing", "often paused", "families", "waiting"],
+)
+"""What the tenants of a load balancer are played with."""
 
 
 def part_of(seeds: int, part: int) -> range:

@@ -10,26 +10,16 @@ from reconcilers.loadbalancers.cilium.projection import PoolProjection, spans_of
 from reconcilers.loadbalancers.port import Confirm, ProjectedRanges, Projection
 from tests.reconcilers.simulation import tenantscenes as scenes
 from tests.reconcilers.simulation.ciliumtenancy import CiliumTenancy, CiliumYard
-from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, tenant_faults
 from tests.reconcilers.simulation.switch import check_scene
-from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, WAITING, Faults
+from tests.reconcilers.simulation.tenancy import Faults
 
 GIVEN = "may be given away"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize(
-    ("faults", "options"),
-    [
-        (Faults(), ""),
-        (FORCE, "--force"),
-        (COUNTING, "--counting"),
-        (FAMILIES, "--families"),
-        (WAITING, "--waiting"),
-    ],
-    ids=["plain", "vanishing", "often paused", "families", "waiting"],
-)
+@tenant_faults
 def test_no_address_is_offered_wrongly_and_every_one_is_released(
     faults: Faults, options: str, part: int
 ) -> None:

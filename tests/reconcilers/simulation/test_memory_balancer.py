@@ -13,16 +13,9 @@ import pytest
 from tests.reconcilers.memorybalancer.adapter import Rules
 from tests.reconcilers.simulation import tenantscenes as scenes
 from tests.reconcilers.simulation.memorytenancy import MemoryTenancy, MemoryYard
-from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, tenant_faults
 from tests.reconcilers.simulation.switch import check_scene
-from tests.reconcilers.simulation.tenancy import (
-    COUNTING,
-    FAMILIES,
-    FORCE,
-    SETTINGS,
-    WAITING,
-    Faults,
-)
+from tests.reconcilers.simulation.tenancy import SETTINGS, WAITING, Faults
 from tests.reconcilers.simulation.tenantrules import losses_unseen, waits_kept
 from tests.reconcilers.simulation.tenantscenes import Scene, played
 
@@ -43,17 +36,7 @@ SWITCHES: dict[str, Scene] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize(
-    ("faults", "options"),
-    [
-        (Faults(), ""),
-        (FORCE, "--force"),
-        (COUNTING, "--counting"),
-        (FAMILIES, "--families"),
-        (WAITING, "--waiting"),
-    ],
-    ids=["plain", "vanishing", "often paused", "families", "waiting"],
-)
+@tenant_faults
 def test_no_address_is_offered_wrongly_and_every_one_is_released(
     faults: Faults, options: str, part: int
 ) -> None:
