@@ -45,8 +45,7 @@ class Happened:
         if self.new is not None:
             return self.new
         assert self.old is not None
-        meta = {**self.old["metadata"], "resourceVersion": str(self.revision)}
-        return {**self.old, "metadata": meta}
+        return _at_revision(self.old, self.revision)
 
 
 @dataclass(slots=True)
@@ -87,7 +86,8 @@ class History:
     def put(self, kind: Kind, key: Key, obj: Json) -> Json:
         """Store an object with a new resourceVersion; return it as it is stored."""
         old = self.get(kind, key)
-        stored = self._versioned(obj)
+        self.revision += 1
+        stored = _at_revision(obj, self.revision)
         self._shelf(kind).objects[key] = stored
         self._append(Happened(kind, key, self.revision, old, stored))
         return stored
@@ -103,10 +103,6 @@ class History:
         if name not in self._shelves:
             self._shelves[name] = _Shelf()
         return self._shelves[name]
-
-    def _versioned(self, obj: Json) -> Json:
-        self.revision += 1
-        return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.revision)}}
 
     def _append(self, happened: Happened) -> None:
         shelf = self._shelf(happened.kind)
@@ -167,6 +163,11 @@ def _revision(happened: Happened) -> int:
     return happened.revision
 
 
+def _at_revision(obj: Json, revision: int) -> Json:
+    """Return an object with the resourceVersion of a write."""
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+
+
 def _event(happened: Happened, selected: Selected) -> bytes:
     """Return the line for a write, as it looks through a selector; empty if it is not seen."""
     was = happened.old is not None and selected(happened.old)
@@ -174,8 +175,7 @@ def _event(happened: Happened, selected: Selected) -> bytes:
         return _line("MODIFIED" if was else "ADDED", happened.new)
     if not was or happened.old is None:
         return b""
-    last = happened.old["metadata"] | {"resourceVersion": str(happened.revision)}
-    return _line("DELETED", {**happened.old, "metadata": last})
+    return _line("DELETED", _at_revision(happened.old, happened.revision))
 
 
 def _line(kind: str, obj: Mapping[str, Any]) -> bytes:
