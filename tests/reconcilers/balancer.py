@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
+from controller.testing import Happened
 from reconcilers.api.resources import Service
 from reconcilers.cli.standin.controller import addresses, assignments
 from reconcilers.cli.standin.pools import AddressPool, InvalidConfig, Pool, configuration
-from tests.reconcilers.server import Happening, Json, Server
+from tests.reconcilers.server import Json, Server
 
 NAMESPACE = "metallb-system"
 
@@ -78,7 +79,7 @@ class Balancer:
         status = {"status": {"loadBalancer": {"ingress": ingress}}}
         self.tenant.edit("services", name, status, namespace="default")
 
-    def _hear(self, happening: Happening) -> None:
+    def _hear(self, happening: Happened) -> None:
         if self.paused or self._busy or happening.plural not in {"services", "ipaddresspools"}:
             return
         self._busy = True

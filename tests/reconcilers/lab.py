@@ -21,6 +21,7 @@ from controller.codec import Added, Deleted, Modified, Unreadable, decode_event
 from controller.events import Recorder
 from controller.meta import Key
 from controller.outcome import Outcome
+from controller.testing import Happened
 from controller.transport import Transport
 from reconcilers.api.ipallocation import (
     POOL_INDEX,
@@ -57,7 +58,7 @@ from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.wiring.tenants import tenant_parts
 from tests.clock import VirtualClock
 from tests.reconcilers.make import NAMESPACE
-from tests.reconcilers.server import Happening, Json, Server
+from tests.reconcilers.server import Json, Server
 
 TENANT_KINDS = ("services", "ipaddresspools", "l2advertisements", "namespaces")
 AT_ONCE = Settings(tenant=TenantSettings(metallb_wait=0))
@@ -133,7 +134,7 @@ class Replica:
             "tenantclusters": Cache(TENANT_CLUSTER),
             "providerconfigs": Cache(PROVIDER_CONFIG),
         }
-        self._held: dict[str, list[Happening]] = {}
+        self._held: dict[str, list[Happened]] = {}
         for plural, cache in self.caches.items():
             items = [msgspec.convert(o, cache.resource.type) for o in server.all(plural)]
             cache.replace(items, server.revision)
@@ -237,7 +238,7 @@ class Replica:
         for happening in sorted((h for kept in held.values() for h in kept), key=_by_revision):
             self._hear(happening)
 
-    def _hear(self, happening: Happening) -> None:
+    def _hear(self, happening: Happened) -> None:
         plural = happening.plural
         if plural in self._held:
             self._held[plural].append(happening)
@@ -253,7 +254,7 @@ class Replica:
             self.caches[resource.plural].apply_own_write(obj)
 
 
-def _by_revision(happening: Happening) -> int:
+def _by_revision(happening: Happened) -> int:
     return happening.revision
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from allocator import AddressRange
+from controller.testing import Happened
 from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import LOAD_BALANCER, Service
 from reconcilers.loadbalancers.cilium.pools import CiliumPool
-from tests.reconcilers.server import Happening, Json, Server
+from tests.reconcilers.server import Json, Server
 
 POOLS = "ciliumloadbalancerippools"
 _FAMILY = {"IPv4": 4, "IPv6": 6}
@@ -62,7 +63,7 @@ class LbIpam:
         self._known, self.paused = {}, False
         self._work()
 
-    def _hear(self, happening: Happening) -> None:
+    def _hear(self, happening: Happened) -> None:
         if happening.plural in {"services", POOLS}:
             self._work()
 

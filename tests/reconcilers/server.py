@@ -14,11 +14,10 @@ from controller.clock import Clock
 from controller.errors import Forbidden
 from controller.meta import Key
 from controller.resource import Resource
-from controller.testing import FakeApi, Happened, Request
+from controller.testing import FakeApi, Request
 from tests.reconcilers.served import CLUSTER_SCOPED, KINDS, OPTIONAL, OURS
 
 Json = dict[str, Any]
-Happening = Happened
 
 _clusters = itertools.count(1)
 

@@ -12,9 +12,10 @@ import msgspec
 from allocator import AddressRange
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
+from controller.testing import Happened
 from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import LOAD_BALANCER, Service
-from tests.reconcilers.server import Happening, Json, Server
+from tests.reconcilers.server import Json, Server
 
 OFFER_KEY = Key("kube-system", "offer")
 _FAMILY = {"IPv4": 4, "IPv6": 6}
@@ -134,7 +135,7 @@ class OfferBalancer:
                     return ip
         return None
 
-    def _hear(self, happening: Happening) -> None:
+    def _hear(self, happening: Happened) -> None:
         if self.paused or self._busy or happening.plural not in {"services", "addressoffers"}:
             return
         self._busy = True

@@ -7,12 +7,13 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from controller.errors import NoAnswer, ServerFailure
+from controller.testing import Happened
 from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.uptake import MARKER
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
-from tests.reconcilers.server import Happening, Server
+from tests.reconcilers.server import Server
 
 CLUSTER = make.key("a", "team")
 BOTH = 30
@@ -126,7 +127,7 @@ async def test_a_marker_that_is_created_while_its_cluster_is_torn_down_is_delete
     lab, other, tenant = await _deleting_lab()
     other.hold(*other.caches)
 
-    def finish_teardown(happening: Happening) -> None:
+    def finish_teardown(happening: Happened) -> None:
         if happening.object["metadata"]["name"] == MARKER and happening.type == "ADDED":
             lab.server.vanish("ipallocations", "team-a-lb")
 
