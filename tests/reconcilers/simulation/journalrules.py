@@ -15,7 +15,7 @@ from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import PoolMemory
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Shares
-from tests.reconcilers.simulation.model import ModelServer
+from tests.reconcilers.simulation.wire import Flight
 
 Patch = pytest.MonkeyPatch
 
@@ -132,16 +132,14 @@ def without_precondition(mp: Patch, kind: str, part: str) -> None:
 
 def patch_at_any_version(mp: Patch, concerns: Callable[[str, Any], bool]) -> None:
     """Patches that `concerns` picks, by plural and body, are stored whatever the version."""
-    answer = ModelServer.answer
+    run = Flight.run
 
-    def blind(
-        self: ModelServer, method: str, plural: str, name: str, sub: str, body: Any, only: str = ""
-    ) -> bytes:
-        live = self.get(plural, name)
-        if method == "PATCH" and live is not None and concerns(plural, body):
-            kept = {k: v for k, v in body.get("metadata", {}).items() if k != "uid"}
+    def blind(self: Flight) -> None:
+        live = self.model.get(self.plural, self.name)
+        if self.method == "PATCH" and live is not None and concerns(self.plural, self.body):
+            kept = {k: v for k, v in self.body.get("metadata", {}).items() if k != "uid"}
             version = {"resourceVersion": live["metadata"]["resourceVersion"]}
-            body = {**body, "metadata": kept | version}
-        return answer(self, method, plural, name, sub, body, only)
+            self.body = {**self.body, "metadata": kept | version}
+        run(self)
 
-    mp.setattr(ModelServer, "answer", blind)
+    mp.setattr(Flight, "run", blind)

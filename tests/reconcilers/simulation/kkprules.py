@@ -29,7 +29,8 @@ from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
     without_precondition,
 )
-from tests.reconcilers.simulation.model import KKP_ALLOCATIONS, KKP_POOLS, ModelServer
+from tests.reconcilers.simulation.model import KKP_ALLOCATIONS, KKP_POOLS
+from tests.reconcilers.simulation.wire import Flight
 
 Patch = pytest.MonkeyPatch
 
@@ -165,14 +166,14 @@ def rewritten_from_the_start(mp: Patch) -> None:
 
 def leftovers_deleted_blindly(mp: Patch) -> None:
     """A leftover is deleted whatever it has become meanwhile."""
-    answer = ModelServer.answer
+    run = Flight.run
 
-    def blind(self: ModelServer, method: str, plural: str, name: str, *rest: Any) -> bytes:
-        if (method, plural) == ("DELETE", KKP_ALLOCATIONS):
-            rest = (rest[0], {}, *rest[2:])
-        return answer(self, method, plural, name, *rest)
+    def blind(self: Flight) -> None:
+        if (self.method, self.plural) == ("DELETE", KKP_ALLOCATIONS):
+            self.body = {}
+        run(self)
 
-    mp.setattr(ModelServer, "answer", blind)
+    mp.setattr(Flight, "run", blind)
 
 
 def written_for_where_the_cluster_is(mp: Patch) -> None:

@@ -4,13 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.client import MERGE_PATCH
 from controller.clock import Clock
-from controller.codec import encode
 from controller.meta import Key
 from controller.resource import Resource
 from controller.testing import FakeApi, Happened
-from controller.transport import NO_QUERY
 
 Json = dict[str, Any]
 NAMESPACE = "butler-system"
@@ -115,11 +112,12 @@ class ModelServer:
         for resource in RESOURCES.values():
             self._api.serve(resource)
         self._api.listeners.append(self._hear)
+        self.answer = self._api.answer
+        """Carries out a request of a controller."""
         self.objects: dict[tuple[str, str], Json] = {}
         """All objects by the plural of their kind and their name."""
         self.history: dict[str, list[Event]] = {plural: [] for plural in KINDS}
         """What happened so far, by the plural of the kind."""
-        self.writes = 0
         self.witness: Callable[[str, Json | None, Json | None], None] = lambda *_: None
         """Is shown every change: the kind's plural, the object before and after."""
         self.vanished: set[str] = set()
@@ -132,6 +130,11 @@ class ModelServer:
     def revision(self) -> int:
         """The newest resourceVersion."""
         return self._api.revision
+
+    @property
+    def writes(self) -> int:
+        """How many writes there were so far."""
+        return len(self._api.history)
 
     def of(self, plural: str) -> Iterable[Json]:
         """Return all objects of a kind."""
@@ -167,40 +170,6 @@ class ModelServer:
             self.vanished.add(old["metadata"]["uid"])
             self._api.remove_object(RESOURCES[plural], key_of(plural, name))
 
-    def answer(
-        self, method: str, plural: str, name: str, subresource: str, body: Json, only: str = ""
-    ) -> bytes:
-        """Carry out a request of a controller.
-
-        Args:
-            method: of HTTP.
-            plural: of the kind.
-            name: of the object; empty for a list or a creation.
-            subresource: `status` or empty.
-            body: what was sent.
-            only: the name that a list asks for; empty for all.
-
-        Raises:
-            ApiError: the server refused it.
-        """
-        resource = RESOURCES[plural]
-        if method == "POST":
-            namespace = key_of(plural, "").namespace
-            namespace = body["metadata"].get("namespace") or namespace
-            body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
-            path = resource.collection(namespace)
-        elif name:
-            path = resource.path(key_of(plural, name), subresource)
-        else:
-            path = resource.collection()
-        if method == "PATCH":
-            version = body.get("metadata", {}).get("resourceVersion")
-            assert version is not None, "a write without a precondition"
-        query = {"fieldSelector": f"metadata.name={only}"} if only else NO_QUERY
-        sent = None if method == "GET" else encode(body)
-        kind = MERGE_PATCH if method == "PATCH" else "application/json"
-        return self._api.answer(method, path, query=query, body=sent, content_type=kind)
-
     def _hear(self, happened: Happened) -> None:
         """Note a write in the simulation's own names."""
         plural = _PLURALS[happened.kind.resource.full_name]
@@ -208,6 +177,5 @@ class ModelServer:
         old = self.objects.pop((plural, name), None)
         if happened.new is not None:
             self.objects[plural, name] = happened.new
-        self.writes += 1
         self.history[plural].append(Event(happened.revision, plural, name, happened.new))
         self.witness(plural, old, happened.new)

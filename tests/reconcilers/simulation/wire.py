@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from controller.codec import decode_json
+from controller.codec import decode_json, encode
 from controller.errors import Forbidden
 from controller.meta import Key
 from controller.testing import HeldRequest
@@ -26,21 +26,39 @@ class Flight(HeldRequest):
         model: the API server.
         method: of HTTP.
         path: what it is about.
-        body: as it was sent, decoded.
-        only: the name that a list asks for; empty for all.
+        query: the parameters.
+        body: as it was sent, decoded; empty for nothing.
+        content_type: of the body.
     """
 
-    def __init__(self, model: ModelServer, method: str, path: str, body: Any, only: str) -> None:
+    def __init__(
+        self,
+        model: ModelServer,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str,
+    ) -> None:
         super().__init__(method, path, body, self._seen)
         self.plural, self.name, self.subresource = _parsed(path)
-        self._model = model
-        self._only = only
+        self.model = model
+        self._query = query
+        self._content_type = content_type
 
     def _seen(self) -> bytes:
-        if self._model.refuses(self.method, self.plural, self.name, self.body):
+        if self.model.refuses(self.method, self.plural, self.name, self.body):
             raise Forbidden(403, "Forbidden", "a quota or a webhook refuses it")
-        return self._model.answer(
-            self.method, self.plural, self.name, self.subresource, self.body, self._only
+        if self.method == "PATCH":
+            version = self.body.get("metadata", {}).get("resourceVersion")
+            assert version is not None, "a write without a precondition"
+        return self.model.answer(
+            self.method,
+            self.path,
+            query=self._query,
+            body=encode(self.body) if self.body else None,
+            content_type=self._content_type,
         )
 
 
@@ -68,9 +86,10 @@ class Wire(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
-        only = query.get("fieldSelector", "").removeprefix("metadata.name=")
         sent = decode_json(body) if body else {}
-        flight = Flight(self._model, method, path, sent, only)
+        flight = Flight(
+            self._model, method, path, query=query, body=sent, content_type=content_type
+        )
         self._flights.append(flight)
         return await flight.wait()
 
