@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller import Client, ObjectMeta, Resource, Version
-from tests.envtest.samples import GROUP
+from tests.envtest.samples import GROUP, definition
 
 HOLD = "lab.example.com/hold"
 
@@ -59,25 +59,11 @@ SHELF_SCHEMA: dict[str, Any] = {
         },
     },
 }
-SHELF_CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": f"shelves.{GROUP}"},
-    "spec": {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {"plural": "shelves", "singular": "shelf", "kind": "Shelf"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": SHELF_SCHEMA},
-            }
-        ],
-    },
-}
+SHELF_CRD = definition(
+    {"plural": "shelves", "singular": "shelf", "kind": "Shelf"},
+    SHELF_SCHEMA,
+    subresources={"status": {}},
+)
 GAUGES = Resource(GROUP, "v1", "Gauge", "gauges", Gauge)
 SHELVES = Resource(GROUP, "v1", "Shelf", "shelves", Gauge)
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
