@@ -22,7 +22,7 @@ PLAN = Plan(refusals=0.06, lasting_refusals=True)
 
 @pytest.mark.parametrize(
     ("adapter", "seed"),
-    [(NetworkPools, 2), (Claims, 2), (Kkp, 5), (Networks, 1)],
+    [(NetworkPools, 5), (Claims, 2), (Kkp, 7), (Networks, 1)],
     ids=["NetworkPool", "InClusterIPPool", "IPAMPool", "NetworkNamespace"],
 )
 def test_a_request_that_rests_after_a_refusal_costs_few_writes_in_each_resync(
