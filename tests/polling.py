@@ -47,3 +47,13 @@ async def until(
             await anyio.sleep(BETWEEN_LOOKS)
     last = f"seen last: {seen[0]}" if seen else "nothing was seen"
     raise AssertionError(f"not within {seconds:.0f} s; {last}")
+
+
+async def keep_looking(look: Callable[[], Awaitable[T]], seconds: float) -> list[T]:
+    """Look again and again for so many seconds; return all that was seen."""
+    seen: list[T] = []
+    with anyio.move_on_after(seconds):
+        while True:
+            seen.append(await look())
+            await anyio.sleep(BETWEEN_LOOKS)
+    return seen

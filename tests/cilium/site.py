@@ -30,7 +30,7 @@ from reconcilers.loadbalancers.port import (
     Withdrawal,
 )
 from tests.freezing import freeze, thaw
-from tests.polling import until
+from tests.polling import keep_looking, until
 from tests.reconcilers.loadbalancers.cilium.site import (
     FIRST,
     OWNER,
@@ -39,8 +39,6 @@ from tests.reconcilers.loadbalancers.cilium.site import (
     permit_own,
     spans_of,
 )
-
-BETWEEN_ASKS = 0.05
 
 
 def find_program() -> Path | None:
@@ -151,12 +149,7 @@ class RealSite:
         self, seconds: float, allocation: AllocationName = FIRST
     ) -> list[Acknowledgement | None]:
         """Ask again and again for so many seconds; return all answers."""
-        answers = []
-        with anyio.move_on_after(seconds):
-            while True:
-                answers.append(await self.ask(allocation))
-                await anyio.sleep(BETWEEN_ASKS)
-        return answers
+        return await keep_looking(lambda: self.ask(allocation), seconds)
 
     async def released(self, allocation: AllocationName = FIRST) -> None:
         """Return once the range is proven to be out."""

@@ -7,7 +7,7 @@ from controller.meta import Version
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, pool_name
 from reconcilers.loadbalancers.port import BalancerMemory, Proven, Unprovable
 from tests.cilium.site import RealSite
-from tests.polling import until
+from tests.polling import keep_looking, until
 from tests.reconcilers.loadbalancers.cilium.site import FIRST, RANGES, SECOND
 
 pytestmark = pytest.mark.slow
@@ -124,9 +124,4 @@ async def _come_and_go(site: RealSite) -> None:
 
 async def _users_for(site: RealSite, seconds: float) -> list[str]:
     """Return the Services that show an address of the first range within so many seconds."""
-    found: list[str] = []
-    with anyio.move_on_after(seconds):
-        while True:
-            found += await site.users(FIRST)
-            await anyio.sleep(0.05)
-    return found
+    return [user for users in await keep_looking(site.users, seconds) for user in users]
