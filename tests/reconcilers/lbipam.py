@@ -15,10 +15,10 @@ from controller.testing import Happened
 from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import LOAD_BALANCER, Service
 from reconcilers.loadbalancers.cilium.pools import CiliumPool
+from tests.reconcilers.firstfit import choose_first_free, contains, shown_addresses
 from tests.reconcilers.server import Json, Server
 
 POOLS = "ciliumloadbalancerippools"
-_FAMILY = {"IPv4": 4, "IPv6": 6}
 
 
 @dataclass
@@ -106,8 +106,9 @@ class LbIpam:
     def _serve(self) -> None:
         services = [msgspec.convert(stored, Service) for stored in self.tenant.all("services")]
         ours = [service for service in services if not service.spec.loadBalancerClass]
+        spans = [span for known in self._known.values() for span in known.spans]
         kept = {
-            service.metadata.name: [ip for ip in _shown(service) if self._has(ip)]
+            service.metadata.name: [ip for ip in shown_addresses(service) if contains(spans, ip)]
             for service in ours
         }
         taken = {ip for shown in kept.values() for ip in shown}
@@ -116,7 +117,7 @@ class LbIpam:
             if service.spec.type == LOAD_BALANCER and not wanted:
                 wanted = self._choose(service, taken)
                 taken.update(wanted)
-            if _shown(service) == wanted or not self._known:
+            if shown_addresses(service) == wanted or not self._known:
                 continue  # without a pool it is asleep
             if service.metadata.name in self.leaves_behind:
                 self.leaves_behind.discard(service.metadata.name)
@@ -131,7 +132,7 @@ class LbIpam:
         shown = [
             address
             for stored in self.tenant.all("services")
-            for ip in _shown(msgspec.convert(stored, Service))
+            for ip in shown_addresses(msgspec.convert(stored, Service))
             if (address := addresstexts.parse_ends(ip, ip)) is not None
         ]
         for name, known in self._known.items():
@@ -163,26 +164,11 @@ class LbIpam:
             self._lost = (known.uid, known.generation)
         return self._lost == (known.uid, known.generation)
 
-    def _has(self, ip: str) -> bool:
-        address = addresstexts.parse_ends(ip, ip)
-        return address is not None and any(
-            span.contains(address) for known in self._known.values() for span in known.spans
-        )
-
     def _choose(self, service: Service, taken: set[str]) -> list[str]:
         """Return a free address of each family that a Service has, as far as there are any."""
-        families = service.spec.ipFamilies or ("IPv4",)
-        chosen = [self._first_free(_FAMILY[family], taken) for family in families]
-        return [ip for ip in chosen if ip is not None]
-
-    def _first_free(self, family: int, taken: set[str]) -> str | None:
         usable = [k for k in self._known.values() if not k.is_disabled and not k.conflict]
-        for span in (span for known in usable for span in known.spans if span.family == family):
-            for number in range(span.first, span.last + 1):
-                ip = AddressRange(number, number, span.family).start_text
-                if ip not in taken:
-                    return ip
-        return None
+        spans = [span for known in usable for span in known.spans]
+        return [ip for ip in choose_first_free(service, spans, taken) if ip is not None]
 
 
 def offered_entries(tenant: Server) -> list[str]:
@@ -192,10 +178,6 @@ def offered_entries(tenant: Server) -> list[str]:
         for pool in tenant.all(POOLS)
         for block in pool["spec"].get("blocks", ())
     ]
-
-
-def _shown(service: Service) -> list[str]:
-    return [ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip]
 
 
 def _overlap(one: Iterable[AddressRange], other: Iterable[AddressRange]) -> bool:

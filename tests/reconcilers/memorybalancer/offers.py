@@ -15,10 +15,10 @@ from controller.resource import Resource
 from controller.testing import Happened
 from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import LOAD_BALANCER, Service
+from tests.reconcilers.firstfit import choose_first_free, contains, shown_addresses
 from tests.reconcilers.server import Json, Server
 
 OFFER_KEY = Key("kube-system", "offer")
-_FAMILY = {"IPv4": 4, "IPv6": 6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class OfferBalancer:
         taken: set[str] = set()
         kept: dict[str, list[str]] = {}
         for service in services:
-            shown = [i.ip for i in service.status.loadBalancer.ingress if i.ip]
-            kept[service.metadata.name] = [ip for ip in shown if self._has(ip)]
+            shown = shown_addresses(service)
+            kept[service.metadata.name] = [ip for ip in shown if contains(self._spans, ip)]
             taken.update(kept[service.metadata.name])
         for service in services:
             name = service.metadata.name
@@ -105,35 +105,19 @@ class OfferBalancer:
             if service.spec.type == LOAD_BALANCER and not wanted:
                 wanted = self._choose(service, taken)
                 taken.update(wanted)
-            shown = [i.ip for i in service.status.loadBalancer.ingress if i.ip]
-            if shown != wanted:
+            if shown_addresses(service) != wanted:
                 ingress = [{"ip": ip} for ip in wanted]
                 status = {"status": {"loadBalancer": {"ingress": ingress}}}
                 self.tenant.edit("services", name, status, namespace="default")
 
-    def _has(self, ip: str) -> bool:
-        address = addresstexts.parse_ends(ip, ip)
-        return address is not None and any(span.contains(address) for span in self._spans)
-
     def _choose(self, service: Service, taken: set[str]) -> list[str]:
         """Return a free address of each family that a Service has; none if one is missing."""
-        families = service.spec.ipFamilies or ("IPv4",)
-        chosen = [self._first_free(_FAMILY[family], taken) for family in families]
+        chosen = choose_first_free(service, self._spans, taken)
         free = [ip for ip in chosen if ip is not None]
         is_content = len(free) == len(chosen) or (
             service.spec.ipFamilyPolicy == "PreferDualStack" and free
         )
         return free if is_content else []
-
-    def _first_free(self, family: int, taken: set[str]) -> str | None:
-        for span in self._spans:
-            if span.family != family:
-                continue
-            for number in range(span.first, span.last + 1):
-                ip = AddressRange(number, number, span.family).start_text
-                if ip not in taken:
-                    return ip
-        return None
 
     def _hear(self, happening: Happened) -> None:
         if self.paused or self._busy or happening.plural not in {"services", "addressoffers"}:

@@ -1,0 +1,39 @@
+"""First-fit: how the stand-ins for load balancers choose addresses for Services."""
+
+from collections.abc import Collection, Iterable
+
+from allocator import AddressRange
+from reconcilers.addressing import addresstexts
+from reconcilers.api.resources import Service
+
+_FAMILY = {"IPv4": 4, "IPv6": 6}
+
+
+def shown_addresses(service: Service) -> list[str]:
+    """Return the addresses that the status of a Service shows."""
+    return [ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip]
+
+
+def contains(spans: Iterable[AddressRange], ip: str) -> bool:
+    """Return whether an address is in one of the ranges."""
+    address = addresstexts.parse_ends(ip, ip)
+    return address is not None and any(span.contains(address) for span in spans)
+
+
+def choose_first_free(
+    service: Service, spans: Collection[AddressRange], taken: Collection[str]
+) -> list[str | None]:
+    """Return the first free address of each family that a Service has; None for want of one."""
+    families = service.spec.ipFamilies or ("IPv4",)
+    return [_first_free(_FAMILY[family], spans, taken) for family in families]
+
+
+def _first_free(family: int, spans: Iterable[AddressRange], taken: Collection[str]) -> str | None:
+    for span in spans:
+        if span.family != family:
+            continue
+        for number in range(span.first, span.last + 1):
+            ip = AddressRange(number, number, span.family).start_text
+            if ip not in taken:
+                return ip
+    return None
