@@ -41,8 +41,6 @@ class HeldRequest:
         self.path = path
         self.body = body
         self.to = to
-        self.ran = False
-        """Whether the server has seen it."""
         self._carry_out = answer
         self._answer: bytes | ControllerError = NoAnswer(f"{method} {path}: timed out")
         self._landed = anyio.Event()
@@ -54,7 +52,6 @@ class HeldRequest:
 
     def run(self) -> None:
         """Let the server see the request, now; its answer waits for `land`."""
-        self.ran = True
         try:
             answer: bytes | ControllerError = self._carry_out()
         except ControllerError as error:
