@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from allocator import (
-    AddressRange,
     AllocatorError,
     InvalidRequest,
     OutOfRange,
@@ -15,10 +14,9 @@ from reconcilers.addressing import familychoice, rangetaking
 from reconcilers.api.ipallocation import FAILED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.choicewords import describe_choice
-from reconcilers.networkpool.facts import KIND, shown_answer
+from reconcilers.networkpool.facts import KIND, name_spaces, shown_answer
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.identities import Find
-from reconcilers.promises.journal import PromisedRange
 
 _REASONS: dict[type[AllocatorError], str] = {
     PoolExhausted: "PoolExhausted",
@@ -28,11 +26,6 @@ _REASONS: dict[type[AllocatorError], str] = {
     familychoice.PoolNotDualStack: "PoolNotDualStack",
     familychoice.FamilyNotConfigured: "FamilyNotConfigured",
 }
-
-
-def name_spaces(ranges: Sequence[AddressRange]) -> tuple[PromisedRange, ...]:
-    """Return ranges of a NetworkPool with their spaces: each family is one."""
-    return tuple(PromisedRange(part, familychoice.FAMILY_NAMES[part.family]) for part in ranges)
 
 
 class AllocationTaker:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from allocator import AddressRange
 from controller.cache import Change
 from controller.conditions import find
 from controller.meta import Key
@@ -68,10 +69,13 @@ def tenant_of(allocation: IPAllocation) -> Tenant:
     return Tenant(KIND, allocation.spec.tenantClusterRef.key.namespace)
 
 
+def name_spaces(ranges: Iterable[AddressRange]) -> tuple[PromisedRange, ...]:
+    """Return ranges of a NetworkPool with their spaces: each family is one."""
+    return tuple(PromisedRange(part, familychoice.FAMILY_NAMES[part.family]) for part in ranges)
+
+
 def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
     """Return what an allocation holds of its pool, and whether it waits.
-
-    Each family of the pool is a space.
 
     Args:
         allocation: the allocation.
@@ -81,7 +85,7 @@ def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
     if len(held) > 1:
         held = tuple(dict.fromkeys(held))
     return Facts(
-        tuple(PromisedRange(part, familychoice.FAMILY_NAMES[part.family]) for part in held),
+        name_spaces(held),
         place=place(allocation) if is_waiting else None,
         row=row(allocation) if is_waiting else None,
         uid=allocation.metadata.uid,

@@ -15,7 +15,8 @@ from allocator import AddressRange, Capacity, Layout
 from reconcilers.addressing import familychoice
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.networkpool.allocationtaking import AllocationTaker, name_spaces
+from reconcilers.networkpool.allocationtaking import AllocationTaker
+from reconcilers.networkpool.facts import name_spaces
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, settle_journal
 from reconcilers.networkpool.view import View
 from reconcilers.promises.choosing import Choice, choose, count_promise, taken

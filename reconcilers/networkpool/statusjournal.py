@@ -11,12 +11,12 @@ from dataclasses import fields
 from typing import Any
 
 from controller.meta import Key
-from reconcilers.addressing import familychoice, statusranges
+from reconcilers.addressing import statusranges
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.networkpool.facts import KIND
+from reconcilers.networkpool.facts import KIND, name_spaces
 from reconcilers.networkpool.view import View
-from reconcilers.promises.journal import Journal, Promise, PromisedRange
+from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.settling import settle
 
 JOURNAL_FIELDS = frozenset({"assignments", "revisions", "journalOf"})
@@ -172,7 +172,7 @@ def _parse(namespace: str, assignment: Assignment) -> Promise | None:
         Key(namespace, assignment.name),
         assignment.uid,
         assignment.resourceVersion,
-        tuple(PromisedRange(part, familychoice.FAMILY_NAMES[part.family]) for part in promised),
+        name_spaces(promised),
         assignment.choice or "",
     )
 
