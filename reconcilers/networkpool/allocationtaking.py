@@ -65,10 +65,9 @@ class AllocationTaker:
 
 def refusal_of(error: AllocatorError) -> Refused:
     """Return why an allocation is refused, as its Ready condition reports it."""
-    of_family = isinstance(error, rangetaking.FamilyRefused)
     why = error.refused if isinstance(error, rangetaking.FamilyRefused) else error
     reason = next(
         (word for kind, word in _REASONS.items() if isinstance(why, kind)), "InvalidRequest"
     )
     # Of two families the other one may be the first to be full after the next grant.
-    return Refused(reason, str(error), until_granted=of_family)
+    return Refused(reason, str(error), until_granted=why is not error)
