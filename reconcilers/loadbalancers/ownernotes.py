@@ -1,12 +1,13 @@
 """The annotations that say for whom something in a tenant was made."""
 
 import re
+from collections.abc import Mapping
 
 from controller.meta import Key, Object
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteraccess.clusteridentity import management_note
+from reconcilers.clusteraccess.clusteridentity import is_of_another, management_note
 
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
@@ -40,3 +41,18 @@ def owner_of(obj: Object) -> Key | None:
     noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_OWNER, "")
     match = _NOTE.fullmatch(noted)
     return Key(match["namespace"], match["name"]) if match is not None else None
+
+
+def names_other_owner(obj: Object, owner: Mapping[str, str]) -> bool:
+    """Return whether something in a tenant names another TenantCluster, or management cluster.
+
+    What names none was made by others, or by an earlier release: that is no other owner.
+
+    Args:
+        obj: the object.
+        owner: annotations that say for which TenantCluster it should be, of `owner_note`.
+    """
+    noted = owner_of(obj)
+    if noted is not None and str(noted) != owner[names.ANNOTATION_PROJECTION_OWNER]:
+        return True
+    return is_of_another(obj, owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, ""))

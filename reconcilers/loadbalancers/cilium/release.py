@@ -18,8 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from reconcilers.api import names
-from reconcilers.clusteraccess.clusteridentity import is_of_another
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     IPS_USED,
@@ -32,7 +30,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     overlaps_any,
     pool_name,
 )
-from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.ownernotes import names_other_owner
 from reconcilers.loadbalancers.port import (
     Acknowledgement,
     NotYet,
@@ -183,7 +181,7 @@ def _find_first_step(
         The step; None if the pool stands as this process wrote it.
     """
     name = pool.metadata.name
-    if _is_taken(pool, withdrawal):
+    if names_other_owner(pool, withdrawal.owner):
         return Step(NotYet(f"{CILIUM_POOL.kind} {name} is another TenantCluster's"))
     is_begun = pool.spec.disabled or not pool.blocks
     if not is_begun or basis_of(pool) < withdrawal.mark:
@@ -246,12 +244,3 @@ def _unacknowledged(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: f
             (pool.metadata.uid, pool.generation),
         )
     )
-
-
-def _is_taken(pool: CiliumPool, withdrawal: Withdrawal) -> bool:
-    """Return whether the pool names another TenantCluster, or another management cluster."""
-    owner = owner_of(pool)
-    if owner is not None and str(owner) != withdrawal.owner[names.ANNOTATION_PROJECTION_OWNER]:
-        return True
-    management = withdrawal.owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
-    return is_of_another(pool, management)

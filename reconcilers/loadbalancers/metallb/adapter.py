@@ -25,7 +25,7 @@ from reconcilers.api.resources import (
     L2Advertisement,
     Service,
 )
-from reconcilers.clusteraccess.clusteridentity import is_of_another, management_note
+from reconcilers.clusteraccess.clusteridentity import management_note
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
 from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
@@ -49,7 +49,7 @@ from reconcilers.loadbalancers.metallb.uptake import (
     refusal,
     remove_marker,
 )
-from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.ownernotes import names_other_owner
 from reconcilers.loadbalancers.port import (
     CONTESTED,
     Acknowledgement,
@@ -163,7 +163,8 @@ class MetalLBBalancer(LoadBalancer):
             purpose = "to see that its kinds are not served any more"
             return Unprovable(purpose, ("not served", 0), reading.missing)
         pool = reading.pools.get(POOL_NAME)
-        is_taken = pool is not None and _is_taken(pool, withdrawal)
+        # If another TenantCluster took the pool, a pass that read it before that conflicts.
+        is_taken = pool is not None and names_other_owner(pool, withdrawal.owner)
         if pool is not None and not is_taken and basis_of(pool) < withdrawal.mark:
             return NotYet("the tenant's MetalLB pool was not written since the deletion")
         if pool is not None and _holds(pool, withdrawal.spans):
@@ -283,18 +284,6 @@ def _list_written_parts(obj: IPAddressPool | L2Advertisement | None) -> object:
         return None
     read = count_reported_addresses(obj.status) if isinstance(obj, IPAddressPool) else None
     return (obj.metadata.uid, is_ours(obj), obj.spec, read)
-
-
-def _is_taken(pool: IPAddressPool, withdrawal: Withdrawal) -> bool:
-    """Return whether another TenantCluster has taken the pool, of whichever management cluster.
-
-    Then a write by a pass that read it before that conflicts.
-    """
-    owner = owner_of(pool)
-    if owner is not None and str(owner) != withdrawal.owner[names.ANNOTATION_PROJECTION_OWNER]:
-        return True
-    management = withdrawal.owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
-    return is_of_another(pool, management)
 
 
 def _holds(pool: IPAddressPool, spans: Iterable[AddressRange]) -> bool:

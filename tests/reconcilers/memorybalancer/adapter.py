@@ -21,7 +21,7 @@ from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.resources import Service
 from reconcilers.clusteraccess.clusteridentity import is_of_another
-from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.ownernotes import names_other_owner
 from reconcilers.loadbalancers.port import (
     BEHIND,
     Acknowledgement,
@@ -161,7 +161,8 @@ class MemoryBalancer(LoadBalancer):
 
     def _judge(self, offer: AddressOffer, withdrawal: Withdrawal) -> Acknowledgement:
         rules = self._rules
-        is_behind = _basis_of(offer) < withdrawal.mark and not _is_taken(offer, withdrawal)
+        is_taken = names_other_owner(offer, withdrawal.owner)
+        is_behind = _basis_of(offer) < withdrawal.mark and not is_taken
         if rules.waits_for_mark and is_behind:
             return NotYet("the offer was not written since the mark")
         if rules.looks_for_range and _has_any(offer, withdrawal.spans):
@@ -289,14 +290,6 @@ def _is_acknowledged(offer: AddressOffer) -> bool:
 def _has_any(offer: AddressOffer, spans: Sequence[AddressRange]) -> bool:
     entries = [addresstexts.parse_cidr_or_span(entry) for entry in offer.spec.entries]
     return any(entry is None or any(map(entry.overlaps, spans)) for entry in entries)
-
-
-def _is_taken(offer: AddressOffer, withdrawal: Withdrawal) -> bool:
-    owner = owner_of(offer)
-    if owner is not None and str(owner) != withdrawal.owner[names.ANNOTATION_PROJECTION_OWNER]:
-        return True
-    management = withdrawal.owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
-    return is_of_another(offer, management)
 
 
 def _body(wanted: Projection, entries: Sequence[str]) -> dict[str, Any]:
