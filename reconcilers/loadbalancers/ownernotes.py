@@ -1,4 +1,4 @@
-"""The annotations that say for whom something in a tenant was made."""
+"""The annotations that say for whom something in a tenant was made, and as of which position."""
 
 import re
 from collections.abc import Mapping
@@ -12,6 +12,8 @@ from reconcilers.clusteraccess.clusteridentity import is_of_another, management_
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
 """What is read of a tenant as `namespace/name`: it goes into the path of a request."""
+_MOST_DIGITS = 20
+"""A resourceVersion is a number of 64 bits."""
 
 
 def owner_note(of: TenantCluster | IPAllocation, management: str) -> dict[str, str]:
@@ -56,3 +58,9 @@ def names_other_owner(obj: Object, owner: Mapping[str, str]) -> bool:
     if noted is not None and str(noted) != owner[names.ANNOTATION_PROJECTION_OWNER]:
         return True
     return is_of_another(obj, owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, ""))
+
+
+def position_of(obj: Object, annotation: str) -> int:
+    """Return the cache position that an annotation of something in a tenant has; 0 if none."""
+    noted = obj.metadata.annotations.get(annotation, "")
+    return int(noted) if len(noted) <= _MOST_DIGITS and noted.isdecimal() else 0

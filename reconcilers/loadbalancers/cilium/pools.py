@@ -14,6 +14,7 @@ from controller.meta import TracedMeta
 from controller.resource import Resource
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
+from reconcilers.loadbalancers.ownernotes import position_of
 from reconcilers.loadbalancers.port import AllocationName, Offer, Projection
 
 IPS_TOTAL = "cilium.io/IPsTotal"
@@ -23,8 +24,6 @@ _YES = "Yes"
 _LONGEST_NAME = 200
 _MOST_DIGITS = 40
 """A pool of a /0 of IPv6 has as many addresses as 39 digits say."""
-_MOST_POSITION_DIGITS = 20
-"""A resourceVersion is a number of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +126,7 @@ def allocation_uid(pool: CiliumPool) -> str:
 
 def basis_of(pool: CiliumPool) -> int:
     """Return the position that the pool's content was computed from; 0 if it does not say."""
-    noted = pool.metadata.annotations.get(names.ANNOTATION_PROJECTION_BASIS, "")
-    return int(noted) if len(noted) <= _MOST_POSITION_DIGITS and noted.isdecimal() else 0
+    return position_of(pool, names.ANNOTATION_PROJECTION_BASIS)
 
 
 def offer_of(pool: CiliumPool) -> Offer:

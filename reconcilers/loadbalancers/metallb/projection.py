@@ -22,6 +22,7 @@ from reconcilers.api import names
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
 from reconcilers.loadbalancers.corrections import describe_edit
 from reconcilers.loadbalancers.metallb.upkeep import Upkeep
+from reconcilers.loadbalancers.ownernotes import position_of
 from reconcilers.loadbalancers.port import (
     BEHIND,
     CONTESTED,
@@ -37,8 +38,6 @@ POOL_NAME = names.METALLB_POOL
 NO_ADDRESS = "192.0.2.0-192.0.2.0"
 """What a pool holds that holds nothing yet; MetalLB refuses one without addresses."""
 ADVERTISEMENT_NAME = names.METALLB_ADVERTISEMENT
-_MOST_DIGITS = 20
-"""A resourceVersion is a number of 64 bits."""
 NOT_INSTALLED = "MetalLBNotInstalled"
 """The reason where the tenant positively does not serve MetalLB's kinds."""
 
@@ -48,14 +47,8 @@ def basis_of(pool: IPAddressPool) -> int:
 
     For a pool of others, the position of the last reader that made earlier writes of it conflict.
     """
-    carried = pool.metadata.annotations
     marks = (names.ANNOTATION_PROJECTION_BASIS, names.ANNOTATION_PROJECTION_SEEN)
-    return max(_position(carried.get(name, "")) for name in marks)
-
-
-def _position(value: str) -> int:
-    """Return the resourceVersion that a tenant's annotation has; 0 if it is none."""
-    return int(value) if len(value) <= _MOST_DIGITS and value.isdecimal() else 0
+    return max(position_of(pool, name) for name in marks)
 
 
 class MetalLB:
