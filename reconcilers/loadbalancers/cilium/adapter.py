@@ -164,8 +164,8 @@ class CiliumBalancer(LoadBalancer):
                 spec = {"blocks": body_of(()), **dict.fromkeys(pool.spec.edited)}
             case Write.NONCE:
                 spec = {"allowFirstLastIPs": next_nonce(pool)}
-        basis = Projection((), withdrawal.position, owner=withdrawal.owner)
-        annotations = annotations_of(basis, withdrawal.allocation.uid)
+        uid = withdrawal.allocation.uid
+        annotations = annotations_of(withdrawal.position, withdrawal.owner, uid)
         written = await self._pools.patch(
             pool, {"metadata": {"annotations": annotations}, "spec": spec}
         )

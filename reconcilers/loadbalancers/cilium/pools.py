@@ -15,7 +15,7 @@ from controller.resource import Resource
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.loadbalancers.ownernotes import position_of
-from reconcilers.loadbalancers.port import AllocationName, Offer, Projection
+from reconcilers.loadbalancers.port import AllocationName, Offer
 
 IPS_TOTAL = "cilium.io/IPsTotal"
 IPS_USED = "cilium.io/IPsUsed"
@@ -154,15 +154,19 @@ def body_of(spans: Iterable[AddressRange]) -> list[dict[str, str]]:
     return [{"start": span.start_text, "stop": span.end_text} for span in spans]
 
 
-def annotations_of(wanted: Projection, uid: str) -> dict[str, str]:
+def annotations_of(basis: int, owner: Mapping[str, str], uid: str) -> dict[str, str]:
     """Return the annotations of the pool of an allocation.
 
     Args:
-        wanted: has the basis and the owner.
+        basis: the position that the pool's content was computed from.
+        owner: annotations that say for which TenantCluster the pool is.
         uid: of the allocation.
     """
-    basis = {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis)}
-    return {**basis, **wanted.owner, names.ANNOTATION_ALLOCATION_UID: uid}
+    return {
+        names.ANNOTATION_PROJECTION_BASIS: str(basis),
+        **owner,
+        names.ANNOTATION_ALLOCATION_UID: uid,
+    }
 
 
 def has_exactly(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:

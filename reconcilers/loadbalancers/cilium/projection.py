@@ -167,7 +167,7 @@ class PoolProjection:
 
     async def _create(self, name: str, ranges: ProjectedRanges, wanted: Projection) -> CiliumPool:
         """Create a pool in the form without effect, on the cache's basis."""
-        annotations = annotations_of(wanted, ranges.allocation.uid)
+        annotations = annotations_of(wanted.basis, wanted.owner, ranges.allocation.uid)
         return await self._pools.create(name, annotations, {"blocks": [], "disabled": False})
 
     @staticmethod
@@ -217,7 +217,7 @@ class PoolProjection:
 
     @staticmethod
     def _differs(pool: CiliumPool, ranges: ProjectedRanges, wanted: Projection) -> bool:
-        annotations = annotations_of(wanted, ranges.allocation.uid)
+        annotations = annotations_of(wanted.basis, wanted.owner, ranges.allocation.uid)
         del annotations[names.ANNOTATION_PROJECTION_BASIS]
         return (
             not has_exactly(pool, spans_of_ranges(ranges))
@@ -236,7 +236,7 @@ class PoolProjection:
     async def _patch(
         self, pool: CiliumPool, spec: Mapping[str, Any], wanted: Projection, uid: str
     ) -> CiliumPool:
-        annotations = annotations_of(wanted, uid)
+        annotations = annotations_of(wanted.basis, wanted.owner, uid)
         return await self._pools.patch(
             pool, {"metadata": {"annotations": annotations}, "spec": spec}
         )

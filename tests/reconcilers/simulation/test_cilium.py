@@ -31,7 +31,7 @@ def test_a_pool_is_created_empty_and_filled_later() -> None:
     async def create(
         self: PoolProjection, name: str, ranges: ProjectedRanges, wanted: Projection
     ) -> CiliumPool:
-        annotations = annotations_of(wanted, ranges.allocation.uid)
+        annotations = annotations_of(wanted.basis, wanted.owner, ranges.allocation.uid)
         spec = {"blocks": body_of(spans_of_ranges(ranges)), "disabled": False}
         return await self._pools.create(name, annotations, spec)
 
