@@ -77,9 +77,15 @@ def _refused(informer: Informer[Any]) -> bool:
     return error is not None and isinstance(error.__cause__, Forbidden | NotFound)
 
 
-def _is_forbidden(informer: Informer[Any]) -> bool:
-    error = informer.last_error
-    return error is not None and isinstance(error.__cause__, Forbidden)
+def _is_unknown(informer: Informer[Any]) -> bool:
+    """Return whether there may be objects of a kind that were not read.
+
+    The kind is refused, or has not been listed yet. A kind that is not served any more has none.
+    """
+    cause = informer.last_error.__cause__ if informer.last_error is not None else None
+    if isinstance(cause, NotFound):
+        return False
+    return isinstance(cause, Forbidden) or not informer.cache.synced
 
 
 class LiveViews:
@@ -132,16 +138,21 @@ class LiveViews:
         """Return what is shown now of the pools that are wanted."""
         shown = [live.views(wanted) for live in self._shown()]
         views = merge_views([*shown, Views(not_read=self.not_read())])
-        pictures = [as_readable(pool, self._not_read) for pool in views.pictures]
+        not_read = [*self._not_read, *views.not_read]
+        pictures = [as_readable(pool, not_read) for pool in views.pictures]
         return replace(views, pictures=pictures)
 
     def not_read(self) -> list[NotRead]:
-        """Return the kinds that the API server refuses to list or watch now."""
+        """Return the kinds that the API server refuses, or that have not been listed yet."""
+        if not self._sessions:  # which kinds are served is not known yet
+            kinds = {kind.full_name for platform in self._platforms for kind in platform.kinds}
+            known = {limit.kind for limit in self._not_read if not limit.except_namespace}
+            return [NotRead(name) for name in sorted(kinds - known)]
         return [
             NotRead(watched.informer.resource.full_name)
             for session in self._sessions.values()
             for watched in session.watched
-            if _is_forbidden(watched.informer)
+            if _is_unknown(watched.informer)
         ]
 
     def failures(self) -> Iterator[str]:
@@ -184,10 +195,13 @@ class LiveViews:
             self._notify()
             return
         self._error = None
+        sessions_before = self._sessions
         for at, platform in enumerate(self._platforms):
             known, mine = self._sessions.get(at), served.intersection(platform.kinds)
             if known is None or known.served != mine:
                 self._restart_watches(at, platform, mine, group)
+        if self._sessions is not sessions_before:
+            self._notify()  # `not_read` has changed, even if no kind is served
         if not self.looked.is_set():
             with self._clock.move_on_after(FIRST_SECONDS):
                 for session in self._sessions.values():

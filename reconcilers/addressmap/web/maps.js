@@ -31,7 +31,7 @@ class Panel {
     if (pool.fault) { this.head.replaceChildren(...line, bad(`cannot be drawn: ${pool.fault}`, true)); return; }
     const counted = (value) => addressCount(pool.family, value), outside = pool.extents.length - inside(pool).length;
     line.push(
-      ...(pool.notRead.length ? [bad(`what is free is not known: you may not read ${pool.notRead.join(", ")}`, true)] : [
+      ...(pool.notRead.length ? [bad(`what is free is not known; not read: ${pool.notRead.join(", ")}`, true)] : [
         make("small", `${pool.percent}% used, ${counted(pool.available)} of ${counted(pool.total)} free`),
         make("small", `largest free block ${counted(pool.largest)}, fragmentation ${pool.fragmentation}%`),
         make("small", pool.waiting ? `${count(pool.waiting)} waiting` : "none waiting"),

@@ -17,6 +17,7 @@ from reconcilers.addressmap.pagedata import page_state
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.scopedlists import NotRead
+from reconcilers.integrations.live import KEPT_SECONDS
 from reconcilers.ui.feed import Feed, Reader
 from reconcilers.ui.watched import READ_EVENTS, Watched
 from tests.clock import VirtualClock
@@ -67,7 +68,12 @@ class Harness:
         self.received: dict[Reader, Received] = {}
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, *, has_looked: bool = True) -> AsyncIterator[None]:
+        """Run watches and feed.
+
+        Args:
+            has_looked: whether other platforms have been read already, as for an earlier reader.
+        """
         await self.cluster.create(pool("east", "10.0.0.0/24"), pool("west", "10.1.0.0/24"))
         async with anyio.create_task_group() as group:
             for one in (*self.watched.kinds, self.watched.events):
@@ -75,6 +81,8 @@ class Harness:
             assert self.watched.others is not None, "all platforms are asked for"
             group.start_soon(self.watched.others.run)
             group.start_soon(self.feed.run)
+            if has_looked:
+                self.watched.others.want()
             await self.clock.advance(1)
             yield
             group.cancel_scope.cancel()
@@ -184,7 +192,7 @@ async def test_nothing_is_computed_while_no_client_reads(monkeypatch: pytest.Mon
     monkeypatch.setattr("reconcilers.ui.feed.page_state", counted)
     async with harness.running():
         await harness.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
-        await harness.clock.advance(60)
+        await harness.clock.advance(KEPT_SECONDS / 2)
         assert asked == []
         with harness.feed.reading() as reader:
             assert (await harness.news(reader))["pools"][EAST]["allocated"] == 8
@@ -331,7 +339,7 @@ async def test_a_pool_is_unknown_on_the_page_once_claims_may_not_be_read_any_mor
     claims = clusterapi.claims(clusterapi.CONTRACT_VERSIONS[0])
     harness = Harness(forbidden=[claims])
     harness.cluster.serve_platforms(*CLUSTER_API)
-    async with harness.running():
+    async with harness.running(has_looked=False):
         with harness.feed.reading() as reader:
             await harness.news(reader)
             await harness.clock.advance(30)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.errors import Forbidden
+from controller.errors import Forbidden, NotFound
 from controller.testing import Request
 from reconcilers.integrations import live
 from reconcilers.integrations.clusterapi import api as clusterapi
@@ -81,6 +81,28 @@ async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(harness: Harnes
             assert list(shown["requests"]) == ["IPAddressClaim b/waits"]
 
 
+async def test_what_is_free_of_a_pool_is_not_known_before_the_claims_are_listed(
+    harness: Harness,
+) -> None:
+    harness.cluster.serve_platforms(*CLUSTER_API)
+    site = pool("site", "10.9.0.0/29")
+    site["metadata"]["namespace"] = "b"
+    await harness.cluster.create(
+        site,
+        claims.claim("a", "site", "NetworkPool"),
+        claims.address("a", "site", "10.9.0.2", "NetworkPool"),
+    )
+    name = "b/site 10.9.0.0/29"
+    async with harness.running(has_looked=False):
+        for _ in range(2):
+            with harness.feed.reading() as reader:
+                first = (await latest(harness, reader, 0))[name]
+                assert clusterapi.addresses("v1beta2").full_name in first["notRead"]
+                shown = (await latest(harness, reader))[name]
+                assert (shown["notRead"], shown["allocated"]) == ([], 1)
+            await harness.clock.advance(2 * live.KEPT_SECONDS)  # nobody reads: watches end
+
+
 async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:
     harness.cluster.serve_platforms()
     range_ = {**platforms.RANGE, "poolCidr": "10.1.0.0/29"}
@@ -155,6 +177,22 @@ async def test_what_may_not_be_read_is_not_shown_and_no_failure(harness: Harness
             assert news["failures"] == []
 
 
+async def test_a_kind_that_discovery_names_and_no_server_has_hides_nothing(
+    harness: Harness,
+) -> None:
+    harness.cluster.serve_platforms(*CLUSTER_API)
+
+    def answer(request: Request) -> None:
+        if request.resource.startswith("ipaddressclaims"):
+            raise NotFound(404, "NotFound", "the definition has just been deleted")
+
+    harness.cluster.on_request = answer
+    async with harness.running():
+        with harness.feed.reading() as reader:
+            shown = (await latest(harness, reader))[EAST]
+    assert (shown["notRead"], shown["available"]) == ([], 256)
+
+
 async def test_other_platforms_are_not_watched_while_no_client_reads(harness: Harness) -> None:
     harness.cluster.serve_platforms(*CLUSTER_API)
     await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
@@ -163,7 +201,7 @@ async def test_other_platforms_are_not_watched_while_no_client_reads(harness: Ha
     def note(request: Request) -> None:
         asked.append(request.resource)
 
-    async with harness.running():
+    async with harness.running(has_looked=False):
         harness.cluster.on_request = note
         await harness.clock.advance(300)
         assert not [kind for kind in asked if kind.startswith("inclusterippools")]
