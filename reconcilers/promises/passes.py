@@ -1,8 +1,11 @@
-"""The pass over one pool, once for all kinds of pools whose journal is an annotation.
+"""The pass over one pool, once for all kinds of pools.
 
 A pass that finds its pool written or deleted meanwhile forgets what it chose, reads the pool live
 and begins again. Nothing that another replica may have promised is overwritten, because the
 journal is written with the version that was read.
+
+The journal is one write with whatever else the kind writes to the pool then. Where a refusal is
+written only after a write of the pool, that write is due for the refusal alone as well.
 
 While an object that may hold addresses of the pool cannot be decoded, nothing is allocated: what
 it holds is unknown. The pass is called again when that object changes.
@@ -15,9 +18,9 @@ algorithm in a subclass cannot be read from top to bottom.
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -36,10 +39,16 @@ from reconcilers.promises.journal import (
     JournalStore,
     Promise,
 )
-from reconcilers.promises.keeping import Granted, Kept, PoolMemories, void_refused
+from reconcilers.promises.keeping import (
+    Granted,
+    Kept,
+    PoolMemories,
+    PoolMemory,
+    void_refused,
+)
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.results import WriteResult
-from reconcilers.promises.shares import Limits, Shares, no_tenant, tenant_of_namespace
+from reconcilers.promises.shares import Limits, Shares, TenantOf
 from reconcilers.promises.unreadable import Unreadable
 from reconcilers.promises.waitlog import WaitLog
 
@@ -58,7 +67,6 @@ RequestT = TypeVar("RequestT", bound=Object)
 ReadingT = TypeVar("ReadingT")
 DetailT = TypeVar("DetailT")
 PoolT_contra = TypeVar("PoolT_contra", bound=Object, contravariant=True)
-ReadingT_contra = TypeVar("ReadingT_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,79 @@ class Allotment(Generic[RequestT, DetailT]):
         return self.settled.with_promises(self.promises)
 
 
+@dataclass(frozen=True, slots=True)
+class PoolWrite:
+    """What the write of a journal carries besides the journal.
+
+    Args:
+        patch: a JSON merge patch of the same subresource; empty for the journal alone.
+        is_due: whether to write it although nothing is promised.
+    """
+
+    patch: Mapping[str, Any] = field(default_factory=dict)
+    is_due: bool = False
+
+
+JOURNAL_ALONE = PoolWrite()
+"""The write of a pool whose journal is no part of what else is written to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced(Generic[ReadingT]):
+    """What a fence of one kind of requests has found.
+
+    Args:
+        revisions: by the full name of a kind, how far readers of the pool have to read from now
+            on: of the fenced kind, and of the objects that are created for promises.
+        reading: all that is held of the pool until it is written next; None if it has to be read
+            again.
+    """
+
+    revisions: Mapping[str, int]
+    reading: ReadingT | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Generic[PoolT, RequestT, DetailT]):
+    """What one pass has done.
+
+    Args:
+        pool: as it was written last.
+        stored: its journal.
+        choice: of the pass.
+        kept: what became of the promises that the pass wrote.
+        memory: what this process remembers of the promises of the pool.
+        served: the full names of the kinds that this process serves from the pool.
+        later: in how many seconds what the kind finished is due again; None for no such time.
+        now: monotonic seconds.
+    """
+
+    pool: PoolT
+    stored: Journal
+    choice: Allotment[RequestT, DetailT]
+    kept: Sequence[Kept[RequestT]]
+    memory: PoolMemory
+    served: Container[str]
+    later: float | None
+    now: float
+
+
+class JournalNotStored(Exception):
+    """The API server stored a pool without its journal as it was written.
+
+    Args:
+        pool: as the API server stored it. Other replicas do not know of the promises.
+        after: seconds until the journal is written again.
+        is_new: whether a write of this pass has shown it.
+    """
+
+    def __init__(self, pool: Any, after: float, *, is_new: bool) -> None:
+        super().__init__(f"{pool.metadata.key}: {NOT_STORED}")
+        self.pool = pool
+        self.after = after
+        self.is_new = is_new
+
+
 class PoolWriteRefused(ControllerError):
     """The API server refused a write of the pool itself in a way that only a person ends.
 
@@ -112,7 +193,7 @@ def writing_pool() -> Iterator[None]:
         raise
 
 
-class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
+class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT]):
     """What a kind of requests adds to a pass over a pool that serves it."""
 
     @property
@@ -121,7 +202,7 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
         ...
 
     def needs_fence(
-        self, pool: PoolT_contra, journal: Journal, reading: ReadingT_contra, limits: Limits
+        self, pool: PoolT_contra, journal: Journal, reading: ReadingT, limits: Limits
     ) -> bool:
         """Return whether earlier promises have to be voided before the pool allocates.
 
@@ -130,21 +211,22 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
         """
         ...
 
-    async def void_earlier(self, pool: PoolT_contra) -> Mapping[str, int]:
+    async def void_earlier(self, pool: PoolT_contra, reading: ReadingT) -> Fenced[ReadingT]:
         """Void every promise to requests of this kind that was made before the pool was read.
 
-        Returns:
-            By the full name of a kind, how far readers of the pool have to read from now on: of
-            this kind, and of the objects that are created for promises.
+        Args:
+            pool: as it was read. Its next write has this version as precondition, so no other
+                replica promises anything meanwhile.
+            reading: for which `needs_fence` has answered yes.
         """
         ...
 
-    def find_request(self, reading: ReadingT_contra, promise: Promise) -> RequestT | None:
+    def find_request(self, reading: ReadingT, promise: Promise) -> RequestT | None:
         """Return the request of a promise; None if it is not at the promised version."""
         ...
 
     async def keep(
-        self, pool: PoolT_contra, reading: ReadingT_contra, granted: Sequence[Granted[RequestT]]
+        self, pool: PoolT_contra, reading: ReadingT, granted: Sequence[Granted[RequestT]]
     ) -> list[Kept[RequestT]]:
         """Write promises to their requests, each with the promised version as precondition.
 
@@ -180,6 +262,10 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """Whether every cache was listed anew since the API server was last out of reach."""
         ...
 
+    def forget_lists(self) -> None:
+        """Forget LISTs that are kept: the server may have another history than they show."""
+        ...
+
     def is_left_alone(self, pool: PoolT) -> bool:
         """Return whether a pool that exists is left as it is, and forgotten."""
         ...
@@ -198,6 +284,27 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
 
     def request_kinds(self, pool: PoolT) -> Sequence[RequestKind[PoolT, RequestT, ReadingT]]:
         """Return the kinds of requests that a pool serves. A pass asks once per attempt."""
+        ...
+
+    async def block_not_stored(self, pool: PoolT, after: float, *, is_new: bool) -> Outcome:
+        """Report that nothing is allocated, because the API server does not store the journal.
+
+        Args:
+            pool: as it is stored. What it has is no journal of ours: it may lack promises that are
+                still written.
+            after: seconds until the journal is written again.
+            is_new: whether a write of this pass has shown it.
+
+        Returns:
+            How the pass ends.
+
+        Raises:
+            Behind: this is reported as a wait.
+        """
+        ...
+
+    def tenants(self, reading: ReadingT) -> TenantOf:
+        """Return what tells the tenant of a request, as a reading shows it."""
         ...
 
     async def read(self, pool: PoolT, journal: Journal) -> ReadingT:
@@ -234,6 +341,16 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """Read live what no cache may decide, create missing requests; choose again if need be."""
         ...
 
+    def describe_write(
+        self, pool: PoolT, reading: ReadingT, choice: Allotment[RequestT, DetailT]
+    ) -> PoolWrite:
+        """Return what the write of the journal carries, and whether it is due without promises."""
+        ...
+
+    def note_written(self, before: PoolT, after: PoolT) -> None:
+        """Record what the write of a journal, and of what it carries, has changed."""
+        ...
+
     async def finish(
         self,
         pool: PoolT,
@@ -249,12 +366,33 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """
         ...
 
-    async def report_unreadable(self, pool: PoolT, why: str) -> None:
+    def next_pass(self, work: Work[PoolT, RequestT, DetailT]) -> Outcome:
+        """Return when the next pass is due."""
+        ...
+
+    async def report_unreadable(self, pool: PoolT, unreadable: Unreadable) -> float | None:
         """Report that nothing is allocated, because objects cannot be decoded.
 
         Args:
             pool: as it was read.
-            why: which objects, and what a person has to do.
+            unreadable: which objects, and what a person has to do.
+
+        Returns:
+            In how many seconds another pass is due, if before one resync; else None.
+        """
+        ...
+
+    def shown_wait(self, pool: PoolT) -> str:
+        """Return what the status of a pool reports of a wait; empty if it reports none."""
+        ...
+
+    async def report_wait(self, pool: PoolT, behind: Behind, waits: WaitLog) -> None:
+        """Report that a pool has waited for long.
+
+        Args:
+            pool: as it was read. The pass may have written it since.
+            behind: what it waits for.
+            waits: decides whether this replica writes it into the pool's status.
         """
         ...
 
@@ -271,6 +409,8 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         client: for the requests.
         clock: the time.
         settings: intervals, and how much is done at once.
+        memories: what is remembered of promises, where the kind keeps some by itself; None for a
+            memory of the passes alone.
     """
 
     def __init__(
@@ -279,6 +419,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         client: Client,
         clock: Clock,
         settings: PoolSettings,
+        memories: PoolMemories | None = None,
     ) -> None:
         self.resource = kind.pools.resource
         """The kind of the pools."""
@@ -286,9 +427,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         self._client = client
         self._clock = clock
         self._settings = settings
-        self._memories = PoolMemories(
-            clock, settings.foreign_patience, settings.resync, kind.journals.room(Journal())
-        )
+        self._memories = memories or memories_for(kind.journals, clock, settings)
         self._unreadable: dict[Key, str] = {}
         """By pool: which objects that cannot be decoded were logged."""
         self._waits = WaitLog(self.resource.kind, clock)
@@ -303,6 +442,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         pool = pools.get(key)
         for _ in range(ATTEMPTS):
             if not self._kind.history_confirmed:
+                # The server could not be reached and may have been restored from a backup: then a
+                # promise that the caches show names addresses that others may hold by now.
+                self._kind.forget_lists()
                 return Again(RETRY)
             if pool is None or self._kind.is_left_alone(pool):
                 self.forget(key)
@@ -312,7 +454,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
                 self._waits.note_pass(key)
                 return outcome
             except Behind as behind:
-                self._waits.note_wait(key, behind.reason)
+                shown = self._kind.shown_wait(pool)
+                if self._waits.note_wait(key, behind.reason, shown):
+                    await self._kind.report_wait(pool, behind, self._waits)
                 return Again(behind.after)
             except (Conflict, NotFound):
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
@@ -328,7 +472,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         self._kind.forget(key)
 
     async def _pass_or_block(self, pool: PoolT) -> Outcome:
-        """Pass over a pool; report objects that cannot be decoded, and refused pool writes."""
+        """Pass over a pool; report what keeps it from allocating until a person has acted."""
         key = pool.metadata.key
         try:
             outcome = await self._pass(pool)
@@ -337,6 +481,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         except PoolWriteRefused as refused:
             await self._kind.report_pool_refused(pool, refused.error)
             raise refused.error from None
+        except JournalNotStored as not_stored:
+            after, is_new = not_stored.after, not_stored.is_new
+            return await self._kind.block_not_stored(not_stored.pool, after, is_new=is_new)
         except Unreadable as error:
             unreadable = error
         why = str(unreadable)
@@ -344,8 +491,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             self._unreadable[key] = why
             kind = self.resource.kind
             log.error("A pool hands out nothing", kind=kind, name=str(key), reason=why)
-        await self._kind.report_unreadable(pool, why)
-        return Blocked(unreadable.reason, self._settings.resync)
+        later = await self._kind.report_unreadable(pool, unreadable)
+        resync = self._settings.resync
+        return Blocked(unreadable.reason, resync if later is None else min(later, resync))
 
     async def _pass(self, pool: PoolT) -> Outcome:
         """Pass over one pool.
@@ -353,6 +501,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         Raises:
             Behind: a cache has to catch up first.
             Conflict: the pool was written meanwhile.
+            JournalNotStored: the server does not store the journal, as far as is known.
             NotFound: it was deleted meanwhile.
             Unreadable: what an object that cannot be decoded holds of it is unknown.
         """
@@ -361,26 +510,33 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         if outcome is not None:
             return outcome
 
-        limits, journal = self._limits(pool), kind.journals.read(pool)
+        self._check_stored(pool)
+        journal = kind.journals.read(pool)
         request_kinds = kind.request_kinds(pool)
         reading = await kind.read(pool, journal)
+        limits = self._limits(pool, reading)
         forgotten = [
             request_kind
             for request_kind in request_kinds
             if request_kind.needs_fence(pool, journal, reading, limits)
         ]
+        seen = None
         for request_kind in forgotten:
-            pool, journal = await self._fence(pool, journal, request_kind)
+            pool, journal, seen = await self._fence(pool, journal, reading, request_kind)
         if forgotten:
-            reading = await kind.read(pool, journal)
+            # What one fence has seen tells nothing of the requests that another one wrote.
+            if seen is None or len(forgotten) > 1:
+                seen = await kind.read(pool, journal)
+            reading = seen
         completed = await kind.complete(pool, reading)
         if isinstance(completed, Outcome):
             return completed
 
+        limits = self._limits(pool, completed)
         choice = kind.choose(pool, journal, completed, limits)
         reading, choice = await kind.confirm(pool, journal, completed, choice, limits)
 
-        pool, journal = await self._promise(pool, journal, choice)
+        pool, journal = await self._promise(pool, journal, reading, choice)
         memory = self._memories.memory_of(pool)
         promises = self._promises_to_keep(pool, choice)
         kept = list[Kept[RequestT]]()
@@ -391,84 +547,119 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             kept += await void_refused(written, void, memory, self._clock)
         later = await kind.finish(pool, reading, choice, kept, memory.shares)
         served = {request_kind.request_resource.full_name for request_kind in request_kinds}
-        return _sooner(self._next(pool, journal, choice, kept, served), later)
+        now = self._clock.monotonic()
+        work = Work(pool, journal, choice, kept, memory, served, later, now)
+        return kind.next_pass(work)
+
+    def _check_stored(self, pool: PoolT) -> None:
+        """Check that no journal of a pool was found to be not stored a while ago.
+
+        A fence writes every request that waits, and each of these writes calls for a pass. If the
+        journal is not stored, that would never end. What is stored instead may lack promises that
+        are still written, so nothing is chosen from it either.
+
+        Raises:
+            JournalNotStored: the server does not store the journal, as far as is known.
+        """
+        until = self._not_stored_until.get(pool.metadata.key, 0.0)
+        wait = until - self._clock.monotonic()
+        if wait > 0:
+            raise JournalNotStored(pool, wait, is_new=False)
 
     async def _fence(
         self,
         pool: PoolT,
         journal: Journal,
+        reading: ReadingT,
         request_kind: RequestKind[PoolT, RequestT, ReadingT],
-    ) -> tuple[PoolT, Journal]:
+    ) -> tuple[PoolT, Journal, ReadingT | None]:
         """Void what the pool promised to one kind before it was read; give that kind memory.
 
         Promises and revisions of other kinds stay.
 
-        A fence writes every request that waits, and each of these writes calls for a pass. If the
-        journal is not stored, that would never end: so nothing is voided for a while after that.
+        Returns:
+            The pool and its journal as they were written, and all that is held of the pool as the
+            fence has seen it; None if it has to be read again.
 
         Raises:
-            Behind: the server does not store the journal, as far as is known.
             ControllerError: a write failed.
+            JournalNotStored: the server stored the pool without the journal.
         """
-        until = self._not_stored_until.get(pool.metadata.key, 0.0)
-        wait = until - self._clock.monotonic()
-        if wait > 0:
-            raise Behind(wait, NOT_STORED)
-        revisions = await request_kind.void_earlier(pool)
-        fenced = journal.after_fence(request_kind.request_resource.full_name, revisions)
-        return await self._write_journal(pool, fenced)
+        fenced = await request_kind.void_earlier(pool, reading)
+        kind = request_kind.request_resource.full_name
+        pool, journal = await self._write_journal(
+            pool, journal.after_fence(kind, fenced.revisions)
+        )
+        return pool, journal, fenced.reading
 
     async def _promise(
-        self, pool: PoolT, stored: Journal, choice: Allotment[RequestT, DetailT]
+        self,
+        pool: PoolT,
+        stored: Journal,
+        reading: ReadingT,
+        choice: Allotment[RequestT, DetailT],
     ) -> tuple[PoolT, Journal]:
-        """Write the journal if something is promised, or settled promises are to be dropped.
+        """Write the pool if something is promised, the kind asks for it, or promises are over.
 
-        Those are dropped by a write of their own only once nothing was promised for a quiet while;
-        before, the next promise's write drops them.
+        Promises that are over are dropped by a write of their own only once nothing was promised
+        for a quiet while; before, the next write drops them.
 
         Args:
             pool: at the version that the choice was made for.
             stored: its journal.
+            reading: that the choice was made by.
             choice: what is promised.
 
         Returns:
             The pool as it was written last, and its journal.
         """
+        write = self._kind.describe_write(pool, reading, choice)
         due, now = self._memories.memory_of(pool).due, self._clock.monotonic()
         if choice.granted:
             due.add_own(choice.promises, now)
-            return await self._write_journal(pool, choice.journal)
         dropped = len(stored.promises) - len(choice.settled.promises)
-        if dropped > 0 and now - due.promised_at >= self._settings.quiet_period:
-            return await self._write_journal(pool, choice.journal)
+        is_quiet = now - due.promised_at >= self._settings.quiet_period
+        if choice.granted or write.is_due or (dropped > 0 and is_quiet):
+            return await self._write_journal(pool, choice.journal, write.patch)
         return pool, stored
 
-    async def _write_journal(self, pool: PoolT, journal: Journal) -> tuple[PoolT, Journal]:
+    async def _write_journal(
+        self, pool: PoolT, journal: Journal, beside: Mapping[str, Any] | None = None
+    ) -> tuple[PoolT, Journal]:
         """Write the journal with the version of `pool` as precondition; return both as stored.
 
+        Args:
+            pool: as it was read.
+            journal: to write.
+            beside: what the same write carries, as a JSON merge patch; None for a fence, which
+                leaves all else as it is.
+
         Raises:
-            Behind: the server stored the pool without it, so no other replica would know of it.
+            JournalNotStored: the server stored the pool without the journal, so no other replica
+                would know of its promises.
             PoolWriteRefused: the write was refused for good.
             ControllerError: the write failed.
         """
         key, journals = pool.metadata.key, self._kind.journals
         patch, version = journals.patch(pool, journal), Version.from_object(pool)
+        if beside:
+            patch = _merged(beside, patch)
         with writing_pool():
             written = await self._client.patch(
                 self.resource, version, patch, subresource=journals.subresource
             )
+        if beside is not None:
+            self._kind.note_written(pool, written)
         if not journals.is_stored(written, journal):
             resync = self._settings.resync
             self._not_stored_until[key] = self._clock.monotonic() + resync
-            raise Behind(resync, NOT_STORED)
+            raise JournalNotStored(written, resync, is_new=True)
         self._not_stored_until.pop(key, None)
         return written, journal
 
-    def _limits(self, pool: PoolT) -> Limits:
+    def _limits(self, pool: PoolT, reading: ReadingT) -> Limits:
         """Return which requests of a pool may be promised something in this pass."""
-        # All requests of a pool with a namespace are in it: there are no tenants to tell apart.
-        tenant_of = no_tenant if self.resource.namespaced else tenant_of_namespace
-        return self._memories.limits_of(pool, tenant_of)
+        return self._memories.limits_of(pool, self._kind.tenants(reading))
 
     def _promises_to_keep(
         self, pool: PoolT, choice: Allotment[RequestT, DetailT]
@@ -480,38 +671,42 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         earlier = [promise for promise in promises if promise.identity not in new]
         return [*earlier, *choice.promises]
 
-    def _next(
-        self,
-        pool: PoolT,
-        stored: Journal,
-        choice: Allotment[RequestT, DetailT],
-        kept: Sequence[Kept[RequestT]],
-        served: Container[str],
-    ) -> Outcome:
-        """Return when the next pass is due for the sake of promises.
 
-        A promise to a kind that is not served cannot be written, so it calls for no pass.
+def memories_for(
+    journals: JournalStore[Any], clock: Clock, settings: PoolSettings
+) -> PoolMemories:
+    """Return a memory of promises in journals of one store, in which nothing is remembered yet."""
+    room = journals.room(Journal())
+    return PoolMemories(clock, settings.foreign_patience, settings.resync, room)
 
-        Args:
-            pool: as it was written last.
-            stored: its journal.
-            choice: of this pass.
-            kept: what became of the promises that this pass wrote.
-            served: the full names of the kinds that this process serves from the pool.
-        """
-        results = {entry.result for entry in kept}
-        if choice.more and WriteResult.WRITTEN in results:
-            return Again(0)
-        if WriteResult.UNKNOWN in results or choice.more:
-            return Again(RETRY)
-        memory, now = self._memories.memory_of(pool), self._clock.monotonic()
-        waits = [memory.shares.next_in(now)]
-        if any(promise.kind in served for promise in stored.promises):
-            waits.append(self._settings.quiet_period)
-            still_open = [promise for promise in choice.settled.promises if promise.kind in served]
-            waits.append(memory.due.next_in(still_open, now))
-        wait = min((seconds for seconds in waits if seconds is not None), default=None)
-        return SETTLED if wait is None else Again(wait)
+
+def next_after_quiet_period(work: Work[Any, Any, Any], quiet_period: float) -> Outcome:
+    """Return when the next pass is due over a pool that is left alone while nothing is promised.
+
+    A promise to a kind that is not served cannot be written, so it calls for no pass.
+
+    Args:
+        work: of this pass.
+        quiet_period: seconds after which settled promises are dropped.
+    """
+    return _sooner(_next_for_promises(work, quiet_period), work.later)
+
+
+def _next_for_promises(work: Work[Any, Any, Any], quiet_period: float) -> Outcome:
+    """Return when the next pass is due for the sake of promises."""
+    results, more = {entry.result for entry in work.kept}, work.choice.more
+    if more and WriteResult.WRITTEN in results:
+        return Again(0)
+    if WriteResult.UNKNOWN in results or more:
+        return Again(RETRY)
+    waits = [work.memory.shares.next_in(work.now)]
+    if any(promise.kind in work.served for promise in work.stored.promises):
+        waits.append(quiet_period)
+        settled = work.choice.settled.promises
+        still_open = [promise for promise in settled if promise.kind in work.served]
+        waits.append(work.memory.due.next_in(still_open, work.now))
+    wait = min((seconds for seconds in waits if seconds is not None), default=None)
+    return SETTLED if wait is None else Again(wait)
 
 
 def _granted_of(
@@ -544,3 +739,14 @@ def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:
     if seconds is None or (isinstance(outcome, Again) and outcome.after <= seconds):
         return outcome
     return Again(seconds)
+
+
+def _merged(patch: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two JSON merge patches as one; where both name a field, the second one counts."""
+    both = patch.keys() & other.keys()
+    nested = {
+        name: _merged(patch[name], other[name])
+        for name in both
+        if isinstance(patch[name], Mapping) and isinstance(other[name], Mapping)
+    }
+    return {**patch, **other, **nested}

@@ -1,6 +1,6 @@
 """IPAddressClaims as requests of a pool, of whichever kind: found, served, voided and fenced."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from reconcilers.integrations.clusterapi.reading import Reader, has_read
 from reconcilers.integrations.core.rules import View
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import RequestKind
+from reconcilers.promises.passes import Fenced, RequestKind
 from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits
@@ -71,7 +71,9 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         return not JOURNALS.has_memory(journal) or not has_read(reading.view, journal)
 
     @override
-    async def void_earlier(self, pool: PoolT_contra) -> Mapping[str, int]:
+    async def void_earlier(
+        self, pool: PoolT_contra, reading: ClaimReading
+    ) -> Fenced[ClaimReading]:
         """Void every promise to claims that was made before the pool was read.
 
         What kept promises left of claims that are gone by now, the LIST of IPAddresses shows.
@@ -80,10 +82,12 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         listed = await reader.claims(self._pools, key)
         claims = await self._granting.fence.void_earlier(listed)
         addresses = await reader.addresses(self._pools, key)  # after the claims that they were for
-        return {
-            JOURNALS.kind: highest_revision(claims),
-            JOURNALS.effects: highest_revision(addresses),
-        }
+        return Fenced(
+            {
+                JOURNALS.kind: highest_revision(claims),
+                JOURNALS.effects: highest_revision(addresses),
+            }
+        )
 
     @override
     def find_request(self, reading: ClaimReading, promise: Promise) -> IPAddressClaim | None:

@@ -53,13 +53,29 @@ from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.promises.annotatedpools import AnnotatedPools
 from reconcilers.promises.choosing import Choice, Refusal
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
-from reconcilers.promises.passes import Allotment, PoolKind, writing_pool
+from reconcilers.promises.passes import (
+    Allotment,
+    Work,
+    next_after_quiet_period,
+    writing_pool,
+)
 from reconcilers.promises.settling import settle
-from reconcilers.promises.shares import Limits, Shares
-from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
+from reconcilers.promises.shares import (
+    Limits,
+    Shares,
+    TenantOf,
+    no_tenant,
+    tenant_of_namespace,
+)
+from reconcilers.promises.unreadable import (
+    HOLDERS_UNKNOWN,
+    Unreadable,
+    holders_unknown_message,
+)
 from reconcilers.reporting.conditions import READY, Finding
 from reconcilers.reporting.wording import count_noun
 
@@ -94,7 +110,7 @@ class PoolParts:
     settings: PoolSettings
 
 
-class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressClaim]]):
+class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressClaim]]):
     """Pools of one kind that claims are served from, as passes over pools of all kinds see them.
 
     Args:
@@ -172,6 +188,11 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
         return (self._claims,)
 
     @override
+    def tenants(self, reading: ClaimReading) -> TenantOf:
+        # All requests of a pool with a namespace are in it: there are no tenants to tell apart.
+        return no_tenant if self.kind.namespaced else tenant_of_namespace
+
+    @override
     async def read(self, pool: PoolT, journal: Journal) -> ClaimReading:
         space = self.geometry(pool)
         reader = self._parts.reader
@@ -234,9 +255,15 @@ class ClaimPools(PoolKind[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressC
         return min((wait for wait in waits if wait is not None), default=None)
 
     @override
-    async def report_unreadable(self, pool: PoolT, why: str) -> None:
+    def next_pass(self, work: Work[PoolT, IPAddressClaim, Choice[IPAddressClaim]]) -> Outcome:
+        return next_after_quiet_period(work, self._parts.settings.quiet_period)
+
+    @override
+    async def report_unreadable(self, pool: PoolT, unreadable: Unreadable) -> float | None:
+        why = str(unreadable)
         await self._write_ready(pool, Finding(READY, False, HOLDERS_UNKNOWN, unknown(pool, why)))
         await self._refuse_all(pool, why)
+        return None
 
     @override
     async def report_pool_refused(self, pool: PoolT, error: ApiError) -> None:

@@ -60,17 +60,28 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.rules import describe_datacenter_fault, list_pool_faults
 from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.promises.annotatedpools import AnnotatedPools
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import Allotment, PoolKind, RequestKind
+from reconcilers.promises.passes import (
+    Allotment,
+    Fenced,
+    RequestKind,
+    Work,
+    next_after_quiet_period,
+)
 from reconcilers.promises.reading import Behind, highest_revision
 from reconcilers.promises.refusedwrites import result_beside_promise
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import find_promised_version, settle
-from reconcilers.promises.shares import Limits, Shares
-from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
+from reconcilers.promises.shares import Limits, Shares, TenantOf, tenant_of_namespace
+from reconcilers.promises.unreadable import (
+    HOLDERS_UNKNOWN,
+    Unreadable,
+    holders_unknown_message,
+)
 from reconcilers.reporting.releaselog import GONE, GoneHolders
 from reconcilers.spaces.index import SpaceIndex
 
@@ -96,7 +107,7 @@ PoolChoice = Allotment[IPAMAllocation, DecidedPool]
 
 
 class Pools(
-    PoolKind[IPAMPool, IPAMAllocation, View, DecidedPool],
+    AnnotatedPools[IPAMPool, IPAMAllocation, View, DecidedPool],
     RequestKind[IPAMPool, IPAMAllocation, View],
 ):
     """IPAMPools, as passes over pools of all kinds see them.
@@ -172,6 +183,10 @@ class Pools(
         return (self,)
 
     @override
+    def tenants(self, reading: View) -> TenantOf:
+        return tenant_of_namespace
+
+    @override
     async def read(self, pool: IPAMPool, journal: Journal) -> View:
         revision = journal.revisions.get(JOURNALS.kind, 0)
         return await self._reader.at_least(pool.metadata.name, revision)
@@ -184,10 +199,10 @@ class Pools(
         return bool(self._decide(pool, journal, reading, limits).grants)
 
     @override
-    async def void_earlier(self, pool: IPAMPool) -> Mapping[str, int]:
+    async def void_earlier(self, pool: IPAMPool, reading: View) -> Fenced[View]:
         view = await self._reader.live(pool.metadata.name)
         allocations = await self._allocations.fence.void_earlier(view.allocations)
-        return {JOURNALS.kind: highest_revision(allocations)}
+        return Fenced({JOURNALS.kind: highest_revision(allocations)})
 
     @override
     async def complete(self, pool: IPAMPool, reading: View) -> View | Outcome:
@@ -283,13 +298,17 @@ class Pools(
         return self._allocations.next_in(reading.allocations)
 
     @override
-    async def report_unreadable(self, pool: IPAMPool, why: str) -> None:
+    def next_pass(self, work: Work[IPAMPool, IPAMAllocation, DecidedPool]) -> Outcome:
+        return next_after_quiet_period(work, self._settings.quiet_period)
+
+    @override
+    async def report_unreadable(self, pool: IPAMPool, unreadable: Unreadable) -> float | None:
         """Report it as an event on the pool, and on each cluster that waits for addresses.
 
         A cluster whose own allocation cannot be decoded may have its addresses.
         """
         name = pool.metadata.name
-        problem = Problem(HOLDERS_UNKNOWN, holders_unknown_message(why))
+        problem = Problem(HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable)))
         allocations = self._caches.allocations
         held = allocations.by_index(POOL_INDEX, name)
         served = {one.metadata.namespace for one in held if not one.empty}
@@ -304,6 +323,7 @@ class Pools(
             },
         )
         self._reports.record_pool(pool, [problem])
+        return None
 
     @override
     async def report_pool_refused(self, pool: IPAMPool, error: ApiError) -> None:

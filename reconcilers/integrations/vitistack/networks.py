@@ -56,15 +56,26 @@ from reconcilers.integrations.vitistack.writing import (
     Writer,
     has_problem,
 )
+from reconcilers.promises.annotatedpools import AnnotatedPools
 from reconcilers.promises.choosing import Refusal, Refused, Taken, choose, taken
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import Allotment, PoolKind, RequestKind
+from reconcilers.promises.passes import (
+    Allotment,
+    Fenced,
+    RequestKind,
+    Work,
+    next_after_quiet_period,
+)
 from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
-from reconcilers.promises.shares import Limits, Shares
-from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, holders_unknown_message
+from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
+from reconcilers.promises.unreadable import (
+    HOLDERS_UNKNOWN,
+    Unreadable,
+    holders_unknown_message,
+)
 from reconcilers.spaces.index import SpaceIndex
 
 POOL_EXHAUSTED = "PoolExhausted"
@@ -105,7 +116,7 @@ NetworkChoice = Allotment[IPAllocation, Unserved]
 
 
 class Networks(
-    PoolKind[NetworkNamespace, IPAllocation, NetworkReading, Unserved],
+    AnnotatedPools[NetworkNamespace, IPAllocation, NetworkReading, Unserved],
     RequestKind[NetworkNamespace, IPAllocation, NetworkReading],
 ):
     """NetworkNamespaces, as passes over pools of all kinds see them.
@@ -181,6 +192,10 @@ class Networks(
         return (self,)
 
     @override
+    def tenants(self, reading: NetworkReading) -> TenantOf:
+        return no_tenant  # all IPAllocations of a network are in its namespace
+
+    @override
     async def read(self, pool: NetworkNamespace, journal: Journal) -> NetworkReading:
         static = static_of(pool)
         assert static is not None, "prepare ends the pass over other networks"
@@ -197,10 +212,12 @@ class Networks(
         return needs_fence(revision, view.position, wanted=view.holdings.waiting_count > 0)
 
     @override
-    async def void_earlier(self, pool: NetworkNamespace) -> Mapping[str, int]:
+    async def void_earlier(
+        self, pool: NetworkNamespace, reading: NetworkReading
+    ) -> Fenced[NetworkReading]:
         listed, _ = await self._reader.live(pool.metadata.key)
         allocations = await self._writer.fence.void_earlier([*listed.values()])
-        return {JOURNALS.kind: highest_revision(allocations)}
+        return Fenced({JOURNALS.kind: highest_revision(allocations)})
 
     @override
     async def complete(
@@ -308,17 +325,24 @@ class Networks(
         return later
 
     @override
-    async def report_unreadable(self, pool: NetworkNamespace, why: str) -> None:
+    def next_pass(self, work: Work[NetworkNamespace, IPAllocation, Unserved]) -> Outcome:
+        return next_after_quiet_period(work, self._settings.quiet_period)
+
+    @override
+    async def report_unreadable(
+        self, pool: NetworkNamespace, unreadable: Unreadable
+    ) -> float | None:
         """Report it as an event on the network, and on each IPAllocation that waits."""
-        problem = Problem(PENDING, HOLDERS_UNKNOWN, holders_unknown_message(why))
+        problem = Problem(PENDING, HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable)))
         self._record(pool, problem)
-        unreadable = self._caches.allocations.unreadable
+        undecoded = self._caches.allocations.unreadable
         waiting = [
             allocation
             for allocation in self._caches.of_network(pool.metadata.key)
-            if allocation.waits and allocation.metadata.key not in unreadable
+            if allocation.waits and allocation.metadata.key not in undecoded
         ]
         await self._writer.write_problems([(allocation, problem) for allocation in waiting])
+        return None
 
     @override
     async def report_pool_refused(self, pool: NetworkNamespace, error: ApiError) -> None:

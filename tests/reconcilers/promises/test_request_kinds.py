@@ -8,7 +8,7 @@ from typing_extensions import override
 from controller.cache import Cache
 from controller.errors import ApiError
 from controller.meta import Key
-from controller.outcome import SETTLED, Outcome
+from controller.outcome import SETTLED, Again, Outcome
 from controller.resource import Resource
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -17,11 +17,22 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.api import IPAddressClaim, claims
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
+from reconcilers.promises.annotatedpools import AnnotatedPools
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import Allotment, PoolKind, PoolPasses, RequestKind
+from reconcilers.promises.passes import (
+    JOURNAL_ALONE,
+    Allotment,
+    Fenced,
+    PoolPasses,
+    PoolWrite,
+    RequestKind,
+    Work,
+    next_after_quiet_period,
+)
 from reconcilers.promises.results import WriteResult
-from reconcilers.promises.shares import Limits, Shares
+from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
+from reconcilers.promises.unreadable import Unreadable
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -30,7 +41,7 @@ CLAIM_KIND: Resource[Any] = claims("v1beta1")
 RANGE, OTHER = ("10.40.0.0", "10.40.0.0"), ("10.40.0.9", "10.40.0.9")
 
 
-class Requests(RequestKind[NetworkPool, Any, None]):
+class Requests(RequestKind[NetworkPool, Any, str]):
     """Requests of one kind: each version that a promise names is there.
 
     Args:
@@ -41,6 +52,8 @@ class Requests(RequestKind[NetworkPool, Any, None]):
     def __init__(self, resource: Resource[Any], calls: list[tuple[str, str, Any]]) -> None:
         self._resource = resource
         self._calls = calls
+        self.seen: str | None = None
+        """The reading that a fence returns."""
 
     @property
     @override
@@ -52,22 +65,22 @@ class Requests(RequestKind[NetworkPool, Any, None]):
 
     @override
     def needs_fence(
-        self, pool: NetworkPool, journal: Journal, reading: None, limits: Limits
+        self, pool: NetworkPool, journal: Journal, reading: str, limits: Limits
     ) -> bool:
         return self._resource.full_name not in journal.revisions
 
     @override
-    async def void_earlier(self, pool: NetworkPool) -> Mapping[str, int]:
+    async def void_earlier(self, pool: NetworkPool, reading: str) -> Fenced[str]:
         self._note("void", pool.metadata.resourceVersion)
-        return {self._resource.full_name: 77}
+        return Fenced({self._resource.full_name: 77}, self.seen)
 
     @override
-    def find_request(self, reading: None, promise: Promise) -> Any:
+    def find_request(self, reading: str, promise: Promise) -> Any:
         return promise.key.name
 
     @override
     async def keep(
-        self, pool: NetworkPool, reading: None, granted: Sequence[Granted[Any]]
+        self, pool: NetworkPool, reading: str, granted: Sequence[Granted[Any]]
     ) -> list[Kept[Any]]:
         self._note("keep", [request for _, request in granted])
         return [Kept(promise, request, WriteResult.WRITTEN) for promise, request in granted]
@@ -79,14 +92,34 @@ class Requests(RequestKind[NetworkPool, Any, None]):
         raise AssertionError("no write is refused")
 
 
-class Pools(PoolKind[NetworkPool, Any, None, None]):
+class Pools(AnnotatedPools[NetworkPool, Any, str, None]):
     """NetworkPools that serve both kinds, and promise nothing new."""
 
     journals = STATUS_JOURNALS
 
-    def __init__(self, pools: Cache[NetworkPool], kinds: Sequence[Requests]) -> None:
+    def __init__(
+        self,
+        pools: Cache[NetworkPool],
+        kinds: Sequence[Requests],
+        calls: list[tuple[str, str, Any]],
+    ) -> None:
         self._pools = pools
         self._kinds = kinds
+        self._calls = calls
+        self.write = JOURNAL_ALONE
+        self.completed: list[str] = []
+        self.written: list[tuple[int, int]] = []
+        """How many allocations the pool showed before and after each write."""
+
+    @override
+    def describe_write(
+        self, pool: NetworkPool, reading: str, choice: Allotment[Any, None]
+    ) -> PoolWrite:
+        return self.write
+
+    @override
+    def note_written(self, before: NetworkPool, after: NetworkPool) -> None:
+        self.written.append((before.status.allocationCount, after.status.allocationCount))
 
     @property
     @override
@@ -115,16 +148,22 @@ class Pools(PoolKind[NetworkPool, Any, None, None]):
         return self._kinds
 
     @override
-    async def read(self, pool: NetworkPool, journal: Journal) -> None:
-        return None
+    def tenants(self, reading: str) -> TenantOf:
+        return no_tenant
 
     @override
-    async def complete(self, pool: NetworkPool, reading: None) -> None:
-        return None
+    async def read(self, pool: NetworkPool, journal: Journal) -> str:
+        self._calls.append(("read", "", pool.metadata.resourceVersion))
+        return "read"
+
+    @override
+    async def complete(self, pool: NetworkPool, reading: str) -> str:
+        self.completed.append(reading)
+        return reading
 
     @override
     def choose(
-        self, pool: NetworkPool, journal: Journal, reading: None, limits: Limits
+        self, pool: NetworkPool, journal: Journal, reading: str, limits: Limits
     ) -> Allotment[Any, None]:
         return Allotment(journal, (), more=False, detail=None)
 
@@ -133,17 +172,17 @@ class Pools(PoolKind[NetworkPool, Any, None, None]):
         self,
         pool: NetworkPool,
         journal: Journal,
-        reading: None,
+        reading: str,
         choice: Allotment[Any, None],
         limits: Limits,
-    ) -> tuple[None, Allotment[Any, None]]:
+    ) -> tuple[str, Allotment[Any, None]]:
         return reading, choice
 
     @override
     async def finish(
         self,
         pool: NetworkPool,
-        reading: None,
+        reading: str,
         choice: Allotment[Any, None],
         kept: Sequence[Kept[Any]],
         shares: Shares,
@@ -151,7 +190,11 @@ class Pools(PoolKind[NetworkPool, Any, None, None]):
         return None
 
     @override
-    async def report_unreadable(self, pool: NetworkPool, why: str) -> None:
+    def next_pass(self, work: Work[NetworkPool, Any, None]) -> Outcome:
+        return next_after_quiet_period(work, PoolSettings().quiet_period)
+
+    @override
+    async def report_unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> float | None:
         raise AssertionError("all is readable")
 
     @override
@@ -178,10 +221,10 @@ class Served:
         to_claim = make.listed_for_claim(*OTHER, name="c")
         status = {"assignments": [to_allocation, to_claim], "revisions": dict(revisions)}
         self.lab.server.add("networkpools", make.pool(status=status))
-        requests = [Requests(resource, self.calls) for resource in kinds]
-        pools = Pools(self.lab.caches["networkpools"], requests)
+        self.kinds = [Requests(resource, self.calls) for resource in kinds]
+        self.pools = Pools(self.lab.caches["networkpools"], self.kinds, self.calls)
         replica = self.lab
-        self.passes = PoolPasses(pools, replica.client, replica.clock, PoolSettings())
+        self.passes = PoolPasses(self.pools, replica.client, replica.clock, PoolSettings())
 
     async def work(self) -> dict[str, Any]:
         """Run passes until promises of other replicas are due; return the status of the pool."""
@@ -241,3 +284,51 @@ async def test_a_promise_to_a_kind_that_is_not_served_calls_for_no_pass() -> Non
     for _ in range(2):
         assert await served.passes.reconcile(make.key("lab")) == SETTLED
         await served.lab.clock.advance(10)
+
+
+async def test_a_pass_goes_on_with_what_its_only_fence_has_seen() -> None:
+    served = Served({KIND: "7"})
+    for kind in served.kinds:
+        kind.seen = "seen by the fence"
+    await served.passes.reconcile(make.key("lab"))
+    assert served.names("read") == [""]
+    assert served.pools.completed == ["seen by the fence"]
+
+
+async def test_a_pass_reads_again_after_fences_of_several_kinds() -> None:
+    served = Served({})
+    for kind in served.kinds:
+        kind.seen = "seen by the fence"
+    await served.passes.reconcile(make.key("lab"))
+    assert served.names("read") == ["", ""]
+    assert served.pools.completed == ["read"]
+
+
+async def test_what_a_kind_writes_to_the_pool_is_one_write_with_the_journal() -> None:
+    served = Served({KIND: "7", make.CLAIMS: "7"})
+    served.pools.write = PoolWrite({"status": {"allocationCount": 3}}, is_due=True)
+    await served.passes.reconcile(make.key("lab"))
+    (written,) = [one for one in served.lab.server.requests if one.verb == "patch"]
+    assert written.body is not None
+    assert written.body["status"]["allocationCount"] == 3
+    assert [entry["name"] for entry in written.body["status"]["assignments"]] == ["a", "c"]
+    assert served.pools.written == [(0, 3)]
+
+
+async def test_a_write_that_is_not_due_is_left_out() -> None:
+    served = Served({KIND: "7", make.CLAIMS: "7"})
+    served.pools.write = PoolWrite({"status": {"allocationCount": 3}})
+    await served.passes.reconcile(make.key("lab"))
+    assert not [one for one in served.lab.server.requests if one.verb == "patch"]
+
+
+async def test_nothing_is_read_for_one_resync_after_a_journal_that_was_not_stored() -> None:
+    served = Served({})
+    served.lab.server.unknown = frozenset({"revisions", "assignments", "journalOf"})
+    outcomes = []
+    for _ in range(2):
+        outcomes.append(await served.passes.reconcile(make.key("lab")))
+        await served.lab.clock.advance(10)
+    assert outcomes == [Again(60.0), Again(50.0)]
+    assert served.names("read") == [""]
+    assert len(served.names("void")) == 1

@@ -1,0 +1,57 @@
+"""What is the same for all kinds of pools whose journal is an annotation.
+
+The definitions of these kinds belong to other projects. Their figures and conditions are written
+apart from the journal. A wait is reported by the log alone, because none of their conditions says
+that a pass cannot know yet what is held.
+"""
+
+from typing import TypeVar
+
+from typing_extensions import override
+
+from controller.meta import Object
+from controller.outcome import Outcome
+from reconcilers.promises.passes import (
+    JOURNAL_ALONE,
+    NOT_STORED,
+    Allotment,
+    PoolKind,
+    PoolWrite,
+)
+from reconcilers.promises.reading import Behind
+from reconcilers.promises.waitlog import WaitLog
+
+PoolT = TypeVar("PoolT", bound=Object)
+RequestT = TypeVar("RequestT", bound=Object)
+ReadingT = TypeVar("ReadingT")
+DetailT = TypeVar("DetailT")
+
+
+class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
+    """Pools of one kind whose journal is an annotation."""
+
+    @override
+    def forget_lists(self) -> None:
+        """Forget nothing: no LIST is kept from one pass to the next."""
+
+    @override
+    async def block_not_stored(self, pool: PoolT, after: float, *, is_new: bool) -> Outcome:
+        raise Behind(after, NOT_STORED)
+
+    @override
+    def describe_write(
+        self, pool: PoolT, reading: ReadingT, choice: Allotment[RequestT, DetailT]
+    ) -> PoolWrite:
+        return JOURNAL_ALONE
+
+    @override
+    def note_written(self, before: PoolT, after: PoolT) -> None:
+        """Record nothing: events follow from statuses and requests."""
+
+    @override
+    def shown_wait(self, pool: PoolT) -> str:
+        return ""
+
+    @override
+    async def report_wait(self, pool: PoolT, behind: Behind, waits: WaitLog) -> None:
+        """Leave that to the log."""
