@@ -1,11 +1,12 @@
-"""The reconciler of NetworkPools, which alone hands out ranges, and the collector of orphans.
+"""NetworkPools, which alone hand out ranges to IPAllocations, and the collector of orphans.
 
 A pool's status is the point where all replicas meet: a range is promised there first, with the
 pool's resourceVersion as precondition, and only then written to the allocation, with the version
 that the promise names. So two ranges never overlap, however many replicas believe they lead.
 `reconcilers/promises/` has the rules that hold for pools of all kinds.
 
-    reconciler.py       one pass over one pool
+    poolkind.py         what NetworkPools add to the pass over pools of all kinds
+    allocationkind.py   what IPAllocations add to it: found, served, refused, voided, fenced
     facts.py            what its allocations hold and wait for
     view.py             its allocations, and up to which version they were read
     livelists.py        LISTs of allocations, each for all pools that need one at the same time

@@ -145,7 +145,6 @@ class AllocationEvents:
             f"Nothing is handed out: {unreadable}. Repair or delete them.",
             action=ALLOCATE,
         )
-        _log.error("pool hands out nothing", reason=str(unreadable))
 
     def contents_differ(self, pool: Key, parts: Sequence[str]) -> None:
         """Record that the kept contents of a pool differ from its allocations: a bug."""

@@ -27,17 +27,13 @@ from reconcilers.api.ipallocation import (
     IPAllocation,
 )
 from reconcilers.api.networkpool import NetworkPool, capped
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.networkpool.choicewords import allocated_message
-from reconcilers.networkpool.facts import KIND
-from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
-from reconcilers.networkpool.view import View
 from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
-from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Granted, Kept, refused_message
-from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting import dualstack
@@ -239,43 +235,6 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
     )
     ready = Finding(READY, False, POOL_NOT_READY, message)
     return waiting_status(allocation, PENDING, ready, now)
-
-
-async def raise_fence(
-    client: Client,
-    writer: AllocationWriter,
-    pool: NetworkPool,
-    journal: Journal,
-    listed: View,
-    now: datetime,
-) -> tuple[NetworkPool, Journal, View]:
-    """Void earlier promises to allocations, and give the pool a memory of allocations.
-
-    No other promise is made before the pool is written, so the view that is returned shows every
-    range that is held.
-
-    Args:
-        client: writes the pool, with precondition.
-        writer: writes the allocations, with preconditions, and reads them.
-        pool: as it was read.
-        journal: of the pool. Promises and revisions of other kinds stay.
-        listed: the view of a LIST that began after `pool` was read.
-        now: the time, for the voiding statuses.
-
-    Returns:
-        The pool as the API server stored it, the journal as it was written, and the allocations
-        as they are now.
-
-    Raises:
-        Conflict: the pool changed meanwhile; read again and start over.
-        ControllerError: a request failed; the pool still has no memory, so nothing is lost.
-    """
-    current = await writer.fence(now).void_earlier(listed.of_pool)
-    fenced = journal.after_fence(KIND, {KIND: highest_revision(current)})
-    status = STATUS_JOURNALS.fields(pool, fenced)
-    written = await client.patch_status(NETWORK_POOL, pool, status)
-    of_pool = [allocation for allocation in current if allocation.pool_key == pool.metadata.key]
-    return written, fenced, View.from_allocations(listed.position, of_pool)
 
 
 def _may_be_promised_more(allocation: IPAllocation) -> bool:

@@ -16,7 +16,7 @@ from reconcilers.api.networkpool import (
 )
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS, LOST, STATUS_JOURNALS
+from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS, LOST
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable
 from reconcilers.reporting.conditions import (
@@ -133,7 +133,7 @@ def summary(view: View, decision: Decision) -> Summary:
     )
 
 
-def served(  # noqa: PLR0913 - what was read, decided, and is known of other pools
+def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of other pools
     pool: NetworkPool,
     view: View,
     decision: Decision,
@@ -143,7 +143,7 @@ def served(  # noqa: PLR0913 - what was read, decided, and is known of other poo
     *,
     others: Sequence[HeldRange] = (),
 ) -> dict[str, Any]:
-    """Return the whole status of a pool whose spec is sound.
+    """Return the status of a pool whose spec is sound, without its journal.
 
     Args:
         pool: the pool.
@@ -154,21 +154,6 @@ def served(  # noqa: PLR0913 - what was read, decided, and is known of other poo
         closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
         others: what others than allocations hold; needed only if the decision is not sound.
     """
-    figures = current_figures(pool, view, decision, now, overlapping, closed, others=others)
-    return figures | STATUS_JOURNALS.fields(pool, decision.journal)
-
-
-def current_figures(  # noqa: PLR0913 - as for `served`
-    pool: NetworkPool,
-    view: View,
-    decision: Decision,
-    now: datetime,
-    overlapping: Finding | None = None,
-    closed: Finding | None = None,
-    *,
-    others: Sequence[HeldRange] = (),
-) -> dict[str, Any]:
-    """Return what `served` returns, without the journal: a write of it leaves promises alone."""
     found = summary(view, decision)
     wrong = problems.findings(pool, view, decision, overlapping, others)
     alone = [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
@@ -313,7 +298,7 @@ def differs(status: NetworkPoolStatus, wanted: Mapping[str, Any]) -> bool:
     """Return whether `wanted` differs from the status, apart from its promises.
 
     Settled promises go with the next write and are no reason for one, except after a quiet minute
-    (NetworkPoolReconciler._should_drop_settled).
+    (PoolPasses in promises/passes.py).
     """
     ignored = JOURNAL_FIELDS | {"conditions"}
     plain = any(

@@ -91,33 +91,6 @@ class StatusJournal:
 STATUS_JOURNALS = StatusJournal()
 
 
-class JournalNotStored(Exception):
-    """The API server stored the status of a pool without the journal as it was written.
-
-    Attributes:
-        pool: as the API server stored it.
-    """
-
-    def __init__(self, pool: NetworkPool) -> None:
-        super().__init__(f"{pool.metadata.key}: the journal in its status is not stored")
-        self.pool = pool
-
-
-def check_stored(answer: NetworkPool, journal: Journal) -> None:
-    """Check that the API server stored a journal as it was written.
-
-    Args:
-        answer: the pool, as the API server answered the write.
-        journal: as it was written.
-
-    Raises:
-        JournalNotStored: it did not. Another leader would not know of the promises, so no range
-            may be allocated.
-    """
-    if not STATUS_JOURNALS.is_stored(answer, journal):
-        raise JournalNotStored(answer)
-
-
 def has_journal(pool: NetworkPool) -> bool:
     """Return whether our controllers ever wrote a pool's status, for whichever object."""
     return bool(pool.status.journalOf or pool.status.revisions)

@@ -43,7 +43,7 @@ from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.port import WatchedKind
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.facts import concerns_pool, waits
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.poolkind import make_networkpool_passes
 from reconcilers.promises.unreadable import outline_of
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.reporting.conditions import READY
@@ -70,7 +70,7 @@ def add_networkpools(shared: Shared, sharing: Sequence[SharesNetworkPools] = ())
     settings = shared.settings
     others = all_holders(sharing, serves_claims=CLUSTER_API in settings.integration)
     pools, allocations = shared.informers.pools, shared.informers.allocations
-    reconciler = NetworkPoolReconciler(
+    passes = make_networkpool_passes(
         shared.client,
         pools.cache,
         allocations.cache,
@@ -103,7 +103,7 @@ def add_networkpools(shared: Shared, sharing: Sequence[SharesNetworkPools] = ())
 
     controller = shared.manager.controller(
         "networkpool",
-        reconciler.reconcile,
+        passes.reconcile,
         watches=[
             Watch(
                 pools,
@@ -122,7 +122,7 @@ def add_networkpools(shared: Shared, sharing: Sequence[SharesNetworkPools] = ())
             ),
         ],
         concurrency=settings.concurrency,
-        forget=reconciler.forget,
+        forget=passes.forget,
     )
     for integration in sharing:
         integration.enqueue_networkpools(controller)

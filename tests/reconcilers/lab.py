@@ -48,7 +48,7 @@ from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
 from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.orphans import OrphanCollector
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.poolkind import NetworkPoolPasses, make_networkpool_passes
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
@@ -207,8 +207,8 @@ class Replica:
         client: Client | None = None,
         recorder: Recorder | None = None,
         others: OtherHolders | None = None,
-    ) -> NetworkPoolReconciler:
-        """Return a reconciler of NetworkPools over these caches, which remembers nothing.
+    ) -> NetworkPoolPasses:
+        """Return passes over the NetworkPools of these caches, which remember nothing.
 
         Args:
             client: sends its requests; None for the client of this replica.
@@ -217,7 +217,7 @@ class Replica:
         """
         clock, settings = self.lab.clock, self.lab.settings.pool
         recorder = recorder or cast("Recorder", self.recorded)
-        return NetworkPoolReconciler(
+        return make_networkpool_passes(
             client or self.client,
             self.caches["networkpools"],
             self.caches["ipallocations"],

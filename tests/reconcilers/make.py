@@ -14,8 +14,11 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.networkpool import status as poolstatus
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.offers import offers_of
+from reconcilers.networkpool.protocol import Decision
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.view import View
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
@@ -180,6 +183,14 @@ def listed_for_claim(start: str, end: str, *, name: str = "a") -> dict[str, str]
     """Return a promise to an IPAddressClaim as the pool's status carries it."""
     meta = {"name": name, "uid": "uid-of-claim", "resourceVersion": "3", "kind": CLAIMS}
     return meta | {"startAddress": start, "endAddress": end}
+
+
+def pool_status(
+    pool: NetworkPool, seen: View, decision: Decision, now: datetime = EPOCH
+) -> dict[str, Any]:
+    """Return the status that a pass writes to a pool: figures, conditions and journal."""
+    figures = poolstatus.current_figures(pool, seen, decision, now)
+    return figures | STATUS_JOURNALS.fields(pool, decision.journal)
 
 
 def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> View:

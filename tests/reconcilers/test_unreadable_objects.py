@@ -9,7 +9,7 @@ from controller.meta import Key
 from controller.outcome import Outcome
 from reconcilers.api import names
 from reconcilers.api.resources import BUTLER_CONFIG
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.promises.passes import PoolPasses
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json
@@ -268,13 +268,13 @@ async def test_an_unreadable_allocation_enqueues_its_own_pool_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     passes: list[str] = []
-    reconcile = NetworkPoolReconciler.reconcile
+    reconcile = PoolPasses.reconcile
 
-    async def noting(reconciler: NetworkPoolReconciler, key: Key) -> Outcome:
+    async def noting(reconciler: PoolPasses[Any, Any, Any, Any], key: Key) -> Outcome:
         passes.append(key.name)
         return await reconcile(reconciler, key)
 
-    monkeypatch.setattr(NetworkPoolReconciler, "reconcile", noting)
+    monkeypatch.setattr(PoolPasses, "reconcile", noting)
     platform = _platform("lab", "other")
     platform.server.add("ipallocations", make.allocation("odd", of="lab", tenant="x/y"))
     async with platform.running():

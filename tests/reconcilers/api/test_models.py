@@ -65,7 +65,7 @@ def test_both_decoders_read_a_written_pool_status_alike(cidr: str) -> None:
     pool = make.pool(cidr=cidr)
     shown = make.view(make.allocation("a"), make.allocation("b", size=500))
     decision = protocol.decide(pool, shown, poolgeometry.parse_layouts(pool.spec, 1 << 20), 256)
-    written = status.served(pool, shown, decision, make.EPOCH)
+    written = make.pool_status(pool, shown, decision, make.EPOCH)
     body = {"kind": "NetworkPool", "metadata": {"name": "lab"}, "spec": {"cidr": cidr}}
     decoded, validated = _read(body | {"status": written})
     assert decoded == validated

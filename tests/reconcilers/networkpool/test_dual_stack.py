@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconcilers.addressing import poolgeometry, statusranges
-from reconcilers.networkpool import protocol, status
+from reconcilers.networkpool import protocol
 from reconcilers.networkpool.pending_promises import granted_status
 from reconcilers.networkpool.statusjournal import settle_pool
 from tests.reconcilers import make
@@ -27,7 +27,7 @@ def decide(pool: Any, *allocations: Any) -> protocol.Decision:
 
 
 def served(pool: Any, *allocations: Any) -> dict[str, Any]:
-    return status.served(pool, make.view(*allocations), decide(pool, *allocations), make.EPOCH)
+    return make.pool_status(pool, make.view(*allocations), decide(pool, *allocations), make.EPOCH)
 
 
 def both(name: str, four: tuple[str, str], six: tuple[str, str]) -> Any:

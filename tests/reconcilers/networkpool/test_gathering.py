@@ -7,7 +7,7 @@ import pytest
 
 from controller.cache import Change
 from reconcilers.networkpool.facts import concerns_pool
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.promises.passes import PoolPasses
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 
@@ -58,14 +58,14 @@ async def test_releases_and_relabellings_of_many_cost_few_passes_and_one_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     passes = 0
-    reconcile = NetworkPoolReconciler.reconcile
+    reconcile = PoolPasses.reconcile
 
-    async def counting(self: NetworkPoolReconciler, key: Any) -> Any:
+    async def counting(self: PoolPasses[Any, Any, Any, Any], key: Any) -> Any:
         nonlocal passes
         passes += 1
         return await reconcile(self, key)
 
-    monkeypatch.setattr(NetworkPoolReconciler, "reconcile", counting)
+    monkeypatch.setattr(PoolPasses, "reconcile", counting)
     platform = Platform()
     platform.server.add("networkpools", make.pool(cidr="10.40.0.0/20"))
     for number in range(64):

@@ -16,6 +16,7 @@ from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.facts import KIND, allocation_facts, holder_of
+from reconcilers.networkpool.poolkind import NetworkPoolKind
 from reconcilers.networkpool.protocol import blockers
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.view import keep_holdings
@@ -159,12 +160,18 @@ def _lab(check: float = 600.0) -> Lab:
     return lab
 
 
+def _kind_of(lab: Lab) -> NetworkPoolKind:
+    kind = lab.pools._kind
+    assert isinstance(kind, NetworkPoolKind)
+    return kind
+
+
 async def test_holdings_that_are_wrong_are_reported_and_replaced(
     contents_differences: Differences,
 ) -> None:
     lab = _lab()
     await lab.pool()
-    reader = lab.pools._reader
+    reader = _kind_of(lab)._reader
     assert reader._kept is not None
     kept = reader._kept._pools[make.key("lab")].holdings
     kept.remove(HELD)
@@ -177,7 +184,7 @@ async def test_holdings_that_are_wrong_are_reported_and_replaced(
     [wrong] = [line for line in logs if line["log_level"] == "error"]
     assert wrong["event"] == "pool cache inconsistent"
     assert wrong["parts"] == ["counts", f"{KIND} {HELD.key}", "space"]
-    registry = lab.pools._events._metrics._contents
+    registry = _kind_of(lab)._events._metrics._contents
     assert registry.labels("lab", make.NAMESPACE)._value.get() == 1
     assert contents_differences == [(make.key("lab"), wrong["parts"])]
     contents_differences.clear()

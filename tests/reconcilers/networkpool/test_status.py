@@ -17,7 +17,7 @@ from tests.reconcilers import make
 def _status(pool: Any, *allocations: Any) -> dict[str, Any]:
     shown = make.view(*allocations)
     decision = protocol.decide(pool, shown, poolgeometry.parse_layouts(pool.spec, 1 << 20), 256)
-    return status.served(pool, shown, decision, make.EPOCH)
+    return make.pool_status(pool, shown, decision, make.EPOCH)
 
 
 def _conditions(found: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def test_a_held_range_whose_phase_was_wiped_is_counted_once() -> None:
 def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
     first = _status(make.pool(), make.allocation("a"))
     reported = make.pool(status={"conditions": first["conditions"]})
-    later = status.served(
+    later = make.pool_status(
         reported,
         make.view(),
         protocol.decide(
@@ -201,7 +201,7 @@ def test_counters_never_exceed_what_the_schema_takes() -> None:
     decision = protocol.decide(
         pool, make.view(), poolgeometry.parse_layouts(pool.spec, 1 << 33), 256
     )
-    found = status.served(pool, make.view(), decision, make.EPOCH)
+    found = make.pool_status(pool, make.view(), decision, make.EPOCH)
     assert found["totalIPs"] == found["largestFreeBlock"] == 2**31 - 1
 
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from allocator import AddressRange
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.poolkind import NetworkPoolPasses
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.promises.reading import Behind, ListUnderWay
 from tests.reconcilers import make
@@ -30,8 +30,8 @@ class UnknownHolders(OtherHolders):
         return ()
 
 
-def _unknowing(lab: Lab, kinds: str) -> NetworkPoolReconciler:
-    """Return the reconciler of a further replica that does not know what these kinds hold."""
+def _unknowing(lab: Lab, kinds: str) -> NetworkPoolPasses:
+    """Return the passes of a further replica that does not know what these kinds hold."""
     return lab.make_pool_reconciler(others=UnknownHolders(f"{kinds} are not known"))
 
 
@@ -49,7 +49,7 @@ def _message(lab: Lab) -> str:
     return message
 
 
-async def _wait(lab: Lab, *replicas: NetworkPoolReconciler) -> None:
+async def _wait(lab: Lab, *replicas: NetworkPoolPasses) -> None:
     for _ in range(15):
         for replica in replicas:
             await replica.reconcile(POOL)

@@ -25,7 +25,7 @@ from reconcilers.configuration.settings import AllocationSettings
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.ipallocation.release import ReleaseCheck, Released
 from reconcilers.networkpool.events import PoolEvents
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.poolkind import make_networkpool_passes
 from tests.reconcilers.simulation.adapter import (
     FIRST,
     NAMES,
@@ -84,7 +84,9 @@ class NetworkPoolReplica(Process):
         self.askers = self.allocations = self._feed(ALLOCATIONS, allocations)
         client, settings = self._client(), self.settings
         events = PoolEvents(self.recorder, self.clock, settings.event_interval)
-        of_pools = NetworkPoolReconciler(client, pools, allocations, events, self.clock, settings)
+        of_pools = make_networkpool_passes(
+            client, pools, allocations, events, self.clock, settings
+        )
         of_allocations = IPAllocationReconciler(
             client, allocations, pools, OpenGate(), self.clock, AllocationSettings()
         )

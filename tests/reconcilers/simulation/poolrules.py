@@ -4,7 +4,7 @@ The letters follow ARCHITECTURE.md's numbers: 1 read, 2 taken, 3 choose, 4 promi
 6 drop, 7 fence, 8 own answers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,28 +15,27 @@ from controller.cache import Cache, Change
 from controller.client import Client
 from controller.errors import Conflict
 from controller.meta import Object, Version
-from controller.outcome import Outcome
-from reconcilers.addressing import familychoice, poolgeometry, statusranges
+from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
-from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool import (
     facts,
     livelists,
     pending_promises,
+    poolkind,
     protocol,
-    reconciler,
-    status,
     statusjournal,
 )
+from reconcilers.networkpool.allocationkind import AllocationKind, PoolReading
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.poolkind import NetworkPoolKind, PoolChoice
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal
 from reconcilers.networkpool.view import Reader, View
-from reconcilers.promises import choosing
+from reconcilers.promises import choosing, passes
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
-from reconcilers.reporting.conditions import Finding
+from reconcilers.promises.passes import PoolWrite
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
     patch_at_any_version,
@@ -222,22 +221,14 @@ def choice_sent_again(mp: Patch) -> None:
 
 def refused_without_proof(mp: Patch) -> None:
     """A refusal is written though no write of the pool succeeded."""
-    write = NetworkPoolReconciler._write_pool
+    describe = NetworkPoolKind.describe_write
 
-    async def lax(
-        self: NetworkPoolReconciler,
-        pool: NetworkPool,
-        view: View,
-        decision: protocol.Decision,
-        closed: Finding | None,
-        *,
-        refusals: Sequence[choosing.Refusal[IPAllocation]],
-    ) -> tuple[NetworkPool, Journal]:
-        if not decision.choice.grants:
-            return pool, decision.stored
-        return await write(self, pool, view, decision, closed, refusals=refusals)
+    def lax(
+        self: NetworkPoolKind, pool: NetworkPool, reading: PoolReading, choice: PoolChoice
+    ) -> PoolWrite:
+        return replace(describe(self, pool, reading, choice), is_due=False)
 
-    mp.setattr(NetworkPoolReconciler, "_write_pool", lax)
+    mp.setattr(NetworkPoolKind, "describe_write", lax)
 
 
 def one_family_at_a_time(mp: Patch) -> None:
@@ -285,7 +276,8 @@ def unbound_promises(mp: Patch) -> None:
 
 def refused_promises_stay(mp: Patch) -> None:
     """A promise whose write is refused for good stays open, and holds its range."""
-    journalrules.refused_promises_stay(mp, reconciler)
+    for user in (passes, poolkind):
+        journalrules.refused_promises_stay(mp, user)
 
 
 # 6. Drop.
@@ -305,7 +297,7 @@ def _settled(journal: Journal, view: View, done: Any) -> Journal:
 
 
 def _settling(mp: Patch, settle: Any) -> None:
-    for module in (protocol, reconciler):
+    for module in (protocol, poolkind):
         mp.setattr(module, "settle_journal", settle)
 
 
@@ -353,12 +345,16 @@ def revision_of_lists(mp: Patch) -> None:
         return replace(settled, revisions={KIND: raised})
 
     _settling(mp, settle)
-    differs = status.differs
+    describe = NetworkPoolKind.describe_write
 
-    def eager(had: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:
-        return differs(had, wanted) or had.revisions != wanted.get("revisions", {})
+    def eager(
+        self: NetworkPoolKind, pool: NetworkPool, reading: PoolReading, choice: PoolChoice
+    ) -> PoolWrite:
+        write, stored = describe(self, pool, reading, choice), STATUS_JOURNALS.read(pool)
+        is_raised = choice.journal.revisions != stored.revisions
+        return replace(write, is_due=write.is_due or is_raised)
 
-    mp.setattr(status, "differs", eager)
+    mp.setattr(NetworkPoolKind, "describe_write", eager)
 
 
 # 7. Fence.
@@ -377,18 +373,11 @@ def no_fence(mp: Patch) -> None:
 
 def memory_of_others_believed(mp: Patch) -> None:
     """A memory above every LIST is taken for one of our own."""
-    with_memory = NetworkPoolReconciler._with_memory
 
-    async def trusting(
-        self: NetworkPoolReconciler, pool: NetworkPool
-    ) -> tuple[NetworkPool, Journal, View]:
-        journal = STATUS_JOURNALS.read(pool)
-        revision = journal.revisions.get(KIND)
-        if revision is None:
-            return await with_memory(self, pool)
-        return pool, journal, await self._reader.at_least(pool, revision)
+    def trusting(self: AllocationKind, pool: NetworkPool, journal: Journal, *_: Any) -> bool:
+        return KIND not in journal.revisions
 
-    mp.setattr(NetworkPoolReconciler, "_with_memory", trusting)
+    mp.setattr(AllocationKind, "needs_fence", trusting)
 
 
 def journal_of_others_believed(mp: Patch) -> None:
@@ -404,33 +393,31 @@ def journal_of_others_believed(mp: Patch) -> None:
 def terminating_serves(mp: Patch) -> None:
     """A pool that is being deleted goes on handing out."""
 
-    async def serve(self: NetworkPoolReconciler, pool: NetworkPool) -> Outcome:
-        geometry = poolgeometry.parse_layouts(pool.spec, self._settings.max_addresses)
-        pool, journal, view = await self._with_memory(pool)
-        return await self._serve(pool, journal, view, geometry)
+    async def serve(self: NetworkPoolKind, pool: NetworkPool) -> tuple[NetworkPool, None]:
+        return pool, None
 
-    mp.setattr(NetworkPoolReconciler, "_reconcile_deleted", serve)
+    mp.setattr(NetworkPoolKind, "_reconcile_deleted", serve)
 
 
 def serves_without_finalizer(mp: Patch) -> None:
     """A pool hands out though nothing keeps it from vanishing."""
 
-    async def unchanged(self: NetworkPoolReconciler, pool: NetworkPool) -> NetworkPool:
+    async def unchanged(self: NetworkPoolKind, pool: NetworkPool) -> NetworkPool:
         return pool
 
-    mp.setattr(NetworkPoolReconciler, "_with_finalizer", unchanged)
+    mp.setattr(NetworkPoolKind, "_with_finalizer", unchanged)
 
 
 def leaves_by_cache(mp: Patch) -> None:
     """A pool goes when the cache shows no allocation, without a LIST."""
 
     async def by_cache(
-        self: NetworkPoolReconciler, pool: NetworkPool, journal: Journal
+        self: NetworkPoolKind, pool: NetworkPool, journal: Journal
     ) -> tuple[int, View]:
         view = self._reader.cached(pool.metadata.key)
         return protocol.blockers(journal, view), view
 
-    mp.setattr(NetworkPoolReconciler, "_blockers", by_cache)
+    mp.setattr(NetworkPoolKind, "_blockers", by_cache)
 
 
 # 8. Own answers.

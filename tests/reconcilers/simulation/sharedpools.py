@@ -17,7 +17,7 @@ from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.networkpool.events import PoolEvents
-from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.poolkind import make_networkpool_passes
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.promises.passes import PoolPasses
 from tests.reconcilers.simulation.adapter import (
@@ -53,7 +53,7 @@ class SharedReplica(ClaimReplica):
         self.holders = holders = ClaimHolders(clock)
         holders.known, holders.pools = True, of_pools_claims
         events = PoolEvents(recorder, clock, settings.event_interval)
-        of_pools = NetworkPoolReconciler(
+        of_pools = make_networkpool_passes(
             client, pools, allocations, events, clock, settings, others=holders
         )
         of_allocations = IPAllocationReconciler(

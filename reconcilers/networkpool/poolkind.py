@@ -1,0 +1,570 @@
+"""NetworkPools, as passes over pools of all kinds see them.
+
+being deleted?   hand out nothing; go when no allocation holds or is promised a range
+no finalizer?    add it, so that a deletion waits for the pool's allocations
+invalid spec, another controller, journal not stored?   hand out nothing; report why
+otherwise        read, fence, choose, write the pool, write the allocations (promises/passes.py)
+
+A pool in a namespace that `--pool-namespaces` does not name gets the same pass, which hands out
+nothing new: its ranges are kept, earlier promises are written, and its figures stay current.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import structlog
+from typing_extensions import override
+
+from allocator import InvalidPool
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import ApiError, Conflict, NotFound
+from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from controller.meta import Key
+from controller.outcome import SETTLED, Again, Blocked, Outcome
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.configuration.settings import PoolSettings
+from reconcilers.networkpool import status
+from reconcilers.networkpool.allocationkind import (
+    AllocationKind,
+    PoolReading,
+    has_memory,
+    tenants_in,
+    writes_of,
+)
+from reconcilers.networkpool.blockreports import find_block
+from reconcilers.networkpool.events import PoolEvents
+from reconcilers.networkpool.facts import KIND
+from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
+from reconcilers.networkpool.problems import (
+    ForeignManager,
+    ForeignManagers,
+    PoolSpecs,
+    is_sound,
+)
+from reconcilers.networkpool.protocol import Decision, blockers, decide
+from reconcilers.networkpool.statusjournal import (
+    STATUS_JOURNALS,
+    has_journal,
+    settle_journal,
+)
+from reconcilers.networkpool.statuswriter import PoolStatusWriter
+from reconcilers.networkpool.view import OtherHolders, Reader, View, keep_holdings
+from reconcilers.promises.choosing import Refusal
+from reconcilers.promises.due import RETRY
+from reconcilers.promises.journal import Journal
+from reconcilers.promises.keeping import Granted, Kept, PoolMemories, void_refused
+from reconcilers.promises.passes import (
+    Allotment,
+    PoolKind,
+    PoolPasses,
+    PoolWrite,
+    Work,
+    memories_for,
+)
+from reconcilers.promises.reading import Behind, ListUnderWay
+from reconcilers.promises.results import WriteResult
+from reconcilers.promises.shares import Limits, Shares, TenantOf
+from reconcilers.promises.unreadable import Unreadable
+from reconcilers.promises.waitlog import WaitLog
+from reconcilers.reporting.conditions import FOREIGN_MANAGER
+from reconcilers.spaces.index import SpaceIndex
+
+_log = structlog.get_logger(__name__)
+
+OUTDATED = "DefinitionOutdated"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a pass over a NetworkPool decides.
+
+    Args:
+        decision: who gets what, and how full the pool is then.
+        refusals: to write to allocations, once a write of the pool backs them.
+    """
+
+    decision: Decision
+    refusals: Sequence[Refusal[IPAllocation]]
+
+
+PoolChoice = Allotment[IPAllocation, Decided]
+NetworkPoolPasses = PoolPasses[NetworkPool, IPAllocation, PoolReading, Decided]
+
+
+class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, PoolReading, Decided]):
+    """NetworkPools that serve IPAllocations.
+
+    Args:
+        client: for the requests.
+        pools: all pools.
+        allocations: the requests.
+        reader: reads them.
+        statuses: writes the pools' statuses.
+        events: takes what is to be recorded.
+        clock: the time.
+        settings: intervals and thresholds.
+        memories: what is remembered of promises; the passes have the same.
+        others: what others than allocations hold.
+        spaces: what pools of all kinds hand out.
+    """
+
+    journals = STATUS_JOURNALS
+
+    def __init__(  # noqa: PLR0913 - what a pass reads and writes
+        self,
+        client: Client,
+        pools: Cache[NetworkPool],
+        *,
+        allocations: AllocationKind,
+        reader: Reader,
+        statuses: PoolStatusWriter,
+        events: PoolEvents,
+        clock: Clock,
+        settings: PoolSettings,
+        memories: PoolMemories,
+        others: OtherHolders,
+        spaces: SpaceIndex,
+    ) -> None:
+        self._client = client
+        self._pools = pools
+        self._allocations = allocations
+        self._reader = reader
+        self._statuses = statuses
+        self._events = events
+        self._clock = clock
+        self._settings = settings
+        self._memories = memories
+        self._others = others
+        self._spaces = spaces
+        self._specs = PoolSpecs(pools, settings.max_addresses)
+        self._foreign = ForeignManagers(client.field_manager, settings.foreign_silence)
+
+    @property
+    @override
+    def pools(self) -> Cache[NetworkPool]:
+        return self._pools
+
+    @property
+    @override
+    def history_confirmed(self) -> bool:
+        return self._pools.history_confirmed and self._reader.history_confirmed
+
+    @override
+    def forget_lists(self) -> None:
+        self._reader.forget_lists()
+
+    @override
+    def is_left_alone(self, pool: NetworkPool) -> bool:
+        return False
+
+    @override
+    def forget(self, pool: Key) -> None:
+        self._reader.forget(pool)
+        self._foreign.forget(pool)
+        self._others.forget(pool)
+        self._events.forget(pool)
+
+    @override
+    async def prepare(self, pool: NetworkPool) -> tuple[NetworkPool, Outcome | None]:
+        if pool.metadata.terminating:
+            return await self._reconcile_deleted(pool)
+        pool = await self._with_finalizer(pool)
+        try:
+            self._specs.layouts(pool)
+        except InvalidPool as invalid:
+            return pool, await self._block_invalid(pool, invalid.messages)
+        last = self._reader.cached(pool.metadata.key).holdings.last_foreign_write
+        other = self._foreign.of_pool(pool, last, self._clock.now())
+        if other is not None:
+            return pool, await self._block_foreign(pool, other)
+        return pool, None
+
+    async def _with_finalizer(self, pool: NetworkPool) -> NetworkPool:
+        return await add_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
+
+    @override
+    def request_kinds(self, pool: NetworkPool) -> Sequence[AllocationKind]:
+        return (self._allocations,)
+
+    @override
+    def tenants(self, reading: PoolReading) -> TenantOf:
+        return tenants_in(reading.view)
+
+    @override
+    async def read(self, pool: NetworkPool, journal: Journal) -> PoolReading:
+        """Read the allocations of a pool: by a LIST if the journal has no memory of them."""
+        revision = journal.revisions.get(KIND)
+        if revision is None:
+            view = await self._reader.shared(pool)
+        else:
+            view = await self._reader.at_least(pool, revision)
+        closed = status.closed_by_namespace(pool, self._settings.namespaces)
+        return PoolReading(self._specs.layouts(pool), closed, view)
+
+    @override
+    async def complete(self, pool: NetworkPool, reading: PoolReading) -> PoolReading | Outcome:
+        return replace(reading, held=self._others.held(pool))
+
+    @override
+    def choose(
+        self, pool: NetworkPool, journal: Journal, reading: PoolReading, limits: Limits
+    ) -> PoolChoice:
+        decision = decide(
+            pool,
+            reading.view,
+            reading.geometry,
+            0 if reading.closed is not None else self._settings.batch,
+            reading.held,
+            limits=limits,
+            journal=journal,
+        )
+        askers = (grant.asker for grant in decision.choice.grants)
+        granted = [*zip(decision.promises, askers, strict=True)]
+        refusals = self._allocations.due_refusals(decision.choice.refusals)
+        detail = Decided(decision, refusals)
+        return Allotment(decision.settled, granted, decision.choice.more, detail)
+
+    @override
+    async def confirm(
+        self,
+        pool: NetworkPool,
+        journal: Journal,
+        reading: PoolReading,
+        choice: PoolChoice,
+        limits: Limits,
+    ) -> tuple[PoolReading, PoolChoice]:
+        return reading, choice
+
+    @override
+    def describe_write(
+        self, pool: NetworkPool, reading: PoolReading, choice: PoolChoice
+    ) -> PoolWrite:
+        """Return figures and conditions, which are due if they differ, or to back a refusal.
+
+        A refusal is written only after a write of the pool succeeded in the same pass, so that a
+        replica with an old view of the pool cannot refuse what another one granted. An unchanged
+        status makes no new version, but its precondition is checked all the same.
+        """
+        decision = choice.detail.decision
+        overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
+        # To list what others hold costs as much as there are, so it is not listed if all is well.
+        others = () if is_sound(decision) else self._others.named(pool)
+        figures = status.current_figures(
+            pool,
+            reading.view,
+            decision,
+            self._clock.now(),
+            overlapping,
+            reading.closed,
+            others=others,
+        )
+        is_due = bool(choice.detail.refusals) or status.differs(pool.status, figures)
+        return PoolWrite({"status": figures}, is_due)
+
+    @override
+    def note_written(self, before: NetworkPool, after: NetworkPool) -> None:
+        self._events.status_written(before, after)
+
+    @override
+    async def finish(
+        self,
+        pool: NetworkPool,
+        reading: PoolReading,
+        choice: PoolChoice,
+        kept: Sequence[Kept[IPAllocation]],
+        shares: Shares,
+    ) -> float | None:
+        """Write refusals, record what was written, and report a block.
+
+        Returns:
+            In how many seconds to try again; None if nothing is left.
+        """
+        refusals = choice.detail.refusals
+        refused = await self._allocations.refuse(refusals)
+        self._events.allocations.served(pool, writes_of(kept), refusals, refused)
+        more = await self._report_block(pool, reading.view)
+        if any(write.result is WriteResult.UNKNOWN for write in refused):
+            return RETRY
+        return more
+
+    async def _report_block(self, pool: NetworkPool, view: View) -> float | None:
+        """Report why a pool hands out nothing, but not to allocations that are promised a range.
+
+        Args:
+            pool: as it was written last.
+            view: its allocations.
+        """
+        if find_block(pool) is None:
+            return None
+        promises = STATUS_JOURNALS.read(pool).promises
+        return await self._allocations.report_block(pool, view, promises)
+
+    @override
+    def next_pass(self, work: Work[NetworkPool, IPAllocation, Decided]) -> Outcome:
+        """Return when the next pass is due: after one resync at the latest.
+
+        A promise to a request of another kind is not written here, so it calls for no pass.
+        """
+        choice, memory = work.choice, work.memory
+        done = {
+            entry.promise.identity
+            for entry in work.kept
+            if entry.result in {WriteResult.WRITTEN, WriteResult.SETTLED}
+        }
+        if choice.more and done:
+            return Again(0)
+        if any(entry.result is WriteResult.UNKNOWN for entry in work.kept):
+            return Again(RETRY)
+        unwritten = [
+            promise
+            for promise in choice.journal.promises
+            if promise.kind in work.served and promise.identity not in done
+        ]
+        settings = self._settings
+        rest = settings.requeue_after_work if choice.granted else settings.resync
+        promise = memory.due.next_in(unwritten, work.now)
+        deferral = memory.shares.next_in(work.now)
+        event = self._events.capacity.record_due(work.pool)
+        waits = (rest, promise, deferral, event, work.later)
+        return Again(min(wait for wait in waits if wait is not None))
+
+    async def _block(self, pool: NetworkPool, reason: str, after: float | None = None) -> Outcome:
+        """Report on the allocations that wait for a pool why it hands out nothing.
+
+        Args:
+            pool: as it was written last; its conditions report why.
+            reason: the same in one word, for logs.
+            after: seconds until the next look at the pool; None if only a change calls for it.
+        """
+        more = await self._allocations.report_block(pool, self._reader.cached(pool.metadata.key))
+        if more is not None and (after is None or more < after):
+            return Blocked(reason, more)
+        return Blocked(reason, after)
+
+    async def _block_invalid(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
+        closed = status.closed_by_namespace(pool, self._settings.namespaces)
+        wanted = status.invalid(pool, problems, self._clock.now(), closed)
+        return await self._block(await self._statuses.write(pool, wanted), "ValidationFailed")
+
+    async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
+        """Hand out nothing until the other controller has stopped writing; say so on the pool."""
+        now = self._clock.now()
+        written = await self._statuses.write(pool, status.foreign_managed(pool, other, now))
+        after = other.stopped_in(now, self._settings.foreign_silence)
+        return await self._block(written, FOREIGN_MANAGER, after)
+
+    @override
+    async def block_not_stored(self, pool: NetworkPool, after: float, *, is_new: bool) -> Outcome:
+        """Report that the API server does not store the journal, and make what it stores void."""
+        if not is_new:
+            return await self._block(pool, OUTDATED, after)
+        wanted = status.definition_outdated(pool, self._clock.now())
+        written = await self._statuses.write(pool, wanted, is_due=has_journal(pool))
+        if written is not pool:
+            self._events.allocations.definition_outdated(written)
+        return await self._block(written, OUTDATED, after)
+
+    @override
+    async def report_unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> float | None:
+        wanted = status.unreadable(pool, unreadable, self._clock.now())
+        written = await self._statuses.write(pool, wanted)
+        if written is not pool:
+            self._events.allocations.unreadable(written, unreadable)
+        view = self._reader.cached(written.metadata.key)
+        return await self._allocations.report_block(written, view)
+
+    @override
+    async def report_pool_refused(self, pool: NetworkPool, error: ApiError) -> None:
+        """Leave that to the log: the error ends the pass, which is tried again."""
+
+    @override
+    def shown_wait(self, pool: NetworkPool) -> str:
+        return status.shown_unknown(pool)
+
+    @override
+    async def report_wait(self, pool: NetworkPool, behind: Behind, waits: WaitLog) -> None:
+        """Report on the pool that it waits for what is held, which is unknown.
+
+        Another replica may know what is held, or wait for something else; see WaitLog. All pools
+        wait for the LIST of another pool: that is in the log alone.
+        """
+        if isinstance(behind, ListUnderWay):
+            return
+        key, message = pool.metadata.key, status.unknown_holders(pool, behind.reason).message
+        shown = status.shown_unknown(pool)
+        should_report = waits.should_report(key, shown, message)
+        if not (should_report or shown == message):
+            return
+        try:
+            if should_report:
+                wanted = status.holders_unknown(pool, behind.reason, self._clock.now())
+                pool = await self._statuses.write(pool, wanted)
+                waits.note_reported(key, message)
+            # Another replica that knows what is held may be about to keep these promises.
+            await self._report_block(pool, self._reader.cached(key))
+        except (Conflict, NotFound) as error:
+            _log.info("A pool changed before its status was written", error=str(error))
+
+    async def _reconcile_deleted(self, pool: NetworkPool) -> tuple[NetworkPool, Outcome]:
+        """Keep earlier promises; take the finalizer off when nothing holds or is promised a range.
+
+        A late write of a promise cannot come after that: the promise is settled, or it blocks.
+        """
+        if not has_finalizer(pool, names.FINALIZER_POOL):
+            return pool, SETTLED
+        journal = STATUS_JOURNALS.read(pool)
+        count, view = await self._blockers(pool, journal)
+        if count == 0 and not has_memory(journal, view):
+            # What it promised before it lost its memory may still be written.
+            pool, journal = await self._fence_deleted(pool, journal, view)
+            count, view = await self._blockers(pool, journal)
+        if count == 0:
+            await remove_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
+            return pool, SETTLED
+        wanted = self._status_of_deleted(pool, journal, view, count)
+        pool = await self._statuses.write(pool, wanted)
+        self._events.capacity.record_due(pool)
+        await self._keep_due(pool, journal, view)
+        return pool, Blocked("Deleting", self._settings.requeue_deleting)
+
+    async def _blockers(self, pool: NetworkPool, journal: Journal) -> tuple[int, View]:
+        """Return how many allocations block the pool's deletion, and the view that shows it.
+
+        The cache may show that there are some; only a live LIST may show that there are none.
+        """
+        cached = self._reader.cached(pool.metadata.key)
+        count = blockers(journal, cached) + self._others.seen_blockers(pool)
+        if count:
+            return count, cached
+        listed = await self._reader.shared(pool)
+        return blockers(journal, listed) + await self._others.blockers(pool), listed
+
+    async def _fence_deleted(
+        self, pool: NetworkPool, journal: Journal, listed: View
+    ) -> tuple[NetworkPool, Journal]:
+        """Void earlier promises of a pool that is being deleted, and give it a memory.
+
+        Whether the API server stores the journal is not checked: nothing is promised any more, so
+        the finalizer goes, or the next pass fences again.
+
+        Args:
+            pool: as it was read.
+            journal: of the pool. Promises and revisions of other kinds stay.
+            listed: the view of a LIST that began after `pool` was read.
+        """
+        reading = PoolReading((), None, listed)
+        fenced = await self._allocations.void_earlier(pool, reading)
+        journal = journal.after_fence(KIND, fenced.revisions)
+        fields = STATUS_JOURNALS.fields(pool, journal)
+        return await self._client.patch_status(NETWORK_POOL, pool, fields), journal
+
+    def _status_of_deleted(
+        self, pool: NetworkPool, journal: Journal, view: View, count: int
+    ) -> dict[str, Any]:
+        """Return the status of a pool whose deletion waits: figures stay current as far as known.
+
+        It has no journal: only a pass that hands out ranges drops promises. So the figures count
+        what objects of other kinds show, not what a journal of those kinds promises: how many of
+        these promises are over depends on what a replica has read, and two replicas would write
+        against each other.
+
+        Args:
+            pool: the pool.
+            journal: its journal.
+            view: its allocations.
+            count: how many objects the deletion waits for.
+        """
+        now = self._clock.now()
+        others = self._others.named(pool)
+        waiting = status.waiting_for_holders(count, others)
+        is_foreign = self._foreign.of_pool(pool, view.holdings.last_foreign_write, now) is not None
+        if is_foreign or view.position < journal.revisions.get(KIND, 0):
+            return status.without_figures(pool, waiting, now)
+        try:
+            geometry = self._specs.layouts(pool)
+            self._others.held(pool)  # raises if what they hold is not known
+        except InvalidPool as invalid:
+            return status.invalid(pool, invalid.messages, now, waiting)
+        except (Behind, Unreadable):
+            return status.without_figures(pool, waiting, now)
+        held = [holding.range for holding in others]
+        decision = decide(pool, view, geometry, 0, held, journal=journal)
+        overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
+        return status.current_figures(
+            pool, view, decision, now, overlapping, waiting, others=others
+        )
+
+    async def _keep_due(self, pool: NetworkPool, journal: Journal, view: View) -> None:
+        """Write the open promises that are due to their allocations; void those that are refused.
+
+        Args:
+            pool: as it was written last.
+            journal: of the pool.
+            view: its allocations.
+        """
+        memory = self._memories.memory_of(pool)
+        still_open = {promise.identity for promise in settle_journal(journal, view).promises}
+        due: list[Granted[IPAllocation]] = [
+            (promise, allocation)
+            for promise in memory.due.due(journal.promises, self._clock.monotonic())
+            if promise.identity in still_open
+            and (allocation := view.at_version(promise)) is not None
+        ]
+        kept = await self._allocations.write_promised(pool, due)
+        void = partial(self._allocations.void_refused, pool)
+        await void_refused(kept, void, memory, self._clock)
+
+
+def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
+    client: Client,
+    pools: Cache[NetworkPool],
+    allocations: Cache[IPAllocation],
+    events: PoolEvents,
+    clock: Clock,
+    settings: PoolSettings,
+    *,
+    others: OtherHolders | None = None,
+    spaces: SpaceIndex | None = None,
+) -> NetworkPoolPasses:
+    """Return the passes over NetworkPools, which alone hand out ranges to IPAllocations.
+
+    Args:
+        client: the management cluster.
+        pools: all pools.
+        allocations: all allocations, indexed by pool.
+        events: takes what is to be recorded.
+        clock: the time.
+        settings: intervals and thresholds.
+        others: what others than allocations hold; None for nothing.
+        spaces: what pools of all kinds hand out; None for what NetworkPools do.
+    """
+    statuses = PoolStatusWriter(client, events)
+    memories = memories_for(STATUS_JOURNALS, clock, settings)
+    kept = keep_holdings(
+        allocations,
+        client.field_manager,
+        clock,
+        settings.contents_check,
+        events.allocations.contents_differ,
+    )
+    kind = NetworkPoolKind(
+        client,
+        pools,
+        allocations=AllocationKind(client, clock, settings, statuses),
+        reader=Reader(allocations, client, clock, settings.cache_patience, kept),
+        statuses=statuses,
+        events=events,
+        clock=clock,
+        settings=settings,
+        memories=memories,
+        others=others or OtherHolders(),
+        spaces=spaces or network_pool_spaces(pools, settings.max_addresses),
+    )
+    return PoolPasses(kind, client, clock, settings, memories)
