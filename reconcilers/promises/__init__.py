@@ -15,4 +15,6 @@ it.
     due        which open promises a replica writes to their requests now
     results    what becomes of one write
     keeping    what becomes of promises: voided, if their write was refused for good
+    passes     one pass over one pool, which kinds of pools and of requests fill
+    annotatedpools  what all kinds of pools with an annotated journal answer to it
 """

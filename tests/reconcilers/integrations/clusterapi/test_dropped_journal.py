@@ -3,13 +3,16 @@
 from typing import Any
 
 from controller.testing import Request
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.promises.journal import ANNOTATION
 from tests.reconcilers.integrations.clusterapi.test_restoring import (
     CLAIMS,
+    POOL,
     addresses,
     restore_claims,
     served,
 )
+from tests.reconcilers.test_sharing import NAMESPACE
 
 
 def drop_journal(request: Request, old: Any, new: Any) -> Any:
@@ -50,4 +53,22 @@ async def test_nothing_is_given_while_the_server_keeps_an_older_journal() -> Non
         home.api.admit = keep_older_journal
         await restore_claims(home)
         await home.pass_by(60)
+        assert await addresses(home) == {}
+
+
+async def test_a_pool_is_written_once_in_a_resync_while_an_older_journal_is_kept() -> None:
+    async with served() as home:
+        home.api.admit = keep_older_journal
+        for number in range(6):
+            body = {"metadata": {"name": f"c-{number}"}, "spec": {"poolRef": POOL}}
+            await home.client.create(CLAIMS, NAMESPACE, body)
+            await home.pass_by(5)
+        journals = [
+            request
+            for request in home.api.requests
+            if request.resource == NETWORK_POOL.full_name
+            and request.method == "PATCH"
+            and "c-" in request.body["metadata"].get("annotations", {}).get(ANNOTATION, "")
+        ]
+        assert len(journals) == 1
         assert await addresses(home) == {}
