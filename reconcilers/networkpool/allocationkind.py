@@ -38,7 +38,7 @@ from reconcilers.reporting.conditions import Finding
 
 
 @dataclass(frozen=True, slots=True)
-class PoolReading:
+class AllocationReading:
     """What a pass read of a NetworkPool.
 
     Args:
@@ -65,7 +65,7 @@ class KeptAllocation(Kept[IPAllocation]):
     written: Written | None = None
 
 
-class AllocationKind(RequestKind[NetworkPool, IPAllocation, PoolReading]):
+class AllocationKind(RequestKind[NetworkPool, IPAllocation, AllocationReading]):
     """IPAllocations that are served from NetworkPools.
 
     Args:
@@ -87,12 +87,14 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, PoolReading]):
 
     @override
     def needs_fence(
-        self, pool: NetworkPool, journal: Journal, reading: PoolReading, limits: Limits
+        self, pool: NetworkPool, journal: Journal, reading: AllocationReading, limits: Limits
     ) -> bool:
         return not has_memory(journal, reading.view)
 
     @override
-    async def void_earlier(self, pool: NetworkPool, reading: PoolReading) -> Fenced[PoolReading]:
+    async def void_earlier(
+        self, pool: NetworkPool, reading: AllocationReading
+    ) -> Fenced[AllocationReading]:
         """Void every promise to allocations that was made before the pool was read.
 
         No other promise is made before the pool is written, so the reading that is returned shows
@@ -112,12 +114,15 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, PoolReading]):
         return Fenced({KIND: highest_revision(current)}, replace(reading, view=fenced))
 
     @override
-    def find_request(self, reading: PoolReading, promise: Promise) -> IPAllocation | None:
+    def find_request(self, reading: AllocationReading, promise: Promise) -> IPAllocation | None:
         return reading.view.at_version(promise)
 
     @override
     async def keep(
-        self, pool: NetworkPool, reading: PoolReading, granted: Sequence[Granted[IPAllocation]]
+        self,
+        pool: NetworkPool,
+        reading: AllocationReading,
+        granted: Sequence[Granted[IPAllocation]],
     ) -> list[Kept[IPAllocation]]:
         return await self.write_promised(pool, granted)
 

@@ -33,7 +33,7 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool import status
 from reconcilers.networkpool.allocationkind import (
     AllocationKind,
-    PoolReading,
+    AllocationReading,
     has_memory,
     tenants_in,
     writes_of,
@@ -62,10 +62,10 @@ from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Granted, Kept, PoolMemories, void_refused
 from reconcilers.promises.passes import (
     Allotment,
+    PassWork,
     PoolKind,
     PoolPasses,
     PoolWrite,
-    Work,
     memories_for,
 )
 from reconcilers.promises.reading import Behind, ListUnderWay
@@ -82,7 +82,7 @@ OUTDATED = "DefinitionOutdated"
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecidedAllocations:
     """What a pass over a NetworkPool decides.
 
     Args:
@@ -94,11 +94,11 @@ class Decided:
     refusals: Sequence[Refusal[IPAllocation]]
 
 
-PoolChoice = Allotment[IPAllocation, Decided]
-NetworkPoolPasses = PoolPasses[NetworkPool, IPAllocation, PoolReading, Decided]
+AllocationChoice = Allotment[IPAllocation, DecidedAllocations]
+NetworkPoolPasses = PoolPasses[NetworkPool, IPAllocation, AllocationReading, DecidedAllocations]
 
 
-class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, PoolReading, Decided]):
+class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, DecidedAllocations]):
     """NetworkPools that serve IPAllocations.
 
     Args:
@@ -194,11 +194,11 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, PoolReading, Decided])
         return (self._allocations,)
 
     @override
-    def tenants(self, reading: PoolReading) -> TenantOf:
+    def tenants(self, reading: AllocationReading) -> TenantOf:
         return tenants_in(reading.view)
 
     @override
-    async def read(self, pool: NetworkPool, journal: Journal) -> PoolReading:
+    async def read(self, pool: NetworkPool, journal: Journal) -> AllocationReading:
         """Read the allocations of a pool: by a LIST if the journal has no memory of them."""
         revision = journal.revisions.get(KIND)
         if revision is None:
@@ -206,16 +206,18 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, PoolReading, Decided])
         else:
             view = await self._reader.at_least(pool, revision)
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
-        return PoolReading(self._specs.layouts(pool), closed, view)
+        return AllocationReading(self._specs.layouts(pool), closed, view)
 
     @override
-    async def complete(self, pool: NetworkPool, reading: PoolReading) -> PoolReading | Outcome:
+    async def complete(
+        self, pool: NetworkPool, reading: AllocationReading
+    ) -> AllocationReading | Outcome:
         return replace(reading, held=self._others.held(pool))
 
     @override
     def choose(
-        self, pool: NetworkPool, journal: Journal, reading: PoolReading, limits: Limits
-    ) -> PoolChoice:
+        self, pool: NetworkPool, journal: Journal, reading: AllocationReading, limits: Limits
+    ) -> AllocationChoice:
         decision = decide(
             pool,
             reading.view,
@@ -228,7 +230,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, PoolReading, Decided])
         askers = (grant.asker for grant in decision.choice.grants)
         granted = [*zip(decision.promises, askers, strict=True)]
         refusals = self._allocations.due_refusals(decision.choice.refusals)
-        detail = Decided(decision, refusals)
+        detail = DecidedAllocations(decision, refusals)
         return Allotment(decision.settled, granted, decision.choice.more, detail)
 
     @override
@@ -236,15 +238,15 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, PoolReading, Decided])
         self,
         pool: NetworkPool,
         journal: Journal,
-        reading: PoolReading,
-        choice: PoolChoice,
+        reading: AllocationReading,
+        choice: AllocationChoice,
         limits: Limits,
-    ) -> tuple[PoolReading, PoolChoice]:
+    ) -> tuple[AllocationReading, AllocationChoice]:
         return reading, choice
 
     @override
     def describe_write(
-        self, pool: NetworkPool, reading: PoolReading, choice: PoolChoice
+        self, pool: NetworkPool, reading: AllocationReading, choice: AllocationChoice
     ) -> PoolWrite:
         """Return figures and conditions, which are due if they differ, or to back a refusal.
 
@@ -276,8 +278,8 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, PoolReading, Decided])
     async def finish(
         self,
         pool: NetworkPool,
-        reading: PoolReading,
-        choice: PoolChoice,
+        reading: AllocationReading,
+        choice: AllocationChoice,
         kept: Sequence[Kept[IPAllocation]],
         shares: Shares,
     ) -> float | None:
@@ -307,7 +309,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, PoolReading, Decided])
         return await self._allocations.report_block(pool, view, promises)
 
     @override
-    def next_pass(self, work: Work[NetworkPool, IPAllocation, Decided]) -> Outcome:
+    def next_pass(self, work: PassWork[NetworkPool, IPAllocation, DecidedAllocations]) -> Outcome:
         """Return when the next pass is due: after one resync at the latest.
 
         A promise to a request of another kind is not written here, so it calls for no pass.
@@ -459,7 +461,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, PoolReading, Decided])
             journal: of the pool. Promises and revisions of other kinds stay.
             listed: the view of a LIST that began after `pool` was read.
         """
-        reading = PoolReading((), None, listed)
+        reading = AllocationReading((), None, listed)
         fenced = await self._allocations.void_earlier(pool, reading)
         journal = journal.after_fence(KIND, fenced.revisions)
         fields = STATUS_JOURNALS.fields(pool, journal)

@@ -129,7 +129,7 @@ class Fenced(Generic[ReadingT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Work(Generic[PoolT, RequestT, DetailT]):
+class PassWork(Generic[PoolT, RequestT, DetailT]):
     """What one pass has done.
 
     Args:
@@ -366,7 +366,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """
         ...
 
-    def next_pass(self, work: Work[PoolT, RequestT, DetailT]) -> Outcome:
+    def next_pass(self, work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
         """Return when the next pass is due."""
         ...
 
@@ -548,7 +548,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         later = await kind.finish(pool, reading, choice, kept, memory.shares)
         served = {request_kind.request_resource.full_name for request_kind in request_kinds}
         now = self._clock.monotonic()
-        work = Work(pool, journal, choice, kept, memory, served, later, now)
+        work = PassWork(pool, journal, choice, kept, memory, served, later, now)
         return kind.next_pass(work)
 
     def _check_stored(self, pool: PoolT) -> None:
@@ -680,7 +680,7 @@ def memories_for(
     return PoolMemories(clock, settings.foreign_patience, settings.resync, room)
 
 
-def next_after_quiet_period(work: Work[Any, Any, Any], quiet_period: float) -> Outcome:
+def next_after_quiet_period(work: PassWork[Any, Any, Any], quiet_period: float) -> Outcome:
     """Return when the next pass is due over a pool that is left alone while nothing is promised.
 
     A promise to a kind that is not served cannot be written, so it calls for no pass.
@@ -692,7 +692,7 @@ def next_after_quiet_period(work: Work[Any, Any, Any], quiet_period: float) -> O
     return _sooner(_next_for_promises(work, quiet_period), work.later)
 
 
-def _next_for_promises(work: Work[Any, Any, Any], quiet_period: float) -> Outcome:
+def _next_for_promises(work: PassWork[Any, Any, Any], quiet_period: float) -> Outcome:
     """Return when the next pass is due for the sake of promises."""
     results, more = {entry.result for entry in work.kept}, work.choice.more
     if more and WriteResult.WRITTEN in results:

@@ -59,7 +59,7 @@ from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
     Allotment,
-    Work,
+    PassWork,
     next_after_quiet_period,
     writing_pool,
 )
@@ -255,7 +255,7 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
         return min((wait for wait in waits if wait is not None), default=None)
 
     @override
-    def next_pass(self, work: Work[PoolT, IPAddressClaim, Choice[IPAddressClaim]]) -> Outcome:
+    def next_pass(self, work: PassWork[PoolT, IPAddressClaim, Choice[IPAddressClaim]]) -> Outcome:
         return next_after_quiet_period(work, self._parts.settings.quiet_period)
 
     @override

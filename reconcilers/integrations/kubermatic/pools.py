@@ -68,8 +68,8 @@ from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
     Allotment,
     Fenced,
+    PassWork,
     RequestKind,
-    Work,
     next_after_quiet_period,
 )
 from reconcilers.promises.reading import Behind, highest_revision
@@ -298,7 +298,7 @@ class Pools(
         return self._allocations.next_in(reading.allocations)
 
     @override
-    def next_pass(self, work: Work[IPAMPool, IPAMAllocation, DecidedPool]) -> Outcome:
+    def next_pass(self, work: PassWork[IPAMPool, IPAMAllocation, DecidedPool]) -> Outcome:
         return next_after_quiet_period(work, self._settings.quiet_period)
 
     @override

@@ -63,8 +63,8 @@ from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
     Allotment,
     Fenced,
+    PassWork,
     RequestKind,
-    Work,
     next_after_quiet_period,
 )
 from reconcilers.promises.reading import highest_revision
@@ -325,7 +325,7 @@ class Networks(
         return later
 
     @override
-    def next_pass(self, work: Work[NetworkNamespace, IPAllocation, Unserved]) -> Outcome:
+    def next_pass(self, work: PassWork[NetworkNamespace, IPAllocation, Unserved]) -> Outcome:
         return next_after_quiet_period(work, self._settings.quiet_period)
 
     @override

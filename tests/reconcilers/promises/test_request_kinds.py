@@ -24,10 +24,10 @@ from reconcilers.promises.passes import (
     JOURNAL_ALONE,
     Allotment,
     Fenced,
+    PassWork,
     PoolPasses,
     PoolWrite,
     RequestKind,
-    Work,
     next_after_quiet_period,
 )
 from reconcilers.promises.results import WriteResult
@@ -190,7 +190,7 @@ class Pools(AnnotatedPools[NetworkPool, Any, str, None]):
         return None
 
     @override
-    def next_pass(self, work: Work[NetworkPool, Any, None]) -> Outcome:
+    def next_pass(self, work: PassWork[NetworkPool, Any, None]) -> Outcome:
         return next_after_quiet_period(work, PoolSettings().quiet_period)
 
     @override

@@ -26,10 +26,10 @@ from reconcilers.networkpool import (
     protocol,
     statusjournal,
 )
-from reconcilers.networkpool.allocationkind import AllocationKind, PoolReading
+from reconcilers.networkpool.allocationkind import AllocationKind, AllocationReading
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
-from reconcilers.networkpool.poolkind import NetworkPoolKind, PoolChoice
+from reconcilers.networkpool.poolkind import AllocationChoice, NetworkPoolKind
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal
 from reconcilers.networkpool.view import Reader, View
 from reconcilers.promises import choosing, passes
@@ -224,7 +224,10 @@ def refused_without_proof(mp: Patch) -> None:
     describe = NetworkPoolKind.describe_write
 
     def lax(
-        self: NetworkPoolKind, pool: NetworkPool, reading: PoolReading, choice: PoolChoice
+        self: NetworkPoolKind,
+        pool: NetworkPool,
+        reading: AllocationReading,
+        choice: AllocationChoice,
     ) -> PoolWrite:
         return replace(describe(self, pool, reading, choice), is_due=False)
 
@@ -348,7 +351,10 @@ def revision_of_lists(mp: Patch) -> None:
     describe = NetworkPoolKind.describe_write
 
     def eager(
-        self: NetworkPoolKind, pool: NetworkPool, reading: PoolReading, choice: PoolChoice
+        self: NetworkPoolKind,
+        pool: NetworkPool,
+        reading: AllocationReading,
+        choice: AllocationChoice,
     ) -> PoolWrite:
         write, stored = describe(self, pool, reading, choice), STATUS_JOURNALS.read(pool)
         is_raised = choice.journal.revisions != stored.revisions
