@@ -36,7 +36,7 @@ from reconcilers.reporting.poolreferences import absent_pools, describe_absent_p
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.tenantcluster.allocations.membership import is_foreign
-from reconcilers.tenantcluster.provider import describe_absent, wanted_provider
+from reconcilers.tenantcluster.provider import describe_absent, find_provider_key
 
 Severity = Literal["error", "warning"]
 Action = Literal["none", "delete", "label"]
@@ -186,7 +186,7 @@ def _references(objects: Objects) -> Iterator[Finding]:
         yield Finding("UnknownPool", "error" if is_none_there else "warning", subject, sentence)
     named = {key.name for key in objects.providers}
     for _, tenant in sorted(objects.clusters.items()):
-        wanted = wanted_provider(tenant, names.DEFAULT_NAMESPACE, None)
+        wanted = find_provider_key(tenant, names.DEFAULT_NAMESPACE, None)
         if wanted is None or wanted in objects.providers or tenant.metadata.terminating:
             continue
         reference = tenant.spec.providerConfigRef

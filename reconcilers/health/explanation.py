@@ -46,7 +46,7 @@ from reconcilers.tenantcluster.provider import (
     ProviderUnreadable,
     describe_absent,
     find_provider,
-    wanted_provider,
+    find_provider_key,
 )
 from reconcilers.tenantcluster.status import allocations_unreadable
 
@@ -154,7 +154,7 @@ def _ranges_in_status(tenant: TenantCluster, read: Collection[Key]) -> Iterator[
 
 def _describe_absent_provider(tenant: TenantCluster, objects: Objects) -> str:
     """Return why there is nothing to say of a cluster's ProviderConfig."""
-    wanted = wanted_provider(tenant, names.DEFAULT_NAMESPACE, objects.platform_default.key)
+    wanted = find_provider_key(tenant, names.DEFAULT_NAMESPACE, objects.platform_default.key)
     key = wanted or _DEFAULT_PROVIDER
     if objects.limits_of(PROVIDER_CONFIG, key.namespace):
         provider = (

@@ -36,8 +36,8 @@ class Corrections:
 
     def take(self) -> Sequence[Correction]:
         """Return the corrections since the last call."""
-        taken, self._unreported = self._unreported, []
-        return taken
+        corrections, self._unreported = self._unreported, []
+        return corrections
 
     def may_correct(self, description: str, now: float) -> bool:
         """Return whether an edit may be written back now.

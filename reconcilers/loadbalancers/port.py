@@ -374,14 +374,14 @@ class LoadBalancer(Protocol):
         """Read live only the offers that a projection would write; that proves no withdrawal."""
         ...
 
-    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
-        """Make the tenant hold what `wanted` says, writing only what differs.
+    async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
+        """Make the tenant hold what `projection` says, writing only what differs.
 
         An offer that is missing is created without effect, confirmed, and then filled. A range
         that came or went is written at once; an edit by others is written back ever less often.
 
         Args:
-            wanted: from the cache.
+            projection: from the cache.
             confirm: asked after an offer was created, and before it is given its ranges.
             permit: asked of an offer that is there before it is written.
 
@@ -393,8 +393,10 @@ class LoadBalancer(Protocol):
         """
         ...
 
-    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
-        """Write `wanted` over offers with a basis above `position`, which a lost history wrote.
+    async def overwrite(
+        self, projection: Projection, position: int, permit: Permit
+    ) -> Offer | None:
+        """Write `projection` over offers of a lost history: those with a basis above `position`.
 
         Returns:
             What was overwritten; None if no offer has such a basis.
@@ -415,8 +417,8 @@ class LoadBalancer(Protocol):
         """
         ...
 
-    async def health(self, wanted: Projection) -> Health:
-        """Return whether the balancer works by `wanted`, which was just projected."""
+    async def health(self, projection: Projection) -> Health:
+        """Return whether the balancer works by `projection`, which was just projected."""
         ...
 
     async def find_stale(self, reading: BalancerReading) -> str | None:

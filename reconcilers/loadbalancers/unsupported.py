@@ -57,11 +57,13 @@ class UnsupportedBalancer(LoadBalancer):
         return BalancerReading({}, self._message)
 
     @override
-    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
+    async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
         raise BalancerBlocked(NOT_SUPPORTED, self._message)
 
     @override
-    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
+    async def overwrite(
+        self, projection: Projection, position: int, permit: Permit
+    ) -> Offer | None:
         raise BalancerBlocked(NOT_SUPPORTED, self._message)
 
     @override
@@ -71,7 +73,7 @@ class UnsupportedBalancer(LoadBalancer):
         return NotYet(self._message)
 
     @override
-    async def health(self, wanted: Projection) -> Health:
+    async def health(self, projection: Projection) -> Health:
         return Health()
 
     @override

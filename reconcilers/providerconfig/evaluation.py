@@ -144,9 +144,9 @@ def refused_namespace(config: ProviderConfig, allowed: Sequence[str]) -> Finding
 
 def team(config: ProviderConfig) -> str:
     """Return the name of the team that the provider is for; empty if it is for all."""
-    wanted = config.spec.scope
-    named = wanted.teamRef if wanted is not None and wanted.type == "team" else None
-    return named.name if named is not None else ""
+    scope = config.spec.scope
+    team_ref = scope.teamRef if scope is not None and scope.type == "team" else None
+    return team_ref.name if team_ref is not None else ""
 
 
 def unknown_team(name: str) -> Finding:
@@ -218,11 +218,11 @@ def pools(
 
 
 def _by_family(
-    found: Iterable[NetworkPool], network: ProviderNetwork
+    pools: Iterable[NetworkPool], network: ProviderNetwork
 ) -> dict[FamilyName, tuple[int, int]]:
     """Return of each family of some pools the free addresses, and for how many tenants they do."""
     by_family: dict[FamilyName, tuple[int, int]] = {}
-    for pool in found:
+    for pool in pools:
         for block in pool.blocks:
             family = FAMILY_NAMES[block.spec.family]
             free, fitting = by_family.get(family, (0, 0))
@@ -243,9 +243,9 @@ def estimated_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) ->
     elastic = sizing.allocationMode == ELASTIC
     balancers = sizing.initialPoolSize if elastic else sizing.defaultPoolSize
     nodes = pool.spec.default_count(names.TYPE_NODES)
-    each = min(nodes, quota.maxNodeIPs or nodes)
-    each += min(balancers, quota.maxLoadBalancerIPs or balancers)
-    return free // each
+    addresses_per_tenant = min(nodes, quota.maxNodeIPs or nodes)
+    addresses_per_tenant += min(balancers, quota.maxLoadBalancerIPs or balancers)
+    return free // addresses_per_tenant
 
 
 def overall(evaluation: Evaluation) -> Finding:

@@ -106,11 +106,11 @@ class ProviderConfigReconciler:
             config = await add_finalizer(
                 self._client, PROVIDER_CONFIG, config, names.FINALIZER_PROVIDER
             )
-            found = await self._evaluate(config)
-            await self._write_status(config, found)
+            result = await self._evaluate(config)
+            await self._write_status(config, result)
         except (Conflict, NotFound):
             return Again(1.0)
-        return Again(self._requeue_after(found.credentials, self._teams.get(key)))
+        return Again(self._requeue_after(result.credentials, self._teams.get(key)))
 
     def _requeue_after(self, credentials: Finding, team: _Team | None = None) -> float:
         settings = self._settings.provider
@@ -148,9 +148,9 @@ class ProviderConfigReconciler:
             and now - known.at < 0.99 * self._requeue_after(known.found)
         ):
             return known.found
-        found = await self._check_secret(config, where)
-        self._secrets[key] = _ReadSecret(config.metadata.generation, now, found)
-        return found
+        outcome = await self._check_secret(config, where)
+        self._secrets[key] = _ReadSecret(config.metadata.generation, now, outcome)
+        return outcome
 
     async def _check_secret(self, config: ProviderConfig, where: Key) -> Finding:
         """Read the credentials Secret live and return the resulting condition.
@@ -195,27 +195,27 @@ class ProviderConfigReconciler:
             return True
         return True
 
-    async def _write_status(self, config: ProviderConfig, found: Evaluation) -> None:
-        change = self._change(config, found)
+    async def _write_status(self, config: ProviderConfig, result: Evaluation) -> None:
+        change = self._change(config, result)
         if not change:
             return
         answer = await self._client.patch_status(PROVIDER_CONFIG, config, change)
-        self._record(config, answer, found)
+        self._record(config, answer, result)
 
-    def _change(self, config: ProviderConfig, found: Evaluation) -> dict[str, Any]:
+    def _change(self, config: ProviderConfig, result: Evaluation) -> dict[str, Any]:
         """Return the status patch; empty if the status shows it already.
 
         The times of validation and of the last probe move only with a result, so that a provider
         at rest is not written every few minutes.
         """
         now, status = self._clock.now(), config.status
-        valid = found.credentials.status
-        findings = [found.credentials, *(f for f in found.findings if f.type != "Ready")]
+        valid = result.credentials.status
+        findings = [result.credentials, *(f for f in result.findings if f.type != "Ready")]
         conditions = with_findings(
             status.conditions
-            if found.capacity is not None
+            if result.capacity is not None
             else remove_condition(status.conditions, evaluation.POOL_AVAILABLE),
-            [*findings, evaluation.overall(found)],
+            [*findings, evaluation.overall(result)],
             config.metadata.generation,
             now,
         )
@@ -226,19 +226,19 @@ class ProviderConfigReconciler:
             change |= {"validated": valid, "ready": valid}
             if valid:
                 change["lastValidationTime"] = rfc3339(now)
-        if found.capacity != status.capacity:
-            change["capacity"] = found.capacity and found.capacity.written(status.capacity)
+        if result.capacity != status.capacity:
+            change["capacity"] = result.capacity and result.capacity.written(status.capacity)
         if change:
             change["lastProbeTime"] = rfc3339(now)
         return change
 
-    def _record(self, before: ProviderConfig, after: ProviderConfig, found: Evaluation) -> None:
+    def _record(self, before: ProviderConfig, after: ProviderConfig, result: Evaluation) -> None:
         """Record a warning event for each condition that has just turned to False."""
         for finding, reason in (
-            (found.credentials, "CredentialsInvalid"),
+            (result.credentials, "CredentialsInvalid"),
             *(
                 (finding, evaluation.EVENT_REASONS[finding.reason])
-                for finding in found.findings
+                for finding in result.findings
                 if finding.reason in evaluation.EVENT_REASONS
             ),
         ):

@@ -7,7 +7,7 @@ record/         what this process remembers of a cluster
 provider.py     which ProviderConfig counts, and why it may not be used
 allocations/    which allocations a tenant should have, from which pool; they are created and moved
 projector.py    the ranges are written to the tenant's load balancer: one pass
-wantedranges.py which ranges it should hold
+projections.py which ranges it should hold
 balancerwatch.py  what is written there is watched
 corrections.py  edits by others that were undone there are reported
 ownership/      whose a tenant and the pools in it are

@@ -18,7 +18,9 @@ def worst_condition(cluster: TenantCluster) -> Condition | None:
 
     None if the cluster has no condition yet.
     """
-    shown = [condition for kind in _ORDER if (condition := find(cluster.status.conditions, kind))]
-    false = [condition for condition in shown if condition.status == "False"]
+    conditions = [
+        condition for kind in _ORDER if (condition := find(cluster.status.conditions, kind))
+    ]
+    false = [condition for condition in conditions if condition.status == "False"]
     lasting = [condition for condition in false if condition.reason not in PASSING_REASONS]
-    return next(iter([*lasting, *false, *shown]), None)
+    return next(iter([*lasting, *false, *conditions]), None)

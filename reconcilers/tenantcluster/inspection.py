@@ -30,7 +30,7 @@ from reconcilers.tenantcluster.ownership.pools import (
     may_be_taken_over,
     shared_message,
 )
-from reconcilers.tenantcluster.wantedranges import projection
+from reconcilers.tenantcluster.projections import make_projection
 
 Severity = Literal["error", "warning"]
 
@@ -93,12 +93,12 @@ def findings(
         members: the tenant's allocations.
         spaces: the addresses that NetworkPools hand out.
     """
-    wanted = list(projection(members, 0).entries)
+    entries = list(make_projection(members, 0).entries)
     holds = [entry for offer in inside.offers for entry in offer.entries]
     problem = _find_shared(inside, members)
     if problem:
         yield SHARED, "error", problem
-    elif holds != wanted:
+    elif holds != entries:
         is_ours = all(
             owner_of(offer) is not None or may_be_taken_over(offer, members)
             for offer in inside.offers
@@ -113,7 +113,7 @@ def findings(
             "warning",
             (
                 f"its {inside.kind.title} holds {', '.join(holds) or 'nothing'}, and should hold"
-                f" {', '.join(wanted) or 'nothing'}; {cause}"
+                f" {', '.join(entries) or 'nothing'}; {cause}"
             ),
         )
     for offer in inside.offers:
@@ -127,11 +127,11 @@ def findings(
         inside.services, inside.kind.serves, families(members) or familychoice.FAMILY_NAMES
     ).unservable:
         if unmet.reason != OTHER_CLASS:
-            who = f"Service {unmet.service.metadata.key}"
+            subject = f"Service {unmet.service.metadata.key}"
             yield (
                 "TenantServiceWaits",
                 "warning",
-                f"{who} has no address: it asks for {unmet.asks}",
+                f"{subject} has no address: it asks for {unmet.asks}",
             )
     if inside.stale is not None:
         cause = f": {inside.stale}" if inside.stale else "; its controller may not be running"
@@ -144,12 +144,12 @@ def findings(
             ),
         )
     if free := list(_used_but_free(inside.services, members, spaces)):
-        shown = name_with_count(free, named_at_most=MOST_NAMED)
+        addresses = name_with_count(free, named_at_most=MOST_NAMED)
         yield (
             "TenantUsesFreeAddress",
             "error",
             (
-                f"Services there show addresses that no IPAllocation of it holds: {shown};"
+                f"Services there show addresses that no IPAllocation of it holds: {addresses};"
                 " another tenant may be given them"
             ),
         )

@@ -173,23 +173,23 @@ def status_without_requests(
 
 def status_change(tenant: TenantCluster, network: TenantNetwork) -> dict[str, Any] | None:
     """Return the merge patch of status.network; None if the status shows it already."""
-    wanted = _render_network(network)
+    rendered = _render_network(network)
     current = tenant.status.network
-    return None if current is not None and _render_network(current) == wanted else wanted
+    return None if current is not None and _render_network(current) == rendered else rendered
 
 
 def added_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[TenantRange]:
     """Return the ranges that a cluster did not have before."""
-    known = {(shown.allocation, shown.range) for shown in before.ranges} if before else set()
-    return [shown for shown in after.ranges if (shown.allocation, shown.range) not in known]
+    known = {(entry.allocation, entry.range) for entry in before.ranges} if before else set()
+    return [entry for entry in after.ranges if (entry.allocation, entry.range) not in known]
 
 
 def removed_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[TenantRange]:
     """Return the ranges that a cluster had before and no longer has."""
     if before is None or len(after.ranges) >= MOST_RANGES:
         return []
-    present = {(shown.allocation, shown.range) for shown in after.ranges}
-    return [shown for shown in before.ranges if (shown.allocation, shown.range) not in present]
+    present = {(entry.allocation, entry.range) for entry in after.ranges}
+    return [entry for entry in before.ranges if (entry.allocation, entry.range) not in present]
 
 
 RangeUsers = Callable[[IPAllocation, AddressRange], tuple[str, ...]]
@@ -213,10 +213,10 @@ def _known_users(
     before: TenantNetwork, allocation: IPAllocation, span: AddressRange
 ) -> tuple[str, ...]:
     """Return the Services that the status names for a range so far."""
-    wanted = (*allocation.metadata.key, _range_text(span))
-    for shown in before.ranges:
-        if (shown.namespace, shown.allocation, shown.range) == wanted:
-            return shown.services
+    identity = (*allocation.metadata.key, _range_text(span))
+    for entry in before.ranges:
+        if (entry.namespace, entry.allocation, entry.range) == identity:
+            return entry.services
     return ()
 
 
@@ -335,17 +335,17 @@ def _render_network(network: TenantNetwork) -> dict[str, Any]:
         },
         "ranges": [
             {
-                "allocation": shown.allocation,
-                "namespace": shown.namespace,
-                "pool": shown.pool,
-                "type": shown.type,
-                "role": shown.role,
-                "family": shown.family,
-                "range": shown.range,
-                "releasing": shown.releasing,
-                **({"services": list(shown.services)} if shown.services else {}),
+                "allocation": entry.allocation,
+                "namespace": entry.namespace,
+                "pool": entry.pool,
+                "type": entry.type,
+                "role": entry.role,
+                "family": entry.family,
+                "range": entry.range,
+                "releasing": entry.releasing,
+                **({"services": list(entry.services)} if entry.services else {}),
             }
-            for shown in network.ranges
+            for entry in network.ranges
         ],
         "waiting": [
             {

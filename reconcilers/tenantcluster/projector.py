@@ -39,8 +39,8 @@ from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.ownership.pools import PoolClaims
+from reconcilers.tenantcluster.projections import latest_mark, make_projection
 from reconcilers.tenantcluster.status import load_balancer_ready, tenant_unavailable
-from reconcilers.tenantcluster.wantedranges import latest_mark, projection
 
 _log = structlog.get_logger(__name__)
 
@@ -141,8 +141,10 @@ class Projector:
         Its `needed` covers what earlier clusters of that name left in it, too.
         """
         allocations_of_name = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
-        wanted = projection(members(self._allocations, tenant), self._allocations.position)
-        projected = {ranges.allocation.uid for ranges in wanted.allocations}
+        projection = make_projection(
+            members(self._allocations, tenant), self._allocations.position
+        )
+        projected = {ranges.allocation.uid for ranges in projection.allocations}
         others = [
             allocation.metadata
             for allocation in allocations_of_name
@@ -150,7 +152,7 @@ class Projector:
             and allocation.metadata.uid not in projected
         ]
         return replace(
-            wanted,
+            projection,
             needed=latest_mark(allocations_of_name),
             releasing=frozenset(meta.uid for meta in others),
             deleted=frozenset(meta.uid for meta in others if meta.terminating),
@@ -214,8 +216,8 @@ class Projector:
         Then what was written just now gives the range back, but cannot say so: it has to be
         written again on a later basis.
         """
-        wanted = self.find_projection(tenant)
-        return wanted.basis < wanted.needed
+        projection = self.find_projection(tenant)
+        return projection.basis < projection.needed
 
     async def _record_begun(self, current: CurrentCluster) -> None:
         """Record durably that something will be projected, and where, before it is.
@@ -287,9 +289,11 @@ class Projector:
         tenant = current.tenant
         kind = self._kinds.of(tenant)
         title = kind.title
-        wanted = await self._owned(tenant)
+        projection = await self._owned(tenant)
         try:
-            await self._write(current, wanted, memory, begin=begin and bool(wanted.entries))
+            await self._write(
+                current, projection, memory, begin=begin and bool(projection.entries)
+            )
             memory.lost_history = None
             self._log_available(tenant)
         except TenantUnavailable as error:
@@ -303,9 +307,9 @@ class Projector:
             raise failed.error from failed
         finally:
             self._corrections.report(tenant, kind.take_corrections(memory.balancer))
-        if not wanted.entries:
+        if not projection.entries:
             return load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
-        return load_balancer_ready(True, "Ready", f"{title} holds {', '.join(wanted.entries)}")
+        return load_balancer_ready(True, "Ready", f"{title} holds {', '.join(projection.entries)}")
 
     def _log_unavailable(self, tenant: TenantCluster, error: TenantUnavailable) -> None:
         """Log why a tenant cannot be written to, as a warning if that is new.
@@ -351,15 +355,15 @@ class Projector:
             for allocation in page.items
             if allocation.spec.tenantClusterRef.key == key and not is_foreign(allocation, tenant)
         ]
-        wanted = await self._owned(tenant)
-        confirmed = projection(members_listed, wanted.basis)
-        if page.unreadable or confirmed.entries != wanted.entries:
+        projection = await self._owned(tenant)
+        confirmed = make_projection(members_listed, projection.basis)
+        if page.unreadable or confirmed.entries != projection.entries:
             return
         try:
             async with self._tenants.client(tenant) as client:
                 balancer = self._kinds.of(tenant).of(client, memory.balancer)
                 before = await balancer.overwrite(
-                    wanted, page.revision, lambda offer: self._claims.require(tenant, offer)
+                    projection, page.revision, lambda offer: self._claims.require(tenant, offer)
                 )
             if before is None:
                 return
@@ -369,7 +373,7 @@ class Projector:
                 basis=before.basis,
                 revision=page.revision,
                 before=list(before.entries),
-                after=list(wanted.entries),
+                after=list(projection.entries),
             )
             self._logged.end(key, _REWRITE)
         except (TenantUnavailable, BalancerBlocked, Conflict) as error:
@@ -398,23 +402,23 @@ class Projector:
     async def _write(
         self,
         current: CurrentCluster,
-        wanted: Projection,
+        projection: Projection,
         memory: ProjectionMemory,
         *,
         begin: bool,
     ) -> None:
         """Write to the tenant; after a 401 once more, with credentials from a new read."""
         try:
-            await self._write_once(current, wanted, memory, begin=begin)
+            await self._write_once(current, projection, memory, begin=begin)
         except TenantUnavailable as error:
             if error.reason != UNAUTHORIZED:
                 raise
-            await self._write_once(current, wanted, memory, begin=begin)
+            await self._write_once(current, projection, memory, begin=begin)
 
     async def _write_once(
         self,
         current: CurrentCluster,
-        wanted: Projection,
+        projection: Projection,
         memory: ProjectionMemory,
         *,
         begin: bool,
@@ -427,9 +431,11 @@ class Projector:
             if begin:
                 await self._begin(current, balancer)
             await balancer.project(
-                wanted, lambda: self._confirmed(tenant), lambda offer: self._permit(tenant, offer)
+                projection,
+                lambda: self._confirmed(tenant),
+                lambda offer: self._permit(tenant, offer),
             )
-            health = await balancer.health(wanted)
+            health = await balancer.health(projection)
         if not self._counts_as_running(tenant, health):
             raise BalancerBlocked(health.reason, health.message)
 
@@ -481,7 +487,7 @@ class Projector:
             with _as_management_error(), suppress(NotFound):
                 live.append(await self._client.get(IP_ALLOCATION, known.metadata.key))
         members_live = [a for a in live if not is_foreign(a, tenant)]
-        return projection(members_live, self._allocations.position)
+        return make_projection(members_live, self._allocations.position)
 
 
 def is_behind(projected: Finding) -> bool:

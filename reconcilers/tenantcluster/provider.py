@@ -190,8 +190,8 @@ class Providers:
     ) -> Finding | None:
         """Return why `tenant` gets no addresses by its provider; None if it does."""
         default = self._platform.key if self._platform is not None else None
-        wanted = wanted_provider(tenant, self._namespace, default)
-        return find_obstacle(tenant, provider, wanted, self._namespaces)
+        key = find_provider_key(tenant, self._namespace, default)
+        return find_obstacle(tenant, provider, key, self._namespaces)
 
 
 class DefaultNotRead(Exception):
@@ -280,19 +280,19 @@ def refers_to(
     by_default: bool,
 ) -> bool:
     """Return whether `cluster` names `config`; one that names none does so if `by_default`."""
-    named = cluster.spec.providerConfigRef
-    if named is None:
+    reference = cluster.spec.providerConfigRef
+    if reference is None:
         return by_default
-    return config.metadata.key == (named.namespace or default_namespace, named.name)
+    return config.metadata.key == (reference.namespace or default_namespace, reference.name)
 
 
-def wanted_provider(
+def find_provider_key(
     tenant: TenantCluster, default_namespace: str, platform_default: Key | None
 ) -> Key | None:
     """Return the key that `tenant` names, else the platform's default; None if there is none."""
-    named = tenant.spec.providerConfigRef
-    if named is not None:
-        return Key(named.namespace or default_namespace, named.name)
+    reference = tenant.spec.providerConfigRef
+    if reference is not None:
+        return Key(reference.namespace or default_namespace, reference.name)
     return platform_default
 
 
@@ -307,12 +307,12 @@ def find_provider(
     Raises:
         ProviderUnreadable: the ProviderConfig that counts, or may count, cannot be read.
     """
-    wanted = wanted_provider(tenant, default_namespace, platform_default)
-    unreadable = _unreadable(configs, wanted, default_namespace)
+    key = find_provider_key(tenant, default_namespace, platform_default)
+    unreadable = _unreadable(configs, key, default_namespace)
     if unreadable is not None:
         raise ProviderUnreadable(unreadable)
-    if wanted is not None:
-        return configs.get(wanted)
+    if key is not None:
+        return configs.get(key)
     fallback = configs.get(Key(default_namespace, "default"))
     return fallback or next(
         (c for c in sorted(configs, key=_by_key) if _namespace(c) == default_namespace), None
@@ -320,7 +320,7 @@ def find_provider(
 
 
 def _unreadable(
-    configs: Cache[ProviderConfig], wanted: Key | None, default_namespace: str
+    configs: Cache[ProviderConfig], key: Key | None, default_namespace: str
 ) -> Key | None:
     """Return the ProviderConfig that counts, or may count, and cannot be read; None if none.
 
@@ -328,12 +328,12 @@ def _unreadable(
 
     Args:
         configs: all ProviderConfigs.
-        wanted: what `wanted_provider` returned.
+        key: what `find_provider_key` returned.
         default_namespace: whose ProviderConfigs count where none is wanted.
     """
     unreadable, fallback = configs.unreadable, Key(default_namespace, "default")
-    if wanted is not None:
-        return wanted if wanted in unreadable else None
+    if key is not None:
+        return key if key in unreadable else None
     if fallback in configs or fallback in unreadable:
         return fallback if fallback in unreadable else None
     of_namespace = {key for key in unreadable if key.namespace == default_namespace}
@@ -360,7 +360,7 @@ def provider_unknown(why: ProviderUnknown) -> Finding:
 def find_obstacle(
     tenant: TenantCluster,
     provider: ProviderConfig | None,
-    wanted: Key | None,
+    key: Key | None,
     namespaces: Sequence[str] = (),
 ) -> Finding | None:
     """Return why a cluster gets no addresses by its ProviderConfig; None if it does.
@@ -368,11 +368,11 @@ def find_obstacle(
     Args:
         tenant: the cluster.
         provider: its ProviderConfig; None if it does not exist.
-        wanted: what `wanted_provider` returned.
+        key: what `find_provider_key` returned.
         namespaces: the namespaces whose ProviderConfigs count; empty for all.
     """
     if provider is None:
-        return network_ready(False, "ProviderConfigNotFound", describe_absent(tenant, wanted))
+        return network_ready(False, "ProviderConfigNotFound", describe_absent(tenant, key))
     if provider.spec.networking.mode == IPAM and not provider.spec.networking.poolRefs:
         return network_ready(
             False, "NetworkNotReady", "IPAM mode but no poolRefs configured on provider"
@@ -384,13 +384,13 @@ def find_obstacle(
     return _denied(tenant, provider)
 
 
-def describe_absent(tenant: TenantCluster, wanted: Key | None) -> str:
+def describe_absent(tenant: TenantCluster, key: Key | None) -> str:
     """Return a sentence that names the missing ProviderConfig, and who names it."""
-    if wanted is None:
+    if key is None:
         return "no ProviderConfig for this cluster: it names none, and there is no default"
     if tenant.spec.providerConfigRef is not None:
-        return f"spec.providerConfigRef names ProviderConfig {wanted}, which does not exist"
-    return f"the platform's default is ProviderConfig {wanted}, which does not exist"
+        return f"spec.providerConfigRef names ProviderConfig {key}, which does not exist"
+    return f"the platform's default is ProviderConfig {key}, which does not exist"
 
 
 def _denied(tenant: TenantCluster, provider: ProviderConfig) -> Finding | None:

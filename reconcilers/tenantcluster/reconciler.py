@@ -246,8 +246,8 @@ class TenantClusterReconciler:
             network = status_without_requests(vanished, remaining)
             if network is not None:
                 self._writer.record_released(vanished, network)
-                shown = replace(vanished.status, network=network)
-                record.last_seen = replace(vanished, status=shown)
+                status = replace(vanished.status, network=network)
+                record.last_seen = replace(vanished, status=status)
 
     async def _retain_records(self, key: Key, present: TenantCluster | None) -> None:
         """Remove the records of a name but the present cluster's and those of leftovers.
@@ -386,12 +386,12 @@ class TenantClusterReconciler:
             record.deleted_at = current.tenant.metadata.revision
         number = await self._teardown.delete_allocations(current.tenant)
         remaining = members(self._allocations, current.tenant)
-        shown = status_without_requests(current.tenant, remaining)
+        network = status_without_requests(current.tenant, remaining)
         if number == 0:
             await self._projector.remove(current.tenant)
-            if shown is not None and removed_ranges(current.tenant.status.network, shown):
+            if network is not None and removed_ranges(current.tenant.status.network, network):
                 # While the cluster exists: its status tells the next pass which have an event.
-                await self._writer.write(current, status.Verdict(DELETING, (), network=shown))
+                await self._writer.write(current, status.Verdict(DELETING, (), network=network))
         if number == 0 and await self._teardown.remove_finalizer(
             current.tenant, deleted_at=record.deleted_at
         ):
@@ -407,7 +407,7 @@ class TenantClusterReconciler:
         not_ready = status.not_ready(
             "Deleting", f"waiting for {count_noun(number, 'IP allocation')} to be released"
         )
-        await self._writer.write(current, status.Verdict(DELETING, (not_ready,), network=shown))
+        await self._writer.write(current, status.Verdict(DELETING, (not_ready,), network=network))
         if current.tenant.projection_begun:
             projected = await self._project_again(current)
             await self._writer.write(current, status.Verdict(DELETING, (projected,)))
@@ -445,24 +445,24 @@ class TenantClusterReconciler:
             verdict = status.problem_verdict(tenant, finding, PROVISIONING)
             await self._writer.write(current, verdict)
             return Blocked(finding.reason, UNKNOWN_SECONDS)
-        shown = status_without_requests(tenant, members(self._allocations, tenant))
-        await self._writer.write(current, status.problem_verdict(tenant, finding, FAILED, shown))
+        network = status_without_requests(tenant, members(self._allocations, tenant))
+        await self._writer.write(current, status.problem_verdict(tenant, finding, FAILED, network))
         return Blocked(finding.reason, self._settings.requeue_not_ready)
 
     async def _request_allocations(self, now: TenantPass) -> None:
         """Create the allocations that are missing; move those that are stuck."""
         backfill = self._settings.backfill_nodes
-        wanted = self._requester.list_wanted(now.tenant, now.provider, backfill)
-        now.states = await self._requester.request(now.current, now.provider, wanted)
+        required = self._requester.list_required(now.tenant, now.provider, backfill)
+        now.states = await self._requester.request(now.current, now.provider, required)
         now.network_ready = status.addresses(now.states)
 
     async def _report_waiting(self, now: TenantPass) -> Outcome:
         """Report that a cluster waits for its first addresses."""
         network = now.network_ready
         not_ready = status.not_ready(network.reason, network.message)
-        shown = self._network_status(now, is_sized=False)
+        network_status = self._network_status(now, is_sized=False)
         refs = status.refs(now.states)
-        verdict = status.Verdict(PROVISIONING, (network, not_ready), refs, network=shown)
+        verdict = status.Verdict(PROVISIONING, (network, not_ready), refs, network=network_status)
         await self._writer.write(now.current, verdict)
         return Blocked(network.reason, self._settings.requeue_waiting)
 
@@ -521,9 +521,9 @@ class TenantClusterReconciler:
         self._projector.stop_watching(now.key)
         refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
         obsolete = (*self._not_in_cloud_mode, LOAD_BALANCER_READY)
-        shown = self._network_status(now, is_sized=False)
+        network = self._network_status(now, is_sized=False)
         findings = (now.network_ready, status.ready())
-        verdict = status.Verdict(READY, findings, refs, obsolete, shown)
+        verdict = status.Verdict(READY, findings, refs, obsolete, network)
         await self._writer.write(now.current, verdict)
         return SETTLED
 

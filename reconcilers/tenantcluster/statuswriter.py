@@ -54,10 +54,10 @@ class StatusWriter:
         """
         if before.status.network is None and before.is_ready:
             return
-        for shown in added_ranges(before.status.network, network):
-            self._record_range(after, "RangeAllocated", shown)
-        for shown in removed_ranges(before.status.network, network):
-            self._record_range(after, "RangeReleased", shown)
+        for entry in added_ranges(before.status.network, network):
+            self._record_range(after, "RangeAllocated", entry)
+        for entry in removed_ranges(before.status.network, network):
+            self._record_range(after, "RangeReleased", entry)
 
     def record_released(self, vanished: TenantCluster, network: TenantNetwork) -> None:
         """Record an event for each range that was released since a vanished cluster was seen.
@@ -68,18 +68,18 @@ class StatusWriter:
             vanished: the last known state of the cluster.
             network: status.network as the cluster's remaining allocations give it.
         """
-        for shown in removed_ranges(vanished.status.network, network):
-            self._record_range(vanished, "RangeReleased", shown)
+        for entry in removed_ranges(vanished.status.network, network):
+            self._record_range(vanished, "RangeReleased", entry)
 
-    def _record_range(self, tenant: TenantCluster, reason: str, shown: TenantRange) -> None:
+    def _record_range(self, tenant: TenantCluster, reason: str, entry: TenantRange) -> None:
         """Record the event of one range; the allocation keeps several from becoming a series."""
-        meta = ObjectMeta(name=shown.allocation, namespace=shown.namespace)
+        meta = ObjectMeta(name=entry.allocation, namespace=entry.namespace)
         self._recorder.record(
             TENANT_CLUSTER,
             tenant,
             "Normal",
             reason,
-            f"{shown.type} range {shown.range} of NetworkPool {shown.pool} ({shown.role})",
+            f"{entry.type} range {entry.range} of NetworkPool {entry.pool} ({entry.role})",
             action="Reconcile",
             related=(ALLOCATION_METADATA, MetadataOnly(metadata=meta)),
         )

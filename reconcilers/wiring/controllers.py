@@ -49,7 +49,7 @@ from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.releaselog import GoneHolders
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
-from reconcilers.tenantcluster.provider import refers_to, wanted_provider
+from reconcilers.tenantcluster.provider import find_provider_key, refers_to
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.tenantcluster.services import may_change_demand
@@ -263,7 +263,7 @@ def add_tenantclusters(
         return [
             one.metadata.key
             for one in clusters
-            if wanted_provider(one, settings.namespace, config) == config
+            if find_provider_key(one, settings.namespace, config) == config
         ]
 
     shared.manager.controller(

@@ -20,8 +20,8 @@ from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.port import BalancerBlocked, LoadBalancerKind
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
+from reconcilers.tenantcluster.projections import make_projection
 from reconcilers.tenantcluster.record.records import TenantRecords
-from reconcilers.tenantcluster.wantedranges import projection
 from reconcilers.wiring.loadbalancers import load_balancer_kinds
 
 AT_ONCE = 8
@@ -60,7 +60,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
         if isinstance(inside, Inside):
             wrong = findings(inside, members, spaces)
             found.extend(Finding(kind, grave, subject, text) for kind, grave, text in wrong)
-        elif projection(members, 0).entries or not inside.absent:
+        elif make_projection(members, 0).entries or not inside.absent:
             sentence = f"could not be asked: {inside.message}"
             found.append(Finding("TenantDrift", "warning", subject, sentence))
 

@@ -62,7 +62,7 @@ from reconcilers.tenantcluster.allocations.refusals import Refusal
 from reconcilers.tenantcluster.allocations.requests import (
     AllocationState,
     RequestPlanner,
-    Wanted,
+    RequiredAllocation,
     groups,
 )
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
@@ -70,8 +70,8 @@ from reconcilers.tenantcluster.provider import (
     ProviderUnreadable,
     find_obstacle,
     find_provider,
+    find_provider_key,
     provider_unknown,
-    wanted_provider,
 )
 from reconcilers.tenantcluster.status import (
     Verdict,
@@ -315,7 +315,7 @@ class Forecast:
 
     def _problem(self, tenant: TenantCluster, provider: ProviderConfig | None) -> Finding | None:
         """Return why a cluster cannot request addresses of its provider; None if it can."""
-        wanted = wanted_provider(tenant, self.settings.namespace, self.platform_default)
+        wanted = find_provider_key(tenant, self.settings.namespace, self.platform_default)
         return find_obstacle(tenant, provider, wanted, self.settings.pool.namespaces)
 
     def _unknown(self, tenant: TenantCluster) -> Finding | None:
@@ -353,9 +353,9 @@ class Forecast:
             self._shared = RequestPlanner(ledger.allocations.cache, choice)
         return self._shared
 
-    def _wanted(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Wanted]:
+    def _wanted(self, tenant: TenantCluster, provider: ProviderConfig) -> list[RequiredAllocation]:
         backfill = self.settings.tenant.backfill_nodes
-        return self._planner().list_wanted(tenant, provider, backfill)
+        return self._planner().list_required(tenant, provider, backfill)
 
     def _requests(self) -> Iterator[IPAllocation]:
         """Create the allocations that clusters lack, one by one; yield each."""
@@ -384,7 +384,7 @@ class Forecast:
         self,
         tenant: TenantCluster,
         provider: ProviderConfig,
-        group: Sequence[Wanted],
+        group: Sequence[RequiredAllocation],
         since: Mapping[str, str],
     ) -> Iterator[IPAllocation]:
         with ExitStack() as kept:

@@ -78,10 +78,10 @@ class PoolReading(BalancerReading):
 
 @dataclass(slots=True)
 class ReadingMemory:
-    """Since when the operator of one tenant has not acknowledged what is wanted there.
+    """Since when the operator of one tenant has not acknowledged the projection.
 
     Args:
-        entries: what is wanted.
+        entries: the projected ranges.
         since: monotonic seconds; None while all of it is acknowledged.
     """
 
@@ -128,15 +128,17 @@ class CiliumBalancer(LoadBalancer):
         return await self.read()
 
     @override
-    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
+    async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
         self._upkeep.begin()
-        await self._projection().project(wanted, confirm, permit)
-        if wanted.entries and self._watched is not None:
+        await self._projection().project(projection, confirm, permit)
+        if projection.entries and self._watched is not None:
             self._watched.open()
 
     @override
-    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
-        return await self._projection().overwrite(wanted, position, permit)
+    async def overwrite(
+        self, projection: Projection, position: int, permit: Permit
+    ) -> Offer | None:
+        return await self._projection().overwrite(projection, position, permit)
 
     @override
     async def acknowledgement(
@@ -172,26 +174,26 @@ class CiliumBalancer(LoadBalancer):
         self._release.note_written(written, self._clock.monotonic())
 
     @override
-    async def health(self, wanted: Projection) -> Health:
+    async def health(self, projection: Projection) -> Health:
         now = self._clock.monotonic()
         if contest := self._upkeep.contest(now):
             return Health(HealthState.CONTESTED, CONTESTED, contest)
         memory = self._reading
-        problem = await self._find_problem(wanted) if wanted.allocations else None
+        problem = await self._find_problem(projection) if projection.allocations else None
         if problem is None:
             memory.since = None
             return Health()
-        if memory.since is None or memory.entries != wanted.entries:
-            memory.entries, memory.since = wanted.entries, now
+        if memory.since is None or memory.entries != projection.entries:
+            memory.entries, memory.since = projection.entries, now
         reason, message = problem
         return Health(HealthState.NOT_READING, reason, message, memory.since)
 
-    async def _find_problem(self, wanted: Projection) -> tuple[str, str] | None:
+    async def _find_problem(self, projection: Projection) -> tuple[str, str] | None:
         """Return the reason and the sentence for pools that do not work; None if all do."""
-        wanted_names = [pool_name(ranges.allocation) for ranges in wanted.allocations]
-        pools = await self._pools.list(frozenset(wanted_names))
+        names = [pool_name(ranges.allocation) for ranges in projection.allocations]
+        pools = await self._pools.list(frozenset(names))
         unread = []
-        for name in wanted_names:
+        for name in names:
             pool = pools.get(name)
             if pool is not None and (conflict := find_conflict(pool)):
                 return CONFLICT, f"Cilium does not use {CILIUM_POOL.kind} {name}: {conflict}"

@@ -37,11 +37,11 @@ class PoolClient:
         self._client = client
         self._version = version
 
-    async def list(self, wanted: frozenset[str] = frozenset()) -> dict[str, CiliumPool]:
+    async def list(self, names: frozenset[str] = frozenset()) -> dict[str, CiliumPool]:
         """Return all pools as they are now, by name; one of others that is unreadable is left out.
 
         Args:
-            wanted: names of pools that are ours.
+            names: names of pools that are ours.
 
         Raises:
             BalancerBlocked: the tenant positively does not serve the kind.
@@ -52,7 +52,7 @@ class PoolClient:
         except NotFound:
             await self._find_version()
             page = await self._client.list(self._version.resource)
-        if ours := wanted & {key.name for key in page.unreadable}:
+        if ours := names & {key.name for key in page.unreadable}:
             raise MalformedAnswer(f"CiliumLoadBalancerIPPools that cannot be read: {sorted(ours)}")
         return {pool.metadata.name: pool for pool in page.items}
 

@@ -187,7 +187,7 @@ def overlaps_any(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
 def condition(pool: CiliumPool, kind: str) -> PoolCondition | None:
     """Return a condition of a pool; None if it has none of that type."""
     conditions = (pool.status.conditions if pool.status is not None else None) or ()
-    return next((shown for shown in conditions if shown.type == kind), None)
+    return next((entry for entry in conditions if entry.type == kind), None)
 
 
 def count(pool: CiliumPool, kind: str) -> int | None:
@@ -200,10 +200,10 @@ def count(pool: CiliumPool, kind: str) -> int | None:
         pool: the pool.
         kind: IPS_TOTAL or IPS_USED.
     """
-    shown = condition(pool, kind)
-    if shown is None or shown.observedGeneration != pool.generation:
+    entry = condition(pool, kind)
+    if entry is None or entry.observedGeneration != pool.generation:
         return None
-    digits = shown.message
+    digits = entry.message
     return int(digits) if len(digits) <= _MOST_DIGITS and digits.isdecimal() else None
 
 
@@ -228,8 +228,8 @@ def find_conflict(pool: CiliumPool) -> str:
 
     The observedGeneration of this condition stays behind after edits.
     """
-    shown = condition(pool, POOL_CONFLICT)
-    return shown.message if shown is not None and shown.status == "True" else ""
+    entry = condition(pool, POOL_CONFLICT)
+    return entry.message if entry is not None and entry.status == "True" else ""
 
 
 def next_nonce(pool: CiliumPool) -> str | None:

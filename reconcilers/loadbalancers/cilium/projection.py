@@ -81,8 +81,8 @@ class PoolProjection:
         self._upkeep = upkeep
         self._now = now
 
-    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
-        """Make the tenant hold what `wanted` says, writing only what differs.
+    async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
+        """Make the tenant hold what `projection` says, writing only what differs.
 
         Raises:
             BalancerBlocked: the kind is not served, a pool is not ours, or a newer view has
@@ -90,35 +90,37 @@ class PoolProjection:
             Conflict: a pool changed since it was read.
             ControllerError: the tenant did not answer.
         """
-        by_name = {pool_name(ranges.allocation): ranges for ranges in wanted.allocations}
+        by_name = {pool_name(ranges.allocation): ranges for ranges in projection.allocations}
         pools = await self._pools.list(frozenset(by_name))
-        ours = await self._permitted(pools, by_name, wanted, permit)
+        ours = await self._permitted(pools, by_name, projection, permit)
         for name in set(self._upkeep.written) - set(by_name):
             del self._upkeep.written[name]
         created = {
-            name: await self._create(name, ranges, wanted)
+            name: await self._create(name, ranges, projection)
             for name, ranges in by_name.items()
             if name not in pools and self._may_create(name)
         }
-        confirmed = await self._confirmed(ours | created, by_name, wanted, confirm)
+        confirmed = await self._confirmed(ours | created, by_name, projection, confirm)
         for name, ranges in by_name.items():
             pool = created.get(name) or ours.get(name)
             if pool is not None:
-                await self._keep(pool, ranges, wanted, confirmed)
-        uids = {ranges.allocation.uid for ranges in wanted.allocations} | wanted.releasing
+                await self._keep(pool, ranges, projection, confirmed)
+        uids = {ranges.allocation.uid for ranges in projection.allocations} | projection.releasing
         for name, pool in ours.items():
             if name not in by_name and allocation_uid(pool) not in uids:
-                await self._remove_leftover(pool, wanted)
-            elif allocation_uid(pool) in wanted.deleted:
-                await self._withdraw_deleted(pool, wanted)
+                await self._remove_leftover(pool, projection)
+            elif allocation_uid(pool) in projection.deleted:
+                await self._withdraw_deleted(pool, projection)
 
-    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
-        """Write `wanted` over pools with a basis above `position`, which a lost history wrote.
+    async def overwrite(
+        self, projection: Projection, position: int, permit: Permit
+    ) -> Offer | None:
+        """Write `projection` over pools with a basis above `position`, which a lost history wrote.
 
         Returns:
             The first pool that was overwritten; None if none has such a basis.
         """
-        by_name = {pool_name(ranges.allocation): ranges for ranges in wanted.allocations}
+        by_name = {pool_name(ranges.allocation): ranges for ranges in projection.allocations}
         pools = await self._pools.list(frozenset(by_name))
         newer = [pool for pool in pools.values() if is_ours(pool) and basis_of(pool) > position]
         for pool in newer:
@@ -127,14 +129,14 @@ class PoolProjection:
             ranges = by_name.get(pool.metadata.name)
             spans = spans_of_ranges(ranges) if ranges is not None else ()
             uid = allocation_uid(pool) if ranges is None else ranges.allocation.uid
-            await self._write(pool, spans, wanted, uid)
+            await self._write(pool, spans, projection, uid)
         return offer_of(newer[0]) if newer else None
 
     async def _permitted(
         self,
         pools: Mapping[str, CiliumPool],
         by_name: Mapping[str, ProjectedRanges],
-        wanted: Projection,
+        projection: Projection,
         permit: Permit,
     ) -> dict[str, CiliumPool]:
         """Return the pools that may be written; with nothing to write, those of others stay.
@@ -149,7 +151,7 @@ class PoolProjection:
             try:
                 await permit(offer_of(pool))
             except BalancerBlocked:
-                if wanted.entries:
+                if projection.entries:
                     raise
                 continue
             permitted[name] = pool
@@ -165,39 +167,41 @@ class PoolProjection:
         self._upkeep.note_correction(CILIUM_POOL.kind, edit, self._now)
         return True
 
-    async def _create(self, name: str, ranges: ProjectedRanges, wanted: Projection) -> CiliumPool:
+    async def _create(
+        self, name: str, ranges: ProjectedRanges, projection: Projection
+    ) -> CiliumPool:
         """Create a pool in the form without effect, on the cache's basis."""
-        annotations = annotations_of(wanted.basis, wanted.owner, ranges.allocation.uid)
+        annotations = annotations_of(projection.basis, projection.owner, ranges.allocation.uid)
         return await self._pools.create(name, annotations, {"blocks": [], "disabled": False})
 
     @staticmethod
     async def _confirmed(
         pools: Mapping[str, CiliumPool],
         by_name: Mapping[str, ProjectedRanges],
-        wanted: Projection,
+        projection: Projection,
         confirm: Confirm,
     ) -> Projection:
         """Return the projection by which empty pools are filled: a live one if there are any."""
         is_any_empty = any(not pool.blocks for name, pool in pools.items() if name in by_name)
-        return await confirm() if is_any_empty else wanted
+        return await confirm() if is_any_empty else projection
 
     async def _keep(
         self,
         pool: CiliumPool,
         ranges: ProjectedRanges,
-        wanted: Projection,
+        projection: Projection,
         confirmed: Projection,
     ) -> None:
         """Make the pool of one allocation hold its ranges."""
         name, spans = pool.metadata.name, spans_of_ranges(ranges)
-        _require_newest(pool, wanted)
+        _require_newest(pool, projection)
         if not pool.blocks and ranges not in confirmed.allocations:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
         edit = self._describe_edit(pool, ranges)
         if edit and not self._upkeep.may_correct(edit, self._now):
             return
-        if edit or self._differs(pool, ranges, wanted):
-            await self._write(pool, spans, wanted, ranges.allocation.uid)
+        if edit or self._differs(pool, ranges, projection):
+            await self._write(pool, spans, projection, ranges.allocation.uid)
         if edit:
             self._upkeep.note_correction(CILIUM_POOL.kind, edit, self._now)
         self._upkeep.written[name] = ranges.entries
@@ -216,8 +220,8 @@ class PoolProjection:
         return describe_edit(pool.metadata, CILIUM_POOL.kind, fields) if fields else ""
 
     @staticmethod
-    def _differs(pool: CiliumPool, ranges: ProjectedRanges, wanted: Projection) -> bool:
-        annotations = annotations_of(wanted.basis, wanted.owner, ranges.allocation.uid)
+    def _differs(pool: CiliumPool, ranges: ProjectedRanges, projection: Projection) -> bool:
+        annotations = annotations_of(projection.basis, projection.owner, ranges.allocation.uid)
         del annotations[names.ANNOTATION_PROJECTION_BASIS]
         return (
             not has_exactly(pool, spans_of_ranges(ranges))
@@ -227,26 +231,26 @@ class PoolProjection:
         )
 
     async def _write(
-        self, pool: CiliumPool, spans: Sequence[AddressRange], wanted: Projection, uid: str
+        self, pool: CiliumPool, spans: Sequence[AddressRange], projection: Projection, uid: str
     ) -> CiliumPool:
         """Write the ranges of a pool, and remove the fields that others have set."""
         spec: dict[str, Any] = {"blocks": body_of(spans), "disabled": False}
-        return await self._patch(pool, spec | dict.fromkeys(pool.spec.edited), wanted, uid)
+        return await self._patch(pool, spec | dict.fromkeys(pool.spec.edited), projection, uid)
 
     async def _patch(
-        self, pool: CiliumPool, spec: Mapping[str, Any], wanted: Projection, uid: str
+        self, pool: CiliumPool, spec: Mapping[str, Any], projection: Projection, uid: str
     ) -> CiliumPool:
-        annotations = annotations_of(wanted.basis, wanted.owner, uid)
+        annotations = annotations_of(projection.basis, projection.owner, uid)
         return await self._pools.patch(
             pool, {"metadata": {"annotations": annotations}, "spec": spec}
         )
 
-    async def _withdraw_deleted(self, pool: CiliumPool, wanted: Projection) -> None:
+    async def _withdraw_deleted(self, pool: CiliumPool, projection: Projection) -> None:
         """Take the addresses of a deleted allocation from the Services that show one.
 
         A pool that no Service uses, or that a newer view has written, is left to the release.
         """
-        if not pool.blocks or basis_of(pool) > wanted.basis:
+        if not pool.blocks or basis_of(pool) > projection.basis:
             return
         spans = [block.span for block in pool.blocks]
         users = [
@@ -257,18 +261,18 @@ class PoolProjection:
         if not users:
             return
         if not pool.spec.disabled:
-            await self._patch(pool, {"disabled": True}, wanted, allocation_uid(pool))
+            await self._patch(pool, {"disabled": True}, projection, allocation_uid(pool))
         elif is_acknowledged(pool) and not any(map(sharing_key, users)):
-            await self._patch(pool, {"blocks": []}, wanted, allocation_uid(pool))
+            await self._patch(pool, {"blocks": []}, projection, allocation_uid(pool))
 
-    async def _remove_leftover(self, pool: CiliumPool, wanted: Projection) -> None:
+    async def _remove_leftover(self, pool: CiliumPool, projection: Projection) -> None:
         """Empty a pool of no allocation; delete it once the operator has acknowledged that.
 
         A range that was released without the tenant's answer is no longer the tenant's.
         """
-        _require_newest(pool, wanted)
+        _require_newest(pool, projection)
         if pool.blocks:
-            await self._write(pool, (), wanted, allocation_uid(pool))
+            await self._write(pool, (), projection, allocation_uid(pool))
         elif is_acknowledged(pool):
             await self._pools.delete(pool)
 
@@ -279,6 +283,6 @@ def spans_of_ranges(ranges: ProjectedRanges) -> list[AddressRange]:
     return [span for span in parsed if span is not None]
 
 
-def _require_newest(pool: CiliumPool, wanted: Projection) -> None:
-    if basis_of(pool) > wanted.basis:
+def _require_newest(pool: CiliumPool, projection: Projection) -> None:
+    if basis_of(pool) > projection.basis:
         raise BalancerBlocked(BEHIND, "another replica has written a newer state of the pool")

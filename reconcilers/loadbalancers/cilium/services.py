@@ -25,8 +25,10 @@ def sharing_key(service: Service) -> str:
 
 def shown_addresses(service: Service) -> list[AddressRange]:
     """Return the addresses that a Service shows."""
-    shown = (parse_ends(ingress.ip, ingress.ip) for ingress in service.status.loadBalancer.ingress)
-    return [address for address in shown if address is not None]
+    addresses = (
+        parse_ends(ingress.ip, ingress.ip) for ingress in service.status.loadBalancer.ingress
+    )
+    return [address for address in addresses if address is not None]
 
 
 def view_service(service: Service) -> ServiceView:

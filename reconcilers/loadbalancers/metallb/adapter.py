@@ -133,24 +133,26 @@ class MetalLBBalancer(LoadBalancer):
         return BalancerReading({} if pool is None else {POOL_NAME: offer_of(pool)})
 
     @override
-    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
+    async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
         self._upkeep.begin()
-        await self._metallb().project(wanted, confirm, permit)
-        if wanted.entries:
+        await self._metallb().project(projection, confirm, permit)
+        if projection.entries:
             if self._watched is not None:
                 self._watched.open()
-            await self._advertiser().advertise(wanted)
+            await self._advertiser().advertise(projection)
 
     @override
-    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
+    async def overwrite(
+        self, projection: Projection, position: int, permit: Permit
+    ) -> Offer | None:
         metallb = self._metallb()
         live = await metallb.pool()
         if live is None or basis_of(live) <= position:
             return None
         await permit(offer_of(live))
-        await metallb.overwrite(live, wanted)
-        if wanted.entries:
-            await self._advertiser().advertise(wanted)
+        await metallb.overwrite(live, projection)
+        if projection.entries:
+            await self._advertiser().advertise(projection)
         return offer_of(live)
 
     @override
@@ -177,8 +179,8 @@ class MetalLBBalancer(LoadBalancer):
         return await self._uptake.acknowledgement(reading.pools, withdrawal, basis, owner)
 
     @override
-    async def health(self, wanted: Projection) -> Health:
-        health = await self._reading.health(wanted) if wanted.entries else Health()
+    async def health(self, projection: Projection) -> Health:
+        health = await self._reading.health(projection) if projection.entries else Health()
         contest = self._upkeep.contest(self._clock.monotonic())
         return Health(HealthState.CONTESTED, CONTESTED, contest) if contest else health
 

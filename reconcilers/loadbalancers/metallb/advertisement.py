@@ -36,7 +36,7 @@ class Advertiser:
         self._upkeep = upkeep
         self._now = now
 
-    async def advertise(self, wanted: Projection) -> None:
+    async def advertise(self, projection: Projection) -> None:
         """Make sure that an L2Advertisement names the pool; one of others that does may stay.
 
         Raises:
@@ -47,9 +47,9 @@ class Advertiser:
         """
         live = await self._read()
         if live is not None and self._is_ours(live):
-            await self._correct(live, wanted)
+            await self._correct(live, projection)
         elif live is None or not live.spec.announces(POOL_NAME):
-            await self._apply(live, wanted)
+            await self._apply(live, projection)
 
     def _is_ours(self, live: L2Advertisement) -> bool:
         return is_ours(live) or live.metadata.uid == self._upkeep.own_advertisement
@@ -67,7 +67,7 @@ class Advertiser:
                 ) from None
             return None
 
-    async def _apply(self, live: L2Advertisement | None, wanted: Projection) -> None:
+    async def _apply(self, live: L2Advertisement | None, projection: Projection) -> None:
         """Create ours, or add the pool to one of others."""
         known = self._upkeep.advertised
         edit = f"{L2_ADVERTISEMENT.kind} {ADVERTISEMENT_NAME} (deleted)"
@@ -76,7 +76,7 @@ class Advertiser:
         if known:
             self._require_correction_due(edit)
         pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
-        marks = {"labels": LABELS, "annotations": basis_annotation(wanted)} if not live else {}
+        marks = {"labels": LABELS, "annotations": basis_annotation(projection)} if not live else {}
         applied = await self._client.apply(
             L2_ADVERTISEMENT,
             self._key,
@@ -90,7 +90,7 @@ class Advertiser:
         if known:
             self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
 
-    async def _correct(self, live: L2Advertisement, wanted: Projection) -> None:
+    async def _correct(self, live: L2Advertisement, projection: Projection) -> None:
         """Write ours as it was, where others have changed it."""
         self._upkeep.advertised = True
         self._upkeep.own_advertisement = live.metadata.uid
@@ -106,7 +106,7 @@ class Advertiser:
         edit = describe_edit(live.metadata, L2_ADVERTISEMENT.kind, [*fields, *bare])
         self._require_correction_due(edit)
         spec = dict.fromkeys(fields) | {"ipAddressPools": [POOL_NAME]}
-        patch = {"metadata": {"annotations": basis_annotation(wanted)}, "spec": spec}
+        patch = {"metadata": {"annotations": basis_annotation(projection)}, "spec": spec}
         await self._client.patch(L2_ADVERTISEMENT, Version.from_object(live), patch)
         self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
 

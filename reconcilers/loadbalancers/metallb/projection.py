@@ -111,14 +111,14 @@ class MetalLB:
 
     async def project(
         self,
-        wanted: Projection,
+        projection: Projection,
         confirm: Confirm,
         permit: Permit,
     ) -> None:
-        """Make the tenant hold what `wanted` says, writing only what differs.
+        """Make the tenant hold what `projection` says, writing only what differs.
 
         Args:
-            wanted: from the cache.
+            projection: from the cache.
             confirm: reads the same live from the management cluster. Asked after a pool was
                 created, and before it is given its ranges.
             permit: raises BalancerBlocked if the pool that is there is not to be written.
@@ -130,61 +130,61 @@ class MetalLB:
             ControllerError: the tenant did not answer.
         """
         live = await self.pool()
-        if not wanted.entries:
+        if not projection.entries:
             self._upkeep.clear()
             if live is None:
                 return
-        if live is not None and not await self._may_go_on(live, wanted, permit):
+        if live is not None and not await self._may_go_on(live, projection, permit):
             return
-        edit = self._describe_edit(live, wanted)
-        if edit and self._has_written(wanted):
+        edit = self._describe_edit(live, projection)
+        if edit and self._has_written(projection):
             self._require_correction_due(edit)
         if live is None:
-            live = await self._create(wanted)
-        if basis_of(live) > wanted.basis:
+            live = await self._create(projection)
+        if basis_of(live) > projection.basis:
             raise BalancerBlocked(BEHIND, "another replica has written a newer state of the pool")
-        if not wanted.entries:
-            await self._delete_ours(live, wanted)
+        if not projection.entries:
+            await self._delete_ours(live, projection)
             return
-        await self._write(live, wanted, confirm)
+        await self._write(live, projection, confirm)
         if edit:
             self._upkeep.note_correction(IP_ADDRESS_POOL.kind, edit, self._now)
-        self._upkeep.entries = wanted.entries
+        self._upkeep.entries = projection.entries
 
     async def _write(
         self,
         live: IPAddressPool,
-        wanted: Projection,
+        projection: Projection,
         confirm: Confirm,
     ) -> None:
-        """Write the differences between the pool and `wanted`."""
+        """Write the differences between the pool and `projection`."""
         if is_empty(live):
-            await self._fill(live, wanted, await confirm())
+            await self._fill(live, projection, await confirm())
         elif live.spec.edited and is_ours(live):
-            await self._patch(live, wanted)
-        elif self._differs(live, wanted):
-            await self._apply(live, wanted)
+            await self._patch(live, projection)
+        elif self._differs(live, projection):
+            await self._apply(live, projection)
 
-    def _has_written(self, wanted: Projection) -> bool:
+    def _has_written(self, projection: Projection) -> bool:
         """Return whether this process has already made the pool hold these ranges."""
-        return self._upkeep.entries == wanted.entries
+        return self._upkeep.entries == projection.entries
 
-    def _describe_edit(self, live: IPAddressPool | None, wanted: Projection) -> str:
+    def _describe_edit(self, live: IPAddressPool | None, projection: Projection) -> str:
         """Describe how others changed our pool; empty if they did not.
 
         Other addresses are an edit only if this process has written these ranges before. Otherwise
         they are the last state of ours. A pool without effect, and one with a marked range, are
         written in any case, so they are no edit either.
         """
-        has_written = self._has_written(wanted)
+        has_written = self._has_written(projection)
         if live is None:
             return f"IPAddressPool {POOL_NAME} (deleted)" if has_written else ""
-        is_write_due = is_empty(live) or basis_of(live) < wanted.needed
+        is_write_due = is_empty(live) or basis_of(live) < projection.needed
         is_of_others = not is_ours(live) and not has_written
         if is_write_due or is_of_others:
             return ""
         fields: list[str] = []
-        if has_written and live.spec.addresses != wanted.entries:
+        if has_written and live.spec.addresses != projection.entries:
             fields.append("addresses")
         # Without our annotations it is not known which of its fields others have set.
         fields += live.spec.edited if is_ours(live) else ["annotations"]
@@ -198,7 +198,7 @@ class MetalLB:
     async def _may_go_on(
         self,
         live: IPAddressPool,
-        wanted: Projection,
+        projection: Projection,
         permit: Permit,
     ) -> bool:
         """Return whether the projection goes on with the pool that is there.
@@ -210,9 +210,9 @@ class MetalLB:
             await permit(offer_of(live))
         except BalancerBlocked as refusal:
             is_of_another_tool = refusal.reason == MADE_BY_OTHERS
-            if wanted.entries:
+            if projection.entries:
                 if is_of_another_tool:
-                    await self._raise_seen_basis(live, wanted)
+                    await self._raise_seen_basis(live, projection)
                 raise
             # There is nothing to write. Our L2Advertisement may still stand beside a pool of
             # another tool, and goes. Objects of another TenantCluster stay as they are.
@@ -220,22 +220,22 @@ class MetalLB:
         return True
 
     @staticmethod
-    def _differs(live: IPAddressPool, wanted: Projection) -> bool:
+    def _differs(live: IPAddressPool, projection: Projection) -> bool:
         return (
-            live.spec.addresses != wanted.entries
-            or basis_of(live) < wanted.needed
+            live.spec.addresses != projection.entries
+            or basis_of(live) < projection.needed
             or not is_ours(live)
-            or not wanted.owner.items() <= live.metadata.annotations.items()
+            or not projection.owner.items() <= live.metadata.annotations.items()
         )
 
-    async def _patch(self, live: IPAddressPool, wanted: Projection) -> None:
+    async def _patch(self, live: IPAddressPool, projection: Projection) -> None:
         """Merge-patch our fields, and remove those of spec that others set: apply would not."""
-        spec = {"addresses": list(wanted.entries)} | dict.fromkeys(live.spec.edited)
-        patch = {"metadata": {"annotations": basis_annotation(wanted)}, "spec": spec}
+        spec = {"addresses": list(projection.entries)} | dict.fromkeys(live.spec.edited)
+        patch = {"metadata": {"annotations": basis_annotation(projection)}, "spec": spec}
         await self._client.patch(IP_ADDRESS_POOL, Version.from_object(live), patch)
 
-    async def _apply(self, live: IPAddressPool, wanted: Projection) -> None:
-        """Apply `wanted` to the pool at the version that was read.
+    async def _apply(self, live: IPAddressPool, projection: Projection) -> None:
+        """Apply `projection` to the pool at the version that was read.
 
         Raises:
             Conflict: the pool changed since it was read, or is gone.
@@ -244,16 +244,16 @@ class MetalLB:
         await self._client.apply(
             IP_ADDRESS_POOL,
             self._pool,
-            _pool_body(wanted.entries, wanted),
+            _pool_body(projection.entries, projection),
             manager=names.TENANT_FIELD_MANAGER,
             force=True,
             version=live.metadata.resourceVersion,
             uid=live.metadata.uid,
         )
 
-    async def _create(self, wanted: Projection) -> IPAddressPool:
+    async def _create(self, projection: Projection) -> IPAddressPool:
         """Create the pool in a form without effect, on the cache's basis."""
-        body = _pool_body([NO_ADDRESS], wanted)
+        body = _pool_body([NO_ADDRESS], projection)
         body["metadata"]["name"] = POOL_NAME
         body["spec"]["autoAssign"] = False
         return await self._client.create(
@@ -263,17 +263,19 @@ class MetalLB:
             field_manager=names.TENANT_FIELD_MANAGER,
         )
 
-    async def _fill(self, empty: IPAddressPool, wanted: Projection, confirmed: Projection) -> None:
+    async def _fill(
+        self, empty: IPAddressPool, projection: Projection, confirmed: Projection
+    ) -> None:
         """Give a pool without effect its ranges, if what was read live after it says the same.
 
         The basis is the cache's, not that of the live read, which may be newer: an older one
         claims less.
         """
-        if confirmed.entries != wanted.entries:
+        if confirmed.entries != projection.entries:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
-        await self._patch(empty, wanted)
+        await self._patch(empty, projection)
 
-    async def _delete_ours(self, pool: IPAddressPool, wanted: Projection) -> None:
+    async def _delete_ours(self, pool: IPAddressPool, projection: Projection) -> None:
         """Delete what we made: MetalLB refuses a pool without addresses."""
         try:
             advertisement = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
@@ -284,30 +286,30 @@ class MetalLB:
         if is_ours(pool):
             await self._client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
         else:
-            await self._raise_seen_basis(pool, wanted)
+            await self._raise_seen_basis(pool, projection)
 
-    async def _raise_seen_basis(self, pool: IPAddressPool, wanted: Projection) -> None:
+    async def _raise_seen_basis(self, pool: IPAddressPool, projection: Projection) -> None:
         """Annotate a pool of another tool with our basis, while ranges of ours are being released.
 
         The annotation changes the pool's resourceVersion. So if another replica read the pool
         before, and takes it over with such a range, its write conflicts.
         """
-        if basis_of(pool) < wanted.needed:
-            seen = {names.ANNOTATION_PROJECTION_SEEN: str(wanted.basis)}
+        if basis_of(pool) < projection.needed:
+            seen = {names.ANNOTATION_PROJECTION_SEEN: str(projection.basis)}
             patch = {"metadata": {"annotations": seen}}
             await self._client.patch(IP_ADDRESS_POOL, Version.from_object(pool), patch)
 
-    async def overwrite(self, live: IPAddressPool, wanted: Projection) -> None:
-        """Apply `wanted` to a pool that was written in another history.
+    async def overwrite(self, live: IPAddressPool, projection: Projection) -> None:
+        """Apply `projection` to a pool that was written in another history.
 
         Raises:
             Conflict: the pool changed since it was read, or is gone.
             ControllerError: the tenant did not answer.
         """
-        if not wanted.entries:
-            await self._delete_ours(live, wanted)
+        if not projection.entries:
+            await self._delete_ours(live, projection)
             return
-        await self._apply(live, wanted)
+        await self._apply(live, projection)
 
 
 LABELS = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
@@ -338,16 +340,16 @@ def is_empty(pool: IPAddressPool) -> bool:
     return is_ours(pool) and pool.spec.addresses == (NO_ADDRESS,)
 
 
-def basis_annotation(wanted: Projection) -> dict[str, str]:
-    """Return the annotations with the cache position that `wanted` was read at, and its owner."""
-    return {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis), **wanted.owner}
+def basis_annotation(projection: Projection) -> dict[str, str]:
+    """Return the annotations with the owner and the cache position of `projection`."""
+    return {names.ANNOTATION_PROJECTION_BASIS: str(projection.basis), **projection.owner}
 
 
-def _pool_body(entries: Iterable[str], wanted: Projection) -> dict[str, Any]:
+def _pool_body(entries: Iterable[str], projection: Projection) -> dict[str, Any]:
     return {
         "metadata": {
             "labels": dict(LABELS),
-            "annotations": basis_annotation(wanted),
+            "annotations": basis_annotation(projection),
         },
         "spec": {"addresses": list(entries)},
     }

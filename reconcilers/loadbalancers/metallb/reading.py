@@ -92,22 +92,22 @@ class Reading:
         self._clock = clock
         self._memory = memory
 
-    async def health(self, wanted: Projection) -> Health:
+    async def health(self, projection: Projection) -> Health:
         """Return whether MetalLB has read the pool, and since when it is not known to have.
 
         Args:
-            wanted: what the pool has been made to hold.
+            projection: what the pool has been made to hold.
 
         Raises:
             ControllerError: the tenant did not answer.
         """
         memory = self._memory
-        if await self._is_read(wanted):
+        if await self._is_read(projection):
             memory.unread = None
             return Health()
         now = self._clock.monotonic()
-        if memory.unread is None or memory.unread.entries != wanted.entries:
-            memory.unread = UnreadEntries(wanted.entries, now)
+        if memory.unread is None or memory.unread.entries != projection.entries:
+            memory.unread = UnreadEntries(projection.entries, now)
         since, why = memory.unread.since, ""
         if now - since >= MOMENT:
             why = await configuration_error(self._client, self._pool.namespace)
@@ -117,21 +117,23 @@ class Reading:
         )
         return Health(HealthState.NOT_READING, NOT_RUNNING, message, since)
 
-    async def _is_read(self, wanted: Projection) -> bool:
-        """Return whether MetalLB has counted what is wanted, or does not count at all.
+    async def _is_read(self, projection: Projection) -> bool:
+        """Return whether MetalLB has counted the projected ranges, or does not count at all.
 
         What the watch shows is believed if it says so; it may be late, or broken.
         """
         client, memory = self._client, self._memory
-        shown = self._watched.get(IP_ADDRESS_POOL, self._pool) if self._watched else None
-        if _has_counted(shown, wanted) or (memory.is_silent and _is_uncounted(shown, wanted)):
+        watched_pool = self._watched.get(IP_ADDRESS_POOL, self._pool) if self._watched else None
+        if _has_counted(watched_pool, projection) or (
+            memory.is_silent and _is_uncounted(watched_pool, projection)
+        ):
             return True
         try:
             pool = await client.get(IP_ADDRESS_POOL, self._pool)
         except NotFound:
             return False
         if pool.status is not None:
-            return _has_counted(pool, wanted)
+            return _has_counted(pool, projection)
         if not memory.is_silent:
             if await client.served(SERVICE_BGP_STATUS):
                 return False
@@ -139,18 +141,18 @@ class Reading:
         return True
 
 
-def _has_counted(pool: IPAddressPool | None, wanted: Projection) -> bool:
-    """Return whether MetalLB has counted as many addresses in a pool as are wanted there."""
-    if pool is None or pool.spec.addresses != wanted.entries:
+def _has_counted(pool: IPAddressPool | None, projection: Projection) -> bool:
+    """Return whether MetalLB has counted all projected addresses in a pool."""
+    if pool is None or pool.spec.addresses != projection.entries:
         return False
     spans = [
         span
-        for entry in wanted.entries
+        for entry in projection.entries
         if (span := addresstexts.parse_cidr_or_span(entry)) is not None
     ]
     return count_reported_addresses(pool.status) in metallb_counts(spans)
 
 
-def _is_uncounted(pool: IPAddressPool | None, wanted: Projection) -> bool:
-    """Return whether a pool has what is wanted, and no count."""
-    return pool is not None and pool.status is None and pool.spec.addresses == wanted.entries
+def _is_uncounted(pool: IPAddressPool | None, projection: Projection) -> bool:
+    """Return whether a pool has the projected ranges, and no count."""
+    return pool is not None and pool.status is None and pool.spec.addresses == projection.entries

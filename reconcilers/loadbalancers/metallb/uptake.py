@@ -273,8 +273,8 @@ class Uptake:
 
     async def _counts(self, pools: Mapping[str, IPAddressPool]) -> bool:
         """Return whether MetalLB is one that counts the addresses of pools."""
-        shown = any(pool.status is not None for pool in pools.values())
-        return shown or await self._client.served(SERVICE_BGP_STATUS)
+        has_status = any(pool.status is not None for pool in pools.values())
+        return has_status or await self._client.served(SERVICE_BGP_STATUS)
 
     async def _mark(
         self,

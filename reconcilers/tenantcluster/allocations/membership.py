@@ -85,8 +85,8 @@ def initial(
     if kind == names.TYPE_LOADBALANCER:
         of_kind = [a for a in of_kind if role(a, tenant) == names.ROLE_INITIAL]
     canonical = _canonical(tenant, kind)
-    named = [a for a in of_kind if a.metadata.name in canonical]
-    return next(iter([*named, *of_kind]), None)
+    canonically_named = [a for a in of_kind if a.metadata.name in canonical]
+    return next(iter([*canonically_named, *of_kind]), None)
 
 
 _SUFFIX = {names.TYPE_LOADBALANCER: "lb", names.TYPE_NODES: "nodes"}

@@ -67,8 +67,8 @@ class PoolForecast:
             if exact:
                 self._placed[allocation.metadata.uid] = exact
         self._take_unseen(position)
-        taken = list(chain.from_iterable(self._placed.values()))
-        self._spaces = [Space(layout, taken) for layout in geometry]
+        ranges = list(chain.from_iterable(self._placed.values()))
+        self._spaces = [Space(layout, ranges) for layout in geometry]
         for allocation in self._in_order(self._known.values()):
             self._place(allocation)
 
@@ -89,13 +89,13 @@ class PoolForecast:
         """Return the spaces of the families that are needed; none if the pool lacks one."""
         by_family = {space.layout.family: space for space in self._spaces}
         try:
-            wanted = familychoice.choose_cluster_families(asked, self._pool, tuple(by_family))
+            choice = familychoice.choose_cluster_families(asked, self._pool, tuple(by_family))
         except AllocatorError:
             return []
-        if whole and asked.ipFamilyPolicy == PREFER_DUAL_STACK and len(wanted.families) < 2:
+        if whole and asked.ipFamilyPolicy == PREFER_DUAL_STACK and len(choice.families) < 2:
             return []
-        all_of_them = whole or wanted.second_required
-        families = wanted.families if all_of_them else wanted.families[:1]
+        all_of_them = whole or choice.second_required
+        families = choice.families if all_of_them else choice.families[:1]
         return [by_family[family] for family in families]
 
     def is_placed(self, allocation: IPAllocation) -> bool:

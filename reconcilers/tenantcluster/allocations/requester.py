@@ -35,7 +35,7 @@ from reconcilers.tenantcluster.allocations.requests import (
     AllocationState,
     NewAllocation,
     RequestPlanner,
-    Wanted,
+    RequiredAllocation,
     count_in_any_pool,
     groups,
 )
@@ -139,14 +139,17 @@ class Requester:
         self._recorder = recorder
         self._planner = RequestPlanner(allocations, choice)
 
-    def list_wanted(
+    def list_required(
         self, tenant: TenantCluster, provider: ProviderConfig, backfill_nodes: bool
-    ) -> list[Wanted]:
+    ) -> list[RequiredAllocation]:
         """Return the allocations that `tenant` should have; see RequestPlanner."""
-        return self._planner.list_wanted(tenant, provider, backfill_nodes)
+        return self._planner.list_required(tenant, provider, backfill_nodes)
 
     async def request(
-        self, current: CurrentCluster, provider: ProviderConfig, wanted: Sequence[Wanted]
+        self,
+        current: CurrentCluster,
+        provider: ProviderConfig,
+        required: Sequence[RequiredAllocation],
     ) -> list[AllocationState]:
         """Create the allocations that are missing; return the state of each.
 
@@ -154,14 +157,14 @@ class Requester:
             Conflict: the cache is behind; the pass ends, and begins again once it has caught up.
             ControllerError: a create or delete failed.
         """
-        for request in wanted:
+        for request in required:
             if request.existing is None:
                 continue
             if request.kind == names.TYPE_NODES and request.existing.metadata.terminating:
                 await self._replace(current.tenant, request.existing)
             else:
                 await self._move_if_stuck(current, provider, request.count, request.existing)
-        missing = [request for request in wanted if request.existing is None]
+        missing = [request for request in required if request.existing is None]
         created = [
             state
             for group in groups(current.tenant, missing)
@@ -171,7 +174,7 @@ class Requester:
         created_by_kind = {state.kind: state for state in created}
         return [
             created_by_kind.get(request.kind) or AllocationState(request.kind, request.existing)
-            for request in wanted
+            for request in required
         ]
 
     async def withdraw(self, tenant: TenantCluster) -> None:
@@ -260,7 +263,7 @@ class Requester:
         return request.status.phase == FAILED or not self._choice.serves(request.pool_key)
 
     async def _create_all(
-        self, tenant: TenantCluster, provider: ProviderConfig, group: Sequence[Wanted]
+        self, tenant: TenantCluster, provider: ProviderConfig, group: Sequence[RequiredAllocation]
     ) -> list[AllocationState]:
         """Create the allocations of a group if there is room for every one of them.
 
@@ -271,8 +274,8 @@ class Requester:
             if isinstance(planned, Refusal):
                 return self._planner.states_of_refused(provider, group, planned)
             return [
-                AllocationState(wanted.kind, await self._create(tenant, new))
-                for wanted, new in zip(group, planned, strict=True)
+                AllocationState(required.kind, await self._create(tenant, new))
+                for required, new in zip(group, planned, strict=True)
             ]
 
     async def _create(self, tenant: TenantCluster, new: NewAllocation) -> IPAllocation:

@@ -32,14 +32,14 @@ def load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:
     """
     override = tenant.networking.lbPoolSize
     if override is not None:
-        wanted = override
+        count = override
     elif network.sizing.allocationMode != ELASTIC:
-        wanted = network.sizing.defaultPoolSize
+        count = network.sizing.defaultPoolSize
     elif tenant.spec.addons is not None and not tenant.spec.addons.ingress_enabled:
-        wanted = 0
+        count = 0
     else:
-        wanted = network.sizing.initialPoolSize
-    return _clamped(wanted, network.quota.maxLoadBalancerIPs)
+        count = network.sizing.initialPoolSize
+    return _clamped(count, network.quota.maxLoadBalancerIPs)
 
 
 def node_count(pool: NetworkPool, network: ProviderNetwork) -> int:
@@ -47,12 +47,12 @@ def node_count(pool: NetworkPool, network: ProviderNetwork) -> int:
     return _clamped(pool.spec.default_count(names.TYPE_NODES), network.quota.maxNodeIPs)
 
 
-def _clamped(wanted: int, limit: int | None) -> int:
-    return wanted if limit is None else min(wanted, limit)
+def _clamped(count: int, limit: int | None) -> int:
+    return count if limit is None else min(count, limit)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequiredAllocation:
     """One of the allocations that a tenant should have.
 
     Args:
@@ -133,7 +133,9 @@ def _new_allocation(
     return NewAllocation(pool, count, body)
 
 
-def groups(tenant: TenantCluster, missing: Sequence[Wanted]) -> list[list[Wanted]]:
+def groups(
+    tenant: TenantCluster, missing: Sequence[RequiredAllocation]
+) -> list[list[RequiredAllocation]]:
     """Return the missing allocations in groups; a group is created together or not at all.
 
     All of them until it is Ready: one that held load-balancer addresses while it waits for node
@@ -157,9 +159,9 @@ class RequestPlanner:
         )
         self._choice = choice
 
-    def list_wanted(
+    def list_required(
         self, tenant: TenantCluster, provider: ProviderConfig, backfill_nodes: bool
-    ) -> list[Wanted]:
+    ) -> list[RequiredAllocation]:
         """Return the allocations that `tenant` should have.
 
         A cluster that was Ready without ever having had node addresses gets none unless
@@ -169,31 +171,35 @@ class RequestPlanner:
         allocations = membership.members(self._allocations, tenant)
         nodes = membership.initial(allocations, tenant, names.TYPE_NODES)
         balancer = membership.initial(allocations, tenant, names.TYPE_LOADBALANCER)
-        wanted = []
+        required = []
         lb_count = load_balancer_count(tenant, network)
         if lb_count or balancer is not None:
-            wanted.append(Wanted(names.TYPE_LOADBALANCER, count_in_any_pool(lb_count), balancer))
+            required.append(
+                RequiredAllocation(names.TYPE_LOADBALANCER, count_in_any_pool(lb_count), balancer)
+            )
         had_nodes = nodes is not None or tenant.status.ipAllocationRef is not None
         if had_nodes or backfill_nodes or not tenant.is_ready:
-            wanted.append(Wanted(names.TYPE_NODES, lambda p: node_count(p, network), nodes))
-        return wanted
+            required.append(
+                RequiredAllocation(names.TYPE_NODES, lambda p: node_count(p, network), nodes)
+            )
+        return required
 
     def new_allocation(
-        self, tenant: TenantCluster, provider: ProviderConfig, wanted: Wanted
+        self, tenant: TenantCluster, provider: ProviderConfig, required: RequiredAllocation
     ) -> NewAllocation | None:
         """Return the allocation to create, in the first pool that fits; None if none does."""
-        pool = self._choice.find_first_fit(provider, wanted.count, tenant.networking)
+        pool = self._choice.find_first_fit(provider, required.count, tenant.networking)
         if pool is None:
             return None
         namespace, role = provider.metadata.namespace, names.ROLE_INITIAL
-        name = membership.free_name(tenant, wanted.kind, self._allocations, namespace)
-        return _new_allocation(tenant, name, pool, wanted.kind, wanted.count(pool), role)
+        name = membership.free_name(tenant, required.kind, self._allocations, namespace)
+        return _new_allocation(tenant, name, pool, required.kind, required.count(pool), role)
 
     def new_allocations(
         self,
         tenant: TenantCluster,
         provider: ProviderConfig,
-        group: Sequence[Wanted],
+        group: Sequence[RequiredAllocation],
         reserved: ExitStack,
     ) -> list[NewAllocation] | Refusal:
         """Return the allocations to create for all of `group`; else why one of them is refused.
@@ -201,14 +207,14 @@ class RequestPlanner:
         Their addresses are kept from other choices until `reserved` is closed.
         """
         drafts: list[NewAllocation] = []
-        for wanted in group:
-            new = self.new_allocation(tenant, provider, wanted)
+        for required in group:
+            new = self.new_allocation(tenant, provider, required)
             if new is None:
                 beside = (
                     count_of_type(kept.kind, draft.count)
                     for kept, draft in zip(group, drafts, strict=False)
                 )
-                refusal = self._refusal(tenant, provider, wanted.kind, wanted.count)
+                refusal = self._refusal(tenant, provider, required.kind, required.count)
                 return replace(refusal, beside=" and ".join(beside))
             kept_free = self._choice.reserved(new.pool, new.count, tenant.networking)
             reserved.enter_context(kept_free)
@@ -216,7 +222,7 @@ class RequestPlanner:
         return drafts
 
     def refused(
-        self, tenant: TenantCluster, provider: ProviderConfig, group: Sequence[Wanted]
+        self, tenant: TenantCluster, provider: ProviderConfig, group: Sequence[RequiredAllocation]
     ) -> list[AllocationState]:
         """Return the states of allocations that no pool can serve together."""
         with ExitStack() as reserved:
@@ -226,17 +232,20 @@ class RequestPlanner:
         )
 
     def states_of_refused(
-        self, provider: ProviderConfig, group: Sequence[Wanted], refusal: Refusal | None
+        self,
+        provider: ProviderConfig,
+        group: Sequence[RequiredAllocation],
+        refusal: Refusal | None,
     ) -> list[AllocationState]:
         """Return the states of a group of which one is refused: the others wait for it."""
         return [
             AllocationState(
-                wanted.kind,
+                required.kind,
                 None,
-                refusal if refusal is not None and refusal.kind == wanted.kind else None,
-                self._choice.least_count(provider, wanted.count),
+                refusal if refusal is not None and refusal.kind == required.kind else None,
+                self._choice.least_count(provider, required.count),
             )
-            for wanted in group
+            for required in group
         ]
 
     def growth_refusal(

@@ -53,8 +53,8 @@ def unreadable_in_list(
         tenant: namespace and name of the TenantCluster.
         uid: as for `unreadable_members`.
     """
-    named = {k: why for k, why in unreadable.items() if _may_be_of(k, why, tenant)}
-    return unreadable_objects(named, uid)
+    possible_members = {k: why for k, why in unreadable.items() if _may_be_of(k, why, tenant)}
+    return unreadable_objects(possible_members, uid)
 
 
 def unreadable_objects(

@@ -505,9 +505,11 @@ def decide_growth(facts: SizeFacts) -> Growth:
         return replace(
             nothing, obstacle=obstacle, withdraw=withdraw, are_requests_needed=are_needed
         )
-    wanted = facts.demand.count_wanted(_find_services_beyond_free_addresses(facts, due))
+    needed_addresses = facts.demand.count_needed_addresses(
+        _find_services_beyond_free_addresses(facts, due)
+    )
     supply = measure_supply(facts)
-    missing = max(0, wanted - supply.addresses)
+    missing = max(0, needed_addresses - supply.addresses)
     may_fly = max(0, facts.settings.growth_in_flight - supply.allocations)
     needed = min(-(-missing // facts.increment), may_fly)
     room = needed
@@ -515,7 +517,7 @@ def decide_growth(facts: SizeFacts) -> Growth:
         room = max(0, (facts.quota - facts.held_until_gone) // facts.increment)
     return replace(
         nothing,
-        wanted=wanted,
+        wanted=needed_addresses,
         create=min(needed, room),
         withdraw=marked,
         is_over_quota=room < needed,
@@ -878,12 +880,12 @@ def _describe_demand_without_growth(
     if not unservable:
         return demand_met(True, "Ready", met)
     ordered = sorted(unservable, key=lambda unmet: unmet.service.metadata.key)
-    named = [f"{unmet.service.metadata.key} asks for {unmet.asks}" for unmet in ordered]
-    more = len(named) - MOST_NAMED
+    sentences = [f"{unmet.service.metadata.key} asks for {unmet.asks}" for unmet in ordered]
+    more = len(sentences) - MOST_NAMED
     return demand_met(
         True,
         ordered[0].reason,
-        f"{met} that could have one of ours; {'; '.join(named[:MOST_NAMED])}"
+        f"{met} that could have one of ours; {'; '.join(sentences[:MOST_NAMED])}"
         + (f"; {count_noun(more, 'more is', 'more are')} like that" if more > 0 else ""),
     )
 

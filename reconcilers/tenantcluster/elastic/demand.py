@@ -106,7 +106,7 @@ class Demand:
                 free[span.family] += span.size - self._shown_counter.count_in(span)
         return free
 
-    def count_wanted(self, services: Iterable[Service]) -> int:
+    def count_needed_addresses(self, services: Iterable[Service]) -> int:
         """Return how many addresses serve waiting Services; sharers of one count once."""
         keys = [self.views[service.metadata.uid].sharing_key for service in services]
         return len({key for key in keys if key}) + sum(not key for key in keys)
@@ -162,16 +162,16 @@ class DemandReader:
         self._users: list[tuple[AddressRange, str]] = []
         self._is_cut = False
 
-    def add(self, service: Service, shown: Sequence[AddressRange]) -> None:
+    def add(self, service: Service, addresses: Sequence[AddressRange]) -> None:
         """Add the addresses that a Service shows, or its request for one."""
         view, name = self._serves(service), str(service.metadata.key)
         room = MOST_ADDRESSES - len(self._users)
-        if len(shown) > room:
-            self._is_cut, shown = True, shown[:room]
-        self._shown.update(shown)
-        self._users += ((address, name) for address in shown)
+        if len(addresses) > room:
+            self._is_cut, addresses = True, addresses[:room]
+        self._shown.update(addresses)
+        self._users += ((address, name) for address in addresses)
         if view.keeps_range:
-            self._used.update(shown)
+            self._used.update(addresses)
         if not is_without_address(service):
             return
         # Each list has a limit of its own: Services that growth cannot help may stay for ever.
@@ -257,11 +257,11 @@ async def read_addresses(service: Service, turns: Turns) -> Sequence[AddressRang
         turns: of the loop over the Services.
     """
     await turns.count(WORK_OF_SERVICE)
-    shown: list[AddressRange] = []
+    addresses: list[AddressRange] = []
     for batch in batches(service.status.loadBalancer.ingress):
-        shown += _parse_addresses(batch)
+        addresses += _parse_addresses(batch)
         await turns.count(len(batch))
-    return shown
+    return addresses
 
 
 def families(members: Iterable[IPAllocation]) -> set[Family]:
@@ -282,8 +282,8 @@ def addresses(service: Service) -> Sequence[AddressRange]:
 
 
 def _parse_addresses(ingresses: Iterable[Ingress]) -> list[AddressRange]:
-    shown = (ingress.ip for ingress in ingresses if ingress.ip)
-    parsed = (addresstexts.parse_ends(ip, ip) for ip in shown)
+    ips = (ingress.ip for ingress in ingresses if ingress.ip)
+    parsed = (addresstexts.parse_ends(ip, ip) for ip in ips)
     return [address for address in parsed if address is not None]
 
 
@@ -315,13 +315,13 @@ def _find_unservable(
 
 def _fits(service: Service, families: Collection[int]) -> bool:
     """Return whether addresses of `families` suffice for the families that a Service has."""
-    wanted = _ip_families(service)
+    requested = _ip_families(service)
     have = {_FAMILY[family] for family in families}
     if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
-        return have >= set(wanted) and have >= set(_FAMILY.values())
+        return have >= set(requested) and have >= set(_FAMILY.values())
     if service.spec.ipFamilyPolicy == PREFER_DUAL_STACK:
-        return bool(have & set(wanted))
-    return have >= set(wanted)
+        return bool(have & set(requested))
+    return have >= set(requested)
 
 
 def could_be_served(service: Service, free: Mapping[int, int]) -> bool:
@@ -329,13 +329,13 @@ def could_be_served(service: Service, free: Mapping[int, int]) -> bool:
 
     One that prefers two families is content with one.
     """
-    wanted = [
+    fits = [
         bool(free[family]) for family, name in _FAMILY.items() if name in _ip_families(service)
     ]
     if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
         return all(free.values())
     either = service.spec.ipFamilyPolicy == PREFER_DUAL_STACK
-    return any(wanted) if either else all(wanted)
+    return any(fits) if either else all(fits)
 
 
 def _ip_families(service: Service) -> tuple[str, ...]:

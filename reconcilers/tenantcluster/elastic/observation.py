@@ -146,12 +146,12 @@ class SizeObserver:
         asked, target = tenant.networking.lbPoolSize, None
         if not _is_elastic(provider) and asked is not None and tenant.is_ready:
             target = TargetSize(load_balancer_count(tenant, network), asked)
-        shown = find(tenant.status.conditions, LOAD_BALANCER_READY)
-        is_absent = shown is not None and shown.reason in kind.absent_reasons
-        if shown is None:
+        condition = find(tenant.status.conditions, LOAD_BALANCER_READY)
+        is_absent = condition is not None and condition.reason in kind.absent_reasons
+        if condition is None:
             unconfirmed = "nothing was written there yet"
         else:
-            unconfirmed = "" if shown.status == "True" or is_absent else shown.reason
+            unconfirmed = "" if condition.status == "True" or is_absent else condition.reason
         return SizeFacts(
             ranges=tuple(
                 self._range_facts(tenant, allocation, memory)

@@ -366,8 +366,8 @@ class TenantReleaseCheck(ReleaseCheck):
         services = await _list_services(client)
         user = await _find_user(services, ranges, kind.serves)
         if user is not None:
-            shown = f"Service {user.metadata.key} still shows an address of the range"
-            return InUse(shown, by_service=True)
+            reason = f"Service {user.metadata.key} still shows an address of the range"
+            return InUse(reason, by_service=True)
         if allocation.is_marked:
             service = await find_service_in_need(
                 services,
@@ -418,8 +418,8 @@ async def _find_user(
     """Return a Service whose address keeps one of the ranges; None if there is none."""
     turns = Turns()
     for service in services:
-        shown = product(ranges, await read_addresses(service, turns))
-        is_user = any(span.contains(address) for span, address in shown)
+        pairs = product(ranges, await read_addresses(service, turns))
+        is_user = any(span.contains(address) for span, address in pairs)
         if is_user and serves(service).keeps_range:
             return service
     return None

@@ -51,16 +51,16 @@ async def find_service_in_need(
         serves: returns a Service as the load balancer sees it.
     """
     waiting: list[Service] = []
-    shown: list[AddressRange] = []
+    addresses: list[AddressRange] = []
     turns = Turns()
     for service in services:
-        shown += await read_addresses(service, turns)
+        addresses += await read_addresses(service, turns)
         if is_without_address(service):
             waiting.append(service)
     newcomers = earlier.find_newcomers(mark, waiting)
     if not newcomers:
         return None
-    free_elsewhere = _count_free(offers, spans, shown)
+    free_elsewhere = _count_free(offers, spans, addresses)
     released = _count_sizes(spans)
     for service in newcomers:
         await turns.count(WORK_OF_SERVICE)
@@ -79,17 +79,17 @@ async def find_service_in_need(
 
 
 def _count_free(
-    offers: Iterable[Offer], spans: Sequence[AddressRange], shown: Iterable[AddressRange]
+    offers: Iterable[Offer], spans: Sequence[AddressRange], addresses: Iterable[AddressRange]
 ) -> dict[int, int]:
     """Return how many addresses of the offers no Service shows, by family.
 
     Args:
         offers: the addresses that the load balancer may hand out.
         spans: ranges that do not count.
-        shown: the addresses of Services.
+        addresses: the addresses of Services.
     """
     entries = [entry for offer in offers for entry in offer.entries[:MOST_ENTRIES]]
-    counter, free = AddressCounter(set(shown)), {4: 0, 6: 0}
+    counter, free = AddressCounter(set(addresses)), {4: 0, 6: 0}
     for entry in entries[:MOST_ENTRIES]:
         span = parse_cidr_or_span(entry)
         if span is not None and not any(map(span.overlaps, spans)):

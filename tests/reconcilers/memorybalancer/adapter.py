@@ -112,40 +112,42 @@ class MemoryBalancer(LoadBalancer):
         return await self.read()
 
     @override
-    async def project(self, wanted: Projection, confirm: Confirm, permit: Permit) -> None:
+    async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
         live = await self._find()
-        if live is None and not wanted.entries:
+        if live is None and not projection.entries:
             return
         if live is not None:
             try:
                 await permit(_offer_of(live))
             except BalancerBlocked:
-                if wanted.entries:
+                if projection.entries:
                     raise
                 return
         if live is None:
             is_filled = not self._rules.creates_empty
-            live = await self._create(wanted, wanted.entries if is_filled else ())
-        if self._rules.refuses_older_views and _basis_of(live) > wanted.basis:
+            live = await self._create(projection, projection.entries if is_filled else ())
+        if self._rules.refuses_older_views and _basis_of(live) > projection.basis:
             raise BalancerBlocked(BEHIND, "another replica has written a newer state")
-        if not live.spec.entries and wanted.entries and self._rules.confirms:
+        if not live.spec.entries and projection.entries and self._rules.confirms:
             confirmed = await confirm()
-            if confirmed.entries != wanted.entries:
+            if confirmed.entries != projection.entries:
                 raise BalancerBlocked(BEHIND, "a live read shows other ranges")
         if (
-            live.spec.entries != wanted.entries
-            or _basis_of(live) < wanted.needed
-            or not wanted.owner.items() <= live.metadata.annotations.items()
+            live.spec.entries != projection.entries
+            or _basis_of(live) < projection.needed
+            or not projection.owner.items() <= live.metadata.annotations.items()
         ):
-            await self._write(live, wanted)
+            await self._write(live, projection)
 
     @override
-    async def overwrite(self, wanted: Projection, position: int, permit: Permit) -> Offer | None:
+    async def overwrite(
+        self, projection: Projection, position: int, permit: Permit
+    ) -> Offer | None:
         live = await self._find()
         if live is None or _basis_of(live) <= position:
             return None
         await permit(_offer_of(live))
-        await self._write(live, wanted)
+        await self._write(live, projection)
         return _offer_of(live)
 
     @override
@@ -174,9 +176,9 @@ class MemoryBalancer(LoadBalancer):
         return Proven()
 
     @override
-    async def health(self, wanted: Projection) -> Health:
+    async def health(self, projection: Projection) -> Health:
         offer = await self._find()
-        if not wanted.entries or (offer is not None and _is_acknowledged(offer)):
+        if not projection.entries or (offer is not None and _is_acknowledged(offer)):
             self._unread.since = None
             return Health()
         if self._unread.since is None:
@@ -204,13 +206,13 @@ class MemoryBalancer(LoadBalancer):
                 return None
             raise BalancerBlocked("OffersNotServed", "the tenant has no offers") from None
 
-    async def _create(self, wanted: Projection, entries: Sequence[str]) -> AddressOffer:
-        body = _body(wanted, entries)
+    async def _create(self, projection: Projection, entries: Sequence[str]) -> AddressOffer:
+        body = _body(projection, entries)
         body["metadata"]["name"] = OFFER_KEY.name
         return await self._client.create(ADDRESS_OFFER, OFFER_KEY.namespace, body)
 
-    async def _write(self, live: AddressOffer, wanted: Projection) -> None:
-        body = _body(wanted, wanted.entries)
+    async def _write(self, live: AddressOffer, projection: Projection) -> None:
+        body = _body(projection, projection.entries)
         if self._rules.writes_what_was_read:
             await self._client.patch(ADDRESS_OFFER, Version.from_object(live), body)
         else:
@@ -292,6 +294,6 @@ def _has_any(offer: AddressOffer, spans: Sequence[AddressRange]) -> bool:
     return any(entry is None or any(map(entry.overlaps, spans)) for entry in entries)
 
 
-def _body(wanted: Projection, entries: Sequence[str]) -> dict[str, Any]:
-    annotations = {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis), **wanted.owner}
+def _body(projection: Projection, entries: Sequence[str]) -> dict[str, Any]:
+    annotations = {names.ANNOTATION_PROJECTION_BASIS: str(projection.basis), **projection.owner}
     return {"metadata": {"annotations": annotations}, "spec": {"entries": list(entries)}}

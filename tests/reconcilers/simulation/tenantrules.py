@@ -66,9 +66,9 @@ def older_views_written(mp: Patch) -> None:
     basis_of = metallb.basis_of
     mp.setattr(metallb, "basis_of", lambda _: 0)
 
-    def differs(live: IPAddressPool, wanted: Projection) -> bool:
-        behind = basis_of(live) < wanted.needed
-        return behind or live.spec.addresses != wanted.entries or not metallb.is_ours(live)
+    def differs(live: IPAddressPool, projection: Projection) -> bool:
+        behind = basis_of(live) < projection.needed
+        return behind or live.spec.addresses != projection.entries or not metallb.is_ours(live)
 
     mp.setattr(MetalLB, "_differs", staticmethod(differs))
 
@@ -184,8 +184,8 @@ def begun_not_recorded(mp: Patch) -> None:
 def created_with_ranges(mp: Patch) -> None:
     """A tenant's pool is created with its ranges at once."""
 
-    async def create(self: MetalLB, wanted: Projection) -> IPAddressPool:
-        body = metallb._pool_body(wanted.entries, wanted)
+    async def create(self: MetalLB, projection: Projection) -> IPAddressPool:
+        body = metallb._pool_body(projection.entries, projection)
         body["metadata"]["name"] = metallb.POOL_NAME
         return await self._client.create(IP_ADDRESS_POOL, self._pool.namespace, body)
 

@@ -29,9 +29,9 @@ def test_no_address_is_offered_wrongly_and_every_one_is_released(
 
 def test_a_pool_is_created_empty_and_filled_later() -> None:
     async def create(
-        self: PoolProjection, name: str, ranges: ProjectedRanges, wanted: Projection
+        self: PoolProjection, name: str, ranges: ProjectedRanges, projection: Projection
     ) -> CiliumPool:
-        annotations = annotations_of(wanted.basis, wanted.owner, ranges.allocation.uid)
+        annotations = annotations_of(projection.basis, projection.owner, ranges.allocation.uid)
         spec = {"blocks": body_of(spans_of_ranges(ranges)), "disabled": False}
         return await self._pools.create(name, annotations, spec)
 
@@ -46,10 +46,10 @@ def test_the_ranges_of_a_new_pool_are_confirmed_live() -> None:
     async def confirmed(
         pools: Mapping[str, CiliumPool],
         by_name: Mapping[str, ProjectedRanges],
-        wanted: Projection,
+        projection: Projection,
         confirm: Confirm,
     ) -> Projection:
-        return wanted
+        return projection
 
     def switch_off(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(PoolProjection, "_confirmed", staticmethod(confirmed))

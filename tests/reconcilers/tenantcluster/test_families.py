@@ -9,7 +9,7 @@ from reconcilers.addressing import statusranges
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.tenantcluster.elastic.decisions import Disuse, measure_disuse, measure_supply
 from reconcilers.tenantcluster.elastic.demand import Demand
-from reconcilers.tenantcluster.wantedranges import projection
+from reconcilers.tenantcluster.projections import make_projection
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform
@@ -174,10 +174,10 @@ async def test_no_range_is_free_while_the_tenant_has_any_of_both(
 
 
 def test_both_ranges_are_projected_and_left_out_together() -> None:
-    entries = projection([_both()], 1).entries
+    entries = make_projection([_both()], 1).entries
     assert entries == ("10.40.0.0-10.40.0.1", "fd00::-fd00::1")
     releasing = {"butler.butlerlabs.dev/releasing": "2026-01-01T00:00:00Z"}
-    assert projection([_both(annotations=releasing)], 1).entries == ()
+    assert make_projection([_both(annotations=releasing)], 1).entries == ()
 
 
 def test_a_tenant_is_exhausted_when_one_of_its_families_is() -> None:

@@ -8,7 +8,7 @@ import pytest
 from controller.errors import NoAnswer, ServerFailure, Unauthorized
 from controller.outcome import Again, Blocked
 from reconcilers.api import names
-from reconcilers.tenantcluster.wantedranges import projection
+from reconcilers.tenantcluster.projections import make_projection
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json, Server
@@ -39,7 +39,7 @@ def _reported(lab: Lab) -> tuple[str, str]:
 
 
 def test_entries_are_ordered_by_creation_and_what_is_given_back_is_left_out() -> None:
-    found = projection(
+    found = make_projection(
         [
             make.allocation("young", held=("10.40.0.0", "10.40.0.0"), age=1),
             make.allocation("b", held=("10.40.0.8", "10.40.0.9"), age=9),

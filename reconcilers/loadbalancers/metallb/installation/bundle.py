@@ -132,12 +132,12 @@ def _manifest(where: str, document: object) -> Manifest:
     if not isinstance(document, dict):
         raise InvalidBundle(f"{where}: this is no object; an object has apiVersion and kind")
     meta = document.get("metadata")
-    named = meta if isinstance(meta, dict) else {}
+    metadata = meta if isinstance(meta, dict) else {}
     texts = {
         "apiVersion": document.get("apiVersion"),
         "kind": document.get("kind"),
-        "metadata.name": named.get("name"),
-        "metadata.namespace": named.get("namespace", ""),
+        "metadata.name": metadata.get("name"),
+        "metadata.namespace": metadata.get("namespace", ""),
     }
     for field, value in texts.items():
         if not isinstance(value, str) or (not value and field != "metadata.namespace"):
@@ -146,5 +146,5 @@ def _manifest(where: str, document: object) -> Manifest:
     if (kind, key.name) in _OURS:
         raise InvalidBundle(f"{where}: {kind} {key.name} is made by this controller; leave it out")
     body = {name: value for name, value in document.items() if name != "status"}
-    body["metadata"] = {n: v for n, v in named.items() if n != "creationTimestamp"}
+    body["metadata"] = {n: v for n, v in metadata.items() if n != "creationTimestamp"}
     return Manifest(texts["apiVersion"], kind, key, body)

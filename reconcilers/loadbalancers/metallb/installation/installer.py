@@ -306,14 +306,14 @@ class _BundleObjects:
         return Key(manifest.key.namespace or self._namespace, manifest.key.name)
 
     async def _resource(self, manifest: Manifest) -> Resource[Applied]:
-        wanted = (manifest.api_version, manifest.kind)
-        if wanted not in self._resources:
+        version_and_kind = (manifest.api_version, manifest.kind)
+        if version_and_kind not in self._resources:
             served_kind = await self._client.find_kind(manifest.api_version, manifest.kind)
             if served_kind is None:
                 raise _NotYet(f"the tenant to serve {manifest.kind} of {manifest.api_version}")
             group, _, version = manifest.api_version.rpartition("/")
             plural, namespaced = served_kind
-            self._resources[wanted] = Resource(
+            self._resources[version_and_kind] = Resource(
                 group, version, manifest.kind, plural, Applied, namespaced
             )
-        return self._resources[wanted]
+        return self._resources[version_and_kind]

@@ -168,7 +168,7 @@ def test_growth_never_exceeds_what_services_wait_for_nor_the_quota(facts: SizeFa
         assert facts.held_until_gone + created <= facts.quota
     if facts.is_elastic:
         waited = facts.have_waited(SETTINGS.growth_after, facts.demand.waiting)
-        wanted = facts.demand.count_wanted(waited)
+        wanted = facts.demand.count_needed_addresses(waited)
         assert created <= -(-wanted // facts.increment) * facts.increment
     elif created:
         assert facts.target is not None

@@ -8,7 +8,7 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.loadbalancers.port import AllocationName, ProjectedRanges, Projection
 
 
-def projection(members: Sequence[IPAllocation], position: int) -> Projection:
+def make_projection(members: Sequence[IPAllocation], position: int) -> Projection:
     """Return the projection for the tenant of `members`.
 
     Ranges that are being given back are left out. The order is that of creation, so that what
@@ -18,7 +18,9 @@ def projection(members: Sequence[IPAllocation], position: int) -> Projection:
     projected = [a for a in balancers if a.status.phase == ALLOCATED and not a.releasing]
     ranges = map(_projected_ranges, sorted(projected, key=_age))
     return Projection(
-        tuple(held for held in ranges if held.entries), position, latest_mark(balancers)
+        tuple(projected_ranges for projected_ranges in ranges if projected_ranges.entries),
+        position,
+        latest_mark(balancers),
     )
 
 
