@@ -76,20 +76,20 @@ class AddressRange:
         return cls(first, last, family)
 
     @classmethod
-    def parse_cidr(cls, text: str) -> "AddressRange":
+    def parse_cidr(cls, cidr: str) -> "AddressRange":
         """Read a range from a CIDR; host bits are masked away, 10.0.0.7/24 is 10.0.0.0/24.
 
         Raises:
             InvalidCIDR: the text is none.
         """
-        address, slash, prefix = text.partition("/")
+        address, slash, prefix = cidr.partition("/")
         parsed = parse_address(address)
         if not slash or parsed is None:
-            raise InvalidCIDR(f"{quoted(text)} is not ADDRESS/PREFIX, as in 10.40.0.0/24")
+            raise InvalidCIDR(f"{quoted(cidr)} is not ADDRESS/PREFIX, as in 10.40.0.0/24")
         value, family = parsed
         bits = BITS[family]
         if not (prefix.isascii() and prefix.isdigit() and len(prefix) < 9 and int(prefix) <= bits):
-            raise InvalidCIDR(f"{quoted(text)} needs a prefix length from 0 to {bits}")
+            raise InvalidCIDR(f"{quoted(cidr)} needs a prefix length from 0 to {bits}")
         hosts = (1 << bits - int(prefix)) - 1
         return cls(value & ~hosts, value | hosts, family)
 
@@ -190,19 +190,19 @@ def name_edge_addresses(subnet: AddressRange) -> dict[str, AddressRange]:
     return {"network address": first, "broadcast address": last}
 
 
-def parse_address(text: str) -> tuple[int, Family] | None:
+def parse_address(address: str) -> tuple[int, Family] | None:
     """Return an address' number and family, or None if the text is no address."""
     try:
-        if ":" in text:
-            return int.from_bytes(inet_pton(AF_INET6, text)), 6
-        return int.from_bytes(inet_pton(AF_INET, text)), 4
+        if ":" in address:
+            return int.from_bytes(inet_pton(AF_INET6, address)), 6
+        return int.from_bytes(inet_pton(AF_INET, address)), 4
     except (OSError, ValueError):  # ValueError: a NUL or a lone surrogate in the text
         return None
 
 
-def address_in(text: str, family: Family) -> int | None:
+def address_in(address: str, family: Family) -> int | None:
     """Return an address' number in `family`, or None if the text is no such address."""
-    parsed = parse_address(text)
+    parsed = parse_address(address)
     if parsed is None:
         return None
     value, written = parsed
@@ -242,16 +242,16 @@ def read_range(start: str, end: str) -> AddressRange | str:
         return str(error)
 
 
-def quoted(text: str) -> str:
+def quoted(value: str) -> str:
     """Return a text of unknown origin for use in a message: in double quotes, escaped, cut."""
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    return dumps(shown, ensure_ascii=False)
+    prefix = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
+    return dumps(prefix, ensure_ascii=False)
 
 
-def _parse_end(text: str) -> tuple[int, Family]:
-    parsed = parse_address(text)
+def _parse_end(address: str) -> tuple[int, Family]:
+    parsed = parse_address(address)
     if parsed is None:
-        raise InvalidRange(f"{quoted(text)} is not an IP address")
+        raise InvalidRange(f"{quoted(address)} is not an IP address")
     return parsed
 
 

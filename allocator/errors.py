@@ -134,5 +134,5 @@ class NotHeld(AllocatorError):
         text: the range.
     """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text} is not held: release a range exactly as it was taken, once")
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{message} is not held: release a range exactly as it was taken, once")

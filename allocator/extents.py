@@ -199,17 +199,17 @@ class FreeExtents:
             The first address taken, None if no run is long enough.
         """
         bits = self._bits
-        found = self._by_size.from_(count << bits)
-        if found is None:
+        extent = self._by_size.from_(count << bits)
+        if extent is None:
             return None
-        size, start = found >> bits, found & self._mask
+        size, start = extent >> bits, extent & self._mask
         placed = start << bits | start + size - 1
-        self._by_size.remove(found)
+        self._by_size.remove(extent)
         if size == count:
             self._by_start.remove(placed)
         else:
             self._by_start.replace(placed, placed + (count << bits))
-            self._by_size.add(found - (count << bits) + count)
+            self._by_size.add(extent - (count << bits) + count)
         self._total -= count
         return start
 
@@ -222,15 +222,15 @@ class FreeExtents:
         Returns:
             The first address taken, None if no run has them.
         """
-        found = self._by_size.from_(count << self._bits)
-        while found is not None:
-            size, start = found >> self._bits, found & self._mask
+        extent = self._by_size.from_(count << self._bits)
+        while extent is not None:
+            size, start = extent >> self._bits, extent & self._mask
             first = -(-start // count) * count
             if first + count <= start + size:
                 self.cut(first, first + count - 1)
                 return first
             # Only runs shorter than twice the block are passed over: all others have one.
-            found = self._by_size.from_(found + 1)
+            extent = self._by_size.from_(extent + 1)
         return None
 
     def take_first(self, most: int) -> Span | None:

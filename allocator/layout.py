@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 
 from allocator.addresses import BITS, AddressRange, Family, Span, address_in, minus, quoted, union
 from allocator.errors import InvalidCIDR, InvalidPool, InvalidRequest, OutOfRange, PoolTooLarge
@@ -44,14 +45,14 @@ class Layout:
     def __post_init__(self) -> None:
         if not self.ranges:
             raise InvalidPool(["no allocatable ranges defined"])
-        foreign = any(held.family != self.cidr.family for held in self.reserved)
+        foreign = any(span.family != self.cidr.family for span in self.reserved)
         tangled = any(lower.last >= upper.first for lower, upper in pairwise(self.ranges))
         if foreign or tangled or not all(map(self.cidr.contains, self.ranges)):
             raise InvalidPool(
                 ["ranges must lie in the pool CIDR, sorted and non-overlapping, in one family"]
             )
-        holes = union(sorted((held.first, held.last) for held in self.reserved))
-        ranges = union((held.first, held.last) for held in self.ranges)
+        holes = union(sorted((span.first, span.last) for span in self.reserved))
+        ranges = union((span.first, span.last) for span in self.ranges)
         blocks = [AddressRange(*span, self.family) for span in minus(ranges, holes)]
         object.__setattr__(self, "blocks", tuple(blocks))
         object.__setattr__(self, "total", sum(block.size for block in blocks))
@@ -85,7 +86,7 @@ class Layout:
             raise InvalidPool(messages)
         whole = AddressRange.parse_cidr(cidr)
         parsed = [_read_range(*ends, whole.family) for ends in ranges] or [whole]
-        kept = [_read_reserved(text, whole.family) for text in reserved]
+        kept = [_read_reserved(entry, whole.family) for entry in reserved]
         span = parsed[-1].last - parsed[0].first + 1
         if max_addresses is not None and whole.family == 4 and span > max_addresses:
             raise PoolTooLarge(span, max_addresses)
@@ -96,12 +97,12 @@ class Layout:
         """4 or 6."""
         return self.cidr.family
 
-    def clip(self, wanted: Span) -> list[Span]:
+    def clip(self, span: Span) -> list[Span]:
         """Return the parts of a span that the pool may hand out, ascending."""
-        first, last = wanted
+        first, last = span
         at = bisect_right(self._starts, first) - 1
         if at >= 0 and last <= self.blocks[at].last:
-            return [wanted]  # almost every range lies in one block
+            return [span]  # almost every range lies in one block
         touched = self.blocks[max(at, 0) : bisect_right(self._starts, last)]
         return [
             (max(first, block.first), min(last, block.last))
@@ -109,23 +110,23 @@ class Layout:
             if block.last >= first
         ]
 
-    def span_of(self, held: AddressRange) -> Span | None:
+    def span_of(self, address_range: AddressRange) -> Span | None:
         """Return a range as numbers of the pool's family, None if it is of the other one."""
-        same = held.in_family(self.cidr.family)
+        same = address_range.in_family(self.cidr.family)
         return None if same is None else (same.first, same.last)
 
-    def pinned_span(self, wanted: AddressRange) -> Span:
+    def pinned_span(self, pin: AddressRange) -> Span:
         """Return a wanted range as numbers, which has to lie inside one single range.
 
         Raises:
             OutOfRange: it does not.
         """
-        span = self.span_of(wanted)
+        span = self.span_of(pin)
         if span is not None:
-            at = bisect_right(self.ranges, span[0], key=lambda one: one.first) - 1
+            at = bisect_right(self.ranges, span[0], key=attrgetter("first")) - 1
             if at >= 0 and span[1] <= self.ranges[at].last:
                 return span
-        raise OutOfRange(self._why_not_inside(wanted, span))
+        raise OutOfRange(self._why_not_inside(pin, span))
 
     def could_ever(self, count: int) -> bool:
         """Return whether the empty pool has `count` addresses in a row."""
@@ -154,33 +155,34 @@ class Layout:
         """How many addresses the largest CIDR has that the empty pool could hand out."""
         return max(map(_largest_aligned, self.blocks), default=0)
 
-    def could_ever_pin(self, wanted: AddressRange) -> bool:
+    def could_ever_pin(self, pin: AddressRange) -> bool:
         """Return whether the empty pool would hand out exactly this range."""
         try:
-            span = self.pinned_span(wanted)
+            span = self.pinned_span(pin)
         except OutOfRange:
             return False
         return self.clip(span) == [span]
 
-    def _why_not_inside(self, wanted: AddressRange, span: Span | None) -> str:
+    def _why_not_inside(self, pin: AddressRange, span: Span | None) -> str:
         """Return the message for a pinned range that lies in no single range of the pool."""
-        name = f"pinned range {wanted.start_text}-{wanted.end_text}"
+        name = f"pinned range {pin.start_text}-{pin.end_text}"
         if span is None:
-            return f"{name} is IPv{wanted.family}, the pool is IPv{self.family}"
-        named = [
-            f"ranges[{at}] {one.start_text}-{one.end_text}" for at, one in enumerate(self.ranges)
+            return f"{name} is IPv{pin.family}, the pool is IPv{self.family}"
+        labels = [
+            f"ranges[{at}] {address_range.start_text}-{address_range.end_text}"
+            for at, address_range in enumerate(self.ranges)
         ]
         touched = [
             label
-            for label, one in zip(named, self.ranges, strict=True)
-            if one.first <= span[1] and span[0] <= one.last
+            for label, address_range in zip(labels, self.ranges, strict=True)
+            if address_range.first <= span[1] and span[0] <= address_range.last
         ]
         if len(touched) > 1:
             return (
                 f"{name} straddles allocatable ranges; must fit entirely within one range. "
                 f"Overlapping ranges: {', '.join(touched)}"
             )
-        return f"{name} is outside allocatable ranges [{', '.join(named)}]"
+        return f"{name} is outside allocatable ranges [{', '.join(labels)}]"
 
 
 def _largest_aligned(block: AddressRange) -> int:
@@ -196,8 +198,8 @@ def _read_range(start: str, end: str, family: Family) -> AddressRange:
     return AddressRange(first, last, family)
 
 
-def _read_reserved(text: str, family: Family) -> AddressRange:
-    reserved = AddressRange.parse_cidr(text).in_family(family)
+def _read_reserved(entry: str, family: Family) -> AddressRange:
+    reserved = AddressRange.parse_cidr(entry).in_family(family)
     assert reserved is not None  # likewise
     return reserved
 
@@ -240,33 +242,33 @@ def pool_faults(
         pool = AddressRange.parse_cidr(cidr)
     except InvalidCIDR as error:
         return [Fault(("cidr",), f"invalid pool CIDR: {error}")]
-    kept = [_parse_reserved(text, pool.family) for text in reserved]
+    kept = [_parse_reserved(cidr_entry, pool.family) for cidr_entry in reserved]
     bounds = [
         (address_in(start, pool.family), address_in(end, pool.family)) for start, end in ranges
     ]
     faults: list[Fault] = []
-    for at, (text, held) in enumerate(zip(reserved, kept, strict=True)):
-        if isinstance(held, str):
-            faults.append(Fault(("reserved", at), held))
-        elif not pool.contains(held):
-            message = f"reserved CIDR {quoted(text)} is not within pool CIDR {quoted(cidr)}"
+    for at, (entry, reserved_range) in enumerate(zip(reserved, kept, strict=True)):
+        if isinstance(reserved_range, str):
+            faults.append(Fault(("reserved", at), reserved_range))
+        elif not pool.contains(reserved_range):
+            message = f"reserved CIDR {quoted(entry)} is not within pool CIDR {quoted(cidr)}"
             faults.append(Fault(("reserved", at), message))
     for index in range(len(ranges)):
         faults += _range_faults(pool, cidr, ranges, bounds, index)
-    for at, (text, held) in enumerate(zip(reserved, kept, strict=True)):
-        if not isinstance(held, str):
-            for message in _straddling_faults(text, held, ranges, bounds):
+    for at, (entry, reserved_range) in enumerate(zip(reserved, kept, strict=True)):
+        if not isinstance(reserved_range, str):
+            for message in _straddling_faults(entry, reserved_range, ranges, bounds):
                 faults.append(Fault(("reserved", at), message))
     return faults
 
 
-def _parse_reserved(text: str, family: Family) -> AddressRange | str:
+def _parse_reserved(entry: str, family: Family) -> AddressRange | str:
     try:
-        parsed = AddressRange.parse_cidr(text)
+        parsed = AddressRange.parse_cidr(entry)
     except InvalidCIDR as error:
-        return f"invalid reserved CIDR {quoted(text)}: {error}"
+        return f"invalid reserved CIDR {quoted(entry)}: {error}"
     return parsed.in_family(family) or (
-        f"invalid reserved CIDR {quoted(text)}: it is IPv{parsed.family}, the pool is IPv{family}"
+        f"invalid reserved CIDR {quoted(entry)}: it is IPv{parsed.family}, the pool is IPv{family}"
     )
 
 
@@ -298,7 +300,7 @@ def _range_faults(
 
 
 def _straddling_faults(
-    text: str, held: AddressRange, ranges: Sequence[Ends], bounds: Sequence[_Bounds]
+    entry: str, reserved_range: AddressRange, ranges: Sequence[Ends], bounds: Sequence[_Bounds]
 ) -> Iterator[str]:
     """Refuse a reserved CIDR of which exactly one end lies inside a range.
 
@@ -307,6 +309,6 @@ def _straddling_faults(
     for index, (first, last) in enumerate(bounds):
         if first is None or last is None:
             continue
-        if (first <= held.first <= last) != (first <= held.last <= last):
+        if (first <= reserved_range.first <= last) != (first <= reserved_range.last <= last):
             start, end = ranges[index]
-            yield f"reserved CIDR {text} straddles ranges[{index}] boundary ({start}-{end})"
+            yield f"reserved CIDR {entry} straddles ranges[{index}] boundary ({start}-{end})"

@@ -160,13 +160,15 @@ class Space:
 
     __slots__ = ("_free", "_held", "_overlaps", "_tried", "layout")
 
-    def __init__(self, layout: Layout, taken: Iterable[AddressRange] = ()) -> None:
+    def __init__(self, layout: Layout, ranges: Iterable[AddressRange] = ()) -> None:
         self.layout = layout
-        held = [span for one in taken if (span := layout.span_of(one)) is not None]
-        parts = sorted(part for span in held for part in layout.clip(span))
+        spans = [
+            span for address_range in ranges if (span := layout.span_of(address_range)) is not None
+        ]
+        parts = sorted(part for span in spans for part in layout.clip(span))
         blocks = ((block.first, block.last) for block in layout.blocks)
         # Not a Counter itself: that deletes, and counts what is new, in Python.
-        self._held = dict(Counter(held))
+        self._held = dict(Counter(spans))
         self._overlaps = Overlaps(parts)
         self._free = FreeExtents(minus(blocks, union(parts)), BITS[layout.family])
         self._tried: list[Span] | None = None
@@ -215,34 +217,34 @@ class Space:
             raise InvalidRequest("requested count must be positive")
         if count > self.free:
             raise PoolExhausted(count, self.total)
-        taken: list[AddressRange] = []
+        ranges: list[AddressRange] = []
         while count:
             run = self._free.take_first(count)
             assert run is not None, "as many are free"
-            taken.append(self._added(run))
-            count -= taken[-1].size
-        return tuple(taken)
+            ranges.append(self._added(run))
+            count -= ranges[-1].size
+        return tuple(ranges)
 
-    def pin(self, wanted: AddressRange) -> AddressRange:
+    def pin(self, pin: AddressRange) -> AddressRange:
         """Take exactly these addresses.
 
         Raises:
             OutOfRange: they do not lie inside one single range of the pool.
             PinnedRangeConflict: one of them is reserved or held; names the first.
         """
-        first, last = self.layout.pinned_span(wanted)
+        first, last = self.layout.pinned_span(pin)
         obstacle = self._free.cut(first, last)
         if obstacle is not None:
             raise PinnedRangeConflict(address_text(obstacle, self.layout.family))
         return self._added((first, last))
 
-    def hold(self, taken: AddressRange) -> None:
+    def hold(self, address_range: AddressRange) -> None:
         """Note that a range is held, as an existing object says, whether it is free or not.
 
         Parts of it that are held already are counted as overlapping; parts that the pool does not
         hand out change nothing in what is free. A range of the other family is ignored.
         """
-        span = self.layout.span_of(taken)
+        span = self.layout.span_of(address_range)
         if span is None:
             return
         for first, last in self.layout.clip(span):
@@ -261,7 +263,7 @@ class Space:
             self._tried.append(span)
         return AddressRange(*span, self.layout.family)
 
-    def release(self, held: AddressRange) -> None:
+    def release(self, address_range: AddressRange) -> None:
         """Release a range that one holder has; it becomes free when its last holder releases it.
 
         A range of the other family is none of this pool's, so that nothing happens.
@@ -269,17 +271,17 @@ class Space:
         Raises:
             NotHeld: exactly this range has no holder.
         """
-        span = self.layout.span_of(held)
+        span = self.layout.span_of(address_range)
         if span is None:
             return
         if span not in self._held:
-            raise NotHeld(f"{held.start_text}-{held.end_text}")
+            raise NotHeld(f"{address_range.start_text}-{address_range.end_text}")
         assert self._tried is None, "nothing is released while something is tried"
         self._removed(span)
 
-    def put_back(self, taken: AddressRange) -> None:
+    def put_back(self, address_range: AddressRange) -> None:
         """Give back the range that was taken last, as if it had not been; in a trial, too."""
-        span = (taken.first, taken.last)
+        span = (address_range.first, address_range.last)
         if self._tried is not None:
             last = self._tried.pop()
             assert last == span, "only what was taken last is given back"
@@ -365,17 +367,17 @@ class Space:
         """Return the length of the block that `allocate(count)` would take from, 0 if none."""
         return self._free.shortest(count)
 
-    def origin(self, taken: AddressRange) -> Origin:
+    def origin(self, address_range: AddressRange) -> Origin:
         """Return what a range was chosen from that was taken just now."""
-        before, after = self._free.beside(taken.first, taken.last)
-        remainders = sum(length >= taken.size for length in (before, after))
-        fitting = self._free.fitting(taken.size) - remainders + 1
-        return Origin(before + taken.size + after, fitting)
+        before, after = self._free.beside(address_range.first, address_range.last)
+        remainders = sum(length >= address_range.size for length in (before, after))
+        fitting = self._free.fitting(address_range.size) - remainders + 1
+        return Origin(before + address_range.size + after, fitting)
 
     def could_ever(self, count: int) -> bool:
         """Return whether the empty pool has `count` addresses in a row."""
         return self.layout.could_ever(count)
 
-    def could_ever_pin(self, wanted: AddressRange) -> bool:
+    def could_ever_pin(self, pin: AddressRange) -> bool:
         """Return whether the empty pool would hand out exactly this range."""
-        return self.layout.could_ever_pin(wanted)
+        return self.layout.could_ever_pin(pin)

@@ -136,8 +136,8 @@ class _Cached(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return the value, or None if there is none or it has expired."""
-        found = self._values.get(key)
-        return None if found is None or found[1] <= self._clock.monotonic() else found[0]
+        entry = self._values.get(key)
+        return None if entry is None or entry[1] <= self._clock.monotonic() else entry[0]
 
     def put(self, key: K, value: V, seconds: float) -> None:
         """Keep a value for `seconds`."""

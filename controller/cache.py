@@ -231,23 +231,25 @@ class Cache(Generic[T]):
         Args:
             version: the object as it was when its deletion was requested.
         """
-        key, shown = version.key, self._objects.get(version.key)
+        key, visible = version.key, self._objects.get(version.key)
         delivered = self._delivered.get(key)
         # Older objects of that name have been deleted, too.
         deleted = [
-            one
-            for one in (shown, delivered)
-            if one is not None
-            and (one.metadata.uid == version.uid or one.metadata.revision <= version.revision)
+            record
+            for record in (visible, delivered)
+            if record is not None
+            and (
+                record.metadata.uid == version.uid or record.metadata.revision <= version.revision
+            )
         ]
-        for one in deleted:
-            self._tombstones.add(key, one.metadata.uid, one.metadata.revision)
+        for record in deleted:
+            self._tombstones.add(key, record.metadata.uid, record.metadata.revision)
         if self.position < version.revision:
             self._tombstones.add(key, version.uid, version.revision)
-        if shown in deleted:
+        if visible in deleted:
             self._delivered.pop(key, None)
             self._set(key, None)
-            self._notify([Change(shown, None)])
+            self._notify([Change(visible, None)])
         elif delivered in deleted:
             self._delivered[key] = None
 
@@ -400,8 +402,8 @@ class Cache(Generic[T]):
             self._delivered[key] = item
             return
         self._delivered.pop(key, None)
-        shown = self._objects.get(key)
-        if shown is None or item is None or not same(shown, item):
+        visible = self._objects.get(key)
+        if visible is None or item is None or not same(visible, item):
             self._set(key, item)  # otherwise keep the object that is shared already
 
     def _drop_history(self) -> dict[Key, T | None]:
@@ -516,7 +518,7 @@ class Cache(Generic[T]):
                 subscriber(change)
 
 
-def _same_version(one: Object, other: Object) -> bool:
+def _same_version(first: Object, other: Object) -> bool:
     """Return whether both are one object at one version, as a response and its event are."""
-    a, b = one.metadata, other.metadata
+    a, b = first.metadata, other.metadata
     return a.resourceVersion == b.resourceVersion and a.uid == b.uid

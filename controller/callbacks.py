@@ -31,9 +31,9 @@ def function_name(function: object) -> str:
     """
     while isinstance(function, partial):
         function = function.func
-    named: Any = function if hasattr(function, "__qualname__") else type(function)
-    module = getattr(named, "__module__", None)
-    return f"{module}.{named.__qualname__}" if module else str(named.__qualname__)
+    target: Any = function if hasattr(function, "__qualname__") else type(function)
+    module = getattr(target, "__module__", None)
+    return f"{module}.{target.__qualname__}" if module else str(target.__qualname__)
 
 
 def check_plain(function: object, role: str) -> None:
@@ -219,10 +219,10 @@ def discarded(result: object) -> str:
 
     A coroutine is closed: Python warns of one that is never awaited.
     """
-    shown = safe_repr(result)
+    representation = safe_repr(result)
     if inspect.iscoroutine(result):
         result.close()
-    return shown
+    return representation
 
 
 def is_key(value: object) -> bool:

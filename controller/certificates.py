@@ -198,10 +198,10 @@ def valid_until(pem: bytes) -> datetime:
             _, _, rest = _der_element(rest)
         _, validity, _ = _der_element(rest)
         _, _, rest = _der_element(validity)
-        tag, text, _ = _der_element(rest)
+        tag, contents, _ = _der_element(rest)
     except IndexError as error:
         raise ValueError("the certificate is cut short") from error
-    written = text.decode("ascii")
+    written = contents.decode("ascii")
     if tag == _UTC_TIME_TAG:
         # Years have two digits: 50 to 99 are 1950 to 1999 (RFC 5280, section 4.1.2.5.1).
         written = ("20" if written < "50" else "19") + written

@@ -367,8 +367,8 @@ class Client:
             ValueError: as for `create`.
         """
         check_owners(resource, body)
-        wanted = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
-        pins = {"name": key.name} | {name: value for name, value in wanted.items() if value}
+        preconditions = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
+        pins = {"name": key.name} | {name: value for name, value in preconditions.items() if value}
         with _naming("apply", resource, key):
             data = await self._transport.request(
                 "PATCH",
@@ -436,13 +436,13 @@ class Client:
         self._notify(self._on_deleted, resource, version)
 
     def _notify(
-        self, listener: Callable[[Resource[Any], Any], None] | None, resource: Any, what: Any
+        self, listener: Callable[[Resource[Any], Any], None] | None, resource: Any, argument: Any
     ) -> None:
         """Call a listener; if it raises, the request has succeeded all the same."""
         if listener is None:
             return
         try:
-            call_plain(listener, resource, what)
+            call_plain(listener, resource, argument)
         except Exception:
             log.exception("response listener raised", resource=resource.full_name)
 

@@ -183,7 +183,7 @@ class _Cluster:
     def failing_since(self) -> float | None:
         """Since when (monotonic seconds) list or watch of any kind fails; None if none does."""
         since = [informer.failing_since for informer in self.informers.values()]
-        return min((one for one in since if one is not None), default=None)
+        return min((start for start in since if start is not None), default=None)
 
 
 class Clusters:
@@ -301,7 +301,9 @@ class Clusters:
     def last_error(self, key: Key) -> ControllerError | None:
         """Return why caches of the cluster `key` may be out of date; None if they are current."""
         cluster = self._clusters.get(key)
-        errors = (one.last_error for one in cluster.informers.values()) if cluster else ()
+        errors = (
+            (informer.last_error for informer in cluster.informers.values()) if cluster else ()
+        )
         return next((error for error in errors if error is not None), None)
 
     def client(self, key: Key) -> Client | None:
@@ -398,7 +400,7 @@ class Clusters:
         if self._excluded_until.get(key, now) > now:
             return False
         self._excluded_until = {k: at for k, at in self._excluded_until.items() if at > now}
-        for cluster in sorted(self._clusters.values(), key=lambda one: one.used):
+        for cluster in sorted(self._clusters.values(), key=lambda candidate: candidate.used):
             since = cluster.failing_since
             idle = now - cluster.used >= self._settings.idle_seconds
             failing = since is not None and now - since >= self._settings.idle_seconds

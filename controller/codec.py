@@ -406,5 +406,5 @@ def still_exists(response: object) -> bool:
     if not isinstance(response, dict) or not isinstance(response.get("metadata"), dict):
         return False
     meta = response["metadata"]
-    held = bool(meta.get("finalizers")) or bool(meta.get("deletionGracePeriodSeconds"))
-    return response.get("kind") != "Status" and bool(meta.get("deletionTimestamp")) and held
+    is_kept = bool(meta.get("finalizers")) or bool(meta.get("deletionGracePeriodSeconds"))
+    return response.get("kind") != "Status" and bool(meta.get("deletionTimestamp")) and is_kept

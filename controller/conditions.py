@@ -47,8 +47,8 @@ def find(conditions: Iterable[Condition], condition_type: str) -> Condition | No
 
 def is_true(conditions: Iterable[Condition], condition_type: str) -> bool:
     """Return whether there is a condition of type `condition_type` with status True."""
-    found = find(conditions, condition_type)
-    return found is not None and found.status == TRUE
+    condition = find(conditions, condition_type)
+    return condition is not None and condition.status == TRUE
 
 
 def set_condition(

@@ -165,8 +165,8 @@ def _kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path]:
         return [path]
     if listed := os.environ.get("KUBECONFIG"):
         paths = [Path(path).expanduser() for path in listed.split(os.pathsep) if path]
-        if found := [path for path in paths if path.exists()]:
-            return found
+        if existing := [path for path in paths if path.exists()]:
+            return existing
         raise ConfigurationError(f"KUBECONFIG names {listed}, and there is no such file")
     if not context and os.environ.get(HOST) and TOKEN_FILE.exists():
         return []
@@ -189,7 +189,7 @@ def context_names(kubeconfig: Path | None = None) -> list[str]:
         ConfigurationError: there is no kubeconfig, or one is wrong.
     """
     documents = _read_kubeconfigs(_kubeconfigs(kubeconfig, None))
-    entries = (entry for one in documents for entry in _listed(one, "context"))
+    entries = (entry for document in documents for entry in _listed(document, "context"))
     return [*dict.fromkeys(str(entry["name"]) for entry in entries if "name" in entry)]
 
 
@@ -200,13 +200,13 @@ def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
     """
     if not kubeconfigs:
         return [TOKEN_FILE, TOKEN_FILE.with_name("ca.crt")]
-    found = list(kubeconfigs)
+    files = list(kubeconfigs)
     for path, document in zip(kubeconfigs, _read_kubeconfigs(kubeconfigs), strict=True):
         for single in ("cluster", "user"):
             for inner in _entries([document], single).values():
-                named = (inner[name] for name in _NAMED_FILES if inner.get(name))
-                found += [path.parent / name for name in named if isinstance(name, str)]
-    return found
+                references = (inner[name] for name in _NAMED_FILES if inner.get(name))
+                files += [path.parent / name for name in references if isinstance(name, str)]
+    return files
 
 
 async def _load_kubeconfigs(
@@ -224,10 +224,10 @@ async def _load_kubeconfigs(
     try:
         filled = [path for path, document in zip(paths, documents, strict=True) if document]
         merged = reader.KubeConfigMerger(os.pathsep.join(map(str, filled))).config
-        given: Mapping[str, str] = {}
+        plugin_answer: Mapping[str, str] = {}
         if "exec" in user:
             plugin = config.exec_provider.ExecProvider(reader.ConfigNode("exec", user["exec"]))
-            given = await plugin_credentials(
+            plugin_answer = await plugin_credentials(
                 plugin.args, plugin.env, user["exec"], may_ask=may_ask
             )
             for replaced in ("exec", "token", "tokenFile", "username", "password"):
@@ -244,12 +244,12 @@ async def _load_kubeconfigs(
             config_base_path=None,  # each file's own folder
             temp_file_path=_private_directory(),
         )
-        if "token" in given:
-            loader.token = f"Bearer {given['token']}"
-        elif given:
+        if "token" in plugin_answer:
+            loader.token = f"Bearer {plugin_answer['token']}"
+        elif plugin_answer:
             loader.cert_file, loader.key_file = (
                 reader.FileOrData(
-                    *(given, None, part),
+                    *(plugin_answer, None, part),
                     base64_file_content=False,
                     temp_file_path=_private_directory(),
                 ).as_file()
@@ -316,27 +316,31 @@ def _chosen_context(documents: _Documents, context: str | None, where: str) -> s
 def _meant(documents: _Documents, context: str, single: str, where: str) -> Mapping[str, Any]:
     """Return the cluster or user of a context; raise ConfigurationError if there is none."""
     name = _entries(documents, "context")[context].get(single)
-    found = _entries(documents, single).get(str(name)) if name else None
-    if found is None:
-        what = f"the {single} {name!r}, and there is none of that name" if name else f"no {single}"
-        raise ConfigurationError(f"kubeconfig {where}: context {context!r} names {what}")
-    return found
+    entry = _entries(documents, single).get(str(name)) if name else None
+    if entry is None:
+        subject = (
+            f"the {single} {name!r}, and there is none of that name" if name else f"no {single}"
+        )
+        raise ConfigurationError(f"kubeconfig {where}: context {context!r} names {subject}")
+    return entry
 
 
 def _entries(documents: _Documents, single: str) -> dict[str, Mapping[str, Any]]:
     """Return the contexts, clusters or users by name; of several, kubectl takes the first."""
-    found: dict[str, Mapping[str, Any]] = {}
+    entries: dict[str, Mapping[str, Any]] = {}
     for document in documents:
         for entry in _listed(document, single):
             if isinstance(entry.get(single), dict):
-                found.setdefault(str(entry.get("name")), entry[single])
-    return found
+                entries.setdefault(str(entry.get("name")), entry[single])
+    return entries
 
 
 def _listed(document: Mapping[str, Any], single: str) -> list[Mapping[str, Any]]:
     """Return the entries of one of the three lists; what is none is passed over."""
     listed = document.get(f"{single}s")
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return (
+        [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    )
 
 
 def _read_kubeconfigs(paths: Sequence[Path]) -> list[Mapping[str, Any]]:

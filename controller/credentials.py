@@ -67,7 +67,7 @@ def kubeconfig_reader() -> ModuleType:
         client.ApiClient = None  # config only makes one for those who ask it for a client
         return import_module(f"{_PACKAGE}.config")
     finally:
-        for name in [one for one in sys.modules if one.partition(".")[0] == _PACKAGE]:
+        for name in [module for module in sys.modules if module.partition(".")[0] == _PACKAGE]:
             del sys.modules[name]
 
 
@@ -225,10 +225,10 @@ def _file_version(file: Path) -> tuple[str, int, int, int] | None:
     """Return path, inode, mtime (ns) and size (bytes) of a file; None if it cannot be read."""
     try:
         real = file.resolve()
-        found = real.stat()
+        status = real.stat()
     except OSError:
         return None
-    return str(real), found.st_ino, found.st_mtime_ns, found.st_size
+    return str(real), status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _refresh_token(hook: Callable[[Configuration], object], configuration: Configuration) -> None:

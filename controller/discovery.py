@@ -195,8 +195,10 @@ async def _is_defined(transport: "Transport", resource: Resource[Any]) -> bool:
         page = await list_all(transport, _DEFINITIONS, "", query)
     except NotFound:  # a server without definitions: of tests, or an aggregated one
         return False
-    definitions = (one for one in page.items if one.metadata.name == resource.full_name)
-    return any(one.serves(resource.version) for one in definitions)
+    definitions = (
+        definition for definition in page.items if definition.metadata.name == resource.full_name
+    )
+    return any(definition.serves(resource.version) for definition in definitions)
 
 
 async def served_among(
@@ -209,16 +211,20 @@ async def served_among(
     """
     asked = list(resources)
     versions = set[_Version]()
-    if any(one.group for one in asked):
+    if any(resource.group for resource in asked):
         groups = (await _document(transport, "/apis", _Groups)).groups
-        versions.update(chain.from_iterable(one.versions for one in groups))
-    found = set[Resource[Any]]()
-    for api_version in {one.api_version for one in asked}:
+        versions.update(chain.from_iterable(group.versions for group in groups))
+    known = set[Resource[Any]]()
+    for api_version in {resource.api_version for resource in asked}:
         if "/" in api_version and _Version(api_version) not in versions:
             continue
         names = {kind.name for kind in await _kinds(transport, api_version)}
-        found |= {one for one in asked if one.api_version == api_version and one.plural in names}
-    return frozenset(found)
+        known |= {
+            resource
+            for resource in asked
+            if resource.api_version == api_version and resource.plural in names
+        }
+    return frozenset(known)
 
 
 async def find_kind(
@@ -238,9 +244,9 @@ async def find_kind(
         kinds = await _kinds(transport, api_version)
     except NotFound:
         return None
-    for one in kinds:
-        if one.kind == kind and "/" not in one.name:
-            return one.name, one.namespaced
+    for candidate in kinds:
+        if candidate.kind == kind and "/" not in candidate.name:
+            return candidate.name, candidate.namespaced
     return None
 
 

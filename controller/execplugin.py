@@ -124,6 +124,6 @@ def _given(printed: bytes, version: object) -> dict[str, str]:
     status = answer["status"]
     if not isinstance(status, dict):
         raise ConfigurationError("exec: malformed response. status is no object")
-    wanted = ("token",) if status.get("token") else ("clientCertificateData", "clientKeyData")
-    given = {name: str(status[name]) for name in wanted if status.get(name)}
-    return given if len(given) == len(wanted) else {}
+    names = ("token",) if status.get("token") else ("clientCertificateData", "clientKeyData")
+    credentials = {name: str(status[name]) for name in names if status.get(name)}
+    return credentials if len(credentials) == len(names) else {}

@@ -165,6 +165,6 @@ class Extension:
                 metrics.unwatch()
 
     def _informer_metrics(self, name: str) -> InformerMetrics:
-        made = self._metrics.informer(name)
-        self._watched.append(made)
-        return made
+        metrics = self._metrics.informer(name)
+        self._watched.append(metrics)
+        return metrics

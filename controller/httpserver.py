@@ -71,23 +71,23 @@ Guard = Callable[[str, str, str], Awaitable[Response | None]]
 """From method, path and Authorization header to a refusal; None if the page may be shown."""
 
 
-def parse_bind(text: str, flag: str) -> Bind | None:
-    """Return the address in `text`; None, which means not to listen, for `0` and the empty text.
+def parse_bind(address: str, flag: str) -> Bind | None:
+    """Parse an address to listen on; return None, which means not to listen, for `0` and "".
 
     Args:
-        text: `:8080`, `127.0.0.1:8080`, `[::1]:8080`; `:0` for any free port.
+        address: `:8080`, `127.0.0.1:8080`, `[::1]:8080`; `:0` for any free port.
         flag: the setting's name, for the error.
 
     Raises:
         ConfigurationError: it is no address.
     """
-    if text in ("", "0"):
+    if address in ("", "0"):
         return None
-    host, colon, port = text.rpartition(":")
+    host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not bracketed):
         raise ConfigurationError(
-            f"{flag}: {text!r} is no address to listen on: write HOST:PORT, :PORT, or 0 for none"
+            f"{flag}: {address!r} cannot be parsed: write HOST:PORT, :PORT, or 0 to not listen"
         )
     return Bind(host.strip("[]"), int(port))
 
@@ -114,7 +114,7 @@ def check_listeners(binds: Mapping[str, Bind | None]) -> None:
 async def serve(
     bind: Bind,
     pages: Mapping[str, Page],
-    what: str,
+    subject: str,
     *,
     tls: ssl.SSLContext | None = None,
     guard: Guard | None = None,
@@ -124,7 +124,7 @@ async def serve(
     Args:
         bind: the address.
         pages: by URL path; a page gets the requests below its path, too.
-        what: the name of the service, for error messages.
+        subject: the name of the service, for error messages.
         tls: None for plain HTTP.
         guard: called before each page; None serves them without authentication.
 
@@ -135,7 +135,7 @@ async def serve(
     for path, page in pages.items():
         app.router.add_get(path, _handler(page, guard))
         app.router.add_get(path + "/{tail:.+}", _handler(page, guard))
-    async with listening(app, bind, what, tls=tls) as port:
+    async with listening(app, bind, subject, tls=tls) as port:
         yield port
 
 
@@ -143,7 +143,7 @@ async def serve(
 async def listening(
     app: web.Application,
     bind: Bind,
-    what: str,
+    subject: str,
     *,
     tls: ssl.SSLContext | None = None,
     drain_seconds: float = SHUTDOWN_SECONDS,
@@ -154,7 +154,7 @@ async def listening(
     Args:
         app: the application.
         bind: the address.
-        what: the name of the service, for error messages.
+        subject: the name of the service, for error messages.
         tls: None for plain HTTP.
         drain_seconds: how long running requests may take when the context ends.
         cancel_abandoned: cancel requests whose client has gone, as streams would not end.
@@ -176,7 +176,7 @@ async def listening(
             await site.start()
         except OSError as error:
             raise ConfigurationError(
-                f"cannot listen on {bind.host}:{bind.port} for {what}: {error.strerror}"
+                f"cannot listen on {bind.host}:{bind.port} for {subject}: {error.strerror}"
             ) from error
         yield runner.addresses[0][1]
     finally:

@@ -96,13 +96,13 @@ class Indexes(Generic[T]):
         after = self.values_of(new) if new is not None else {}
         before = self._values_before(key, old)
         for name, lists in self._keys.items():
-            left, entered = before.get(name, _NONE), after.get(name, _NONE)
-            for value in left - entered:
+            removed, entered = before.get(name, _NONE), after.get(name, _NONE)
+            for value in removed - entered:
                 keys = lists[value]
                 del keys[bisect_left(keys, key)]
                 if not keys:
                     del lists[value]
-            for value in entered - left:
+            for value in entered - removed:
                 insort(lists.setdefault(value, []), key)
 
     def _values_before(self, key: Key, old: T | None) -> Mapping[str, AbstractSet[str]]:

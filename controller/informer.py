@@ -398,17 +398,19 @@ class Informers:
         """
         name = resource.full_name
         alike = self._informers.setdefault(name, {})
-        if other := next((one for one in alike.values() if one.resource != resource), None):
+        if other := next(
+            (informer for informer in alike.values() if informer.resource != resource), None
+        ):
             raise ValueError(
                 f"{name} is watched as {_described(other.resource)} already, so it cannot be"
                 f" watched as {_described(resource)}: use one Resource for it everywhere"
             )
-        wanted = dict(indexes or {})
+        requested = dict(indexes or {})
         known = alike.get(scope)
         if known is None:
-            known = alike[scope] = self._create(resource, scope, wanted, alike)
-            self._indexes[known] = wanted
-        elif self._indexes[known] != wanted:
+            known = alike[scope] = self._create(resource, scope, requested, alike)
+            self._indexes[known] = requested
+        elif self._indexes[known] != requested:
             raise ValueError(
                 f"the informer of {name} exists with other indexes: ask for it once and share it"
             )
@@ -436,9 +438,9 @@ class Informers:
         )
         # The gauges have one series for a kind, however many informers it has.
         metrics.watch(
-            lambda: max(one.silent_seconds for one in alike.values()),
-            lambda: max(one.lag_seconds for one in alike.values()),
-            lambda: sum(len(one.cache) for one in alike.values()),
+            lambda: max(member.silent_seconds for member in alike.values()),
+            lambda: max(member.lag_seconds for member in alike.values()),
+            lambda: sum(len(member.cache) for member in alike.values()),
         )
         metrics.watch_gaps(
             lambda: sum(len(sibling.cache.unreadable) for sibling in alike.values()),

@@ -354,12 +354,12 @@ class Elector:
     async def _attempt(self) -> bool:
         """Take or renew the lease once; return False if another holds it or a request failed."""
         self._failures.clear()
-        held = await self._take_or_renew()
-        if held or not self._failures:
+        is_leader = await self._take_or_renew()
+        if is_leader or not self._failures:
             self._failed.note_success()
         else:
             self._failed.note_failure(*self._failures[-1])
-        return held
+        return is_leader
 
     async def _take_or_renew(self) -> bool:
         """Make the requests of an attempt; the failed ones are in `_failures` afterwards."""

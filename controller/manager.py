@@ -409,7 +409,7 @@ class Manager:
             settings,
             ShardWork(shards, self._sharded_jobs, self._leader_services, self.clock),
             grace_seconds=self.options.grace_seconds,
-            report=lambda name, held: self.metrics.leader_status.labels(name).set(held),
+            report=lambda name, count: self.metrics.leader_status.labels(name).set(count),
             count_failure=self._count_failed_attempt(),
         )
         self._serving.liveness.append(leases.check())

@@ -29,9 +29,9 @@ def intern_fields(obj: object, *fields: str) -> None:
         fields: which hold a text, or None.
     """
     for name in fields:
-        text = getattr(obj, name)
-        if text:
-            _set(obj, name, intern(text))
+        value = getattr(obj, name)
+        if value:
+            _set(obj, name, intern(value))
 
 
 class Key(NamedTuple):

@@ -372,5 +372,7 @@ class _WithoutCreated(Collector):
     def collect(self) -> Iterator[Metric]:
         for family in self._registry.collect():
             kept = Metric(family.name, family.documentation, family.type, family.unit)
-            kept.samples = [one for one in family.samples if not one.name.endswith("_created")]
+            kept.samples = [
+                sample for sample in family.samples if not sample.name.endswith("_created")
+            ]
             yield kept

@@ -45,7 +45,9 @@ class MutationDetector:
             ObjectMutated: an object was changed in place.
         """
         with ExitStack() as stack:
-            records = [stack.enter_context(closing(_Record(one))) for one in self._informers]
+            records = [
+                stack.enter_context(closing(_Record(informer))) for informer in self._informers
+            ]
             while True:
                 await self._clock.sleep(CHECK_SECONDS)
                 for record in records:

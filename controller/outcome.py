@@ -62,11 +62,11 @@ Outcome = Settled | Again | Blocked
 SETTLED = Settled()
 
 
-def _seconds(after: float | timedelta, what: str) -> float:
+def _seconds(after: float | timedelta, subject: str) -> float:
     """Return a delay in seconds; what a type checker would refuse is refused here, too."""
     seconds: object = after.total_seconds() if isinstance(after, timedelta) else after
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
-        raise TypeError(f"{what} takes seconds or a timedelta, not {after!r}")
+        raise TypeError(f"{subject} takes seconds or a timedelta, not {after!r}")
     if not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(f"{what} takes seconds from 0 on, not {after!r}")
+        raise ValueError(f"{subject} takes seconds from 0 on, not {after!r}")
     return seconds

@@ -65,8 +65,14 @@ def owned(
                 " an owner is in the same namespace, or in none"
             )
         meta["namespace"] = space
-    others = [one for one in meta.get("ownerReferences") or () if one["uid"] != owner.metadata.uid]
-    present = next((one for one in others if controller and one.get("controller")), None)
+    others = [
+        reference
+        for reference in meta.get("ownerReferences") or ()
+        if reference["uid"] != owner.metadata.uid
+    ]
+    present = next(
+        (reference for reference in others if controller and reference.get("controller")), None
+    )
     if present is not None:
         raise ValueError(f"{name} is controlled by {present['kind']} {present['name']} already")
     reference = {

@@ -17,22 +17,22 @@ lines, halves of surrogate pairs, and what XML 1.0 does not allow. Joiners are p
 _SHORT: Mapping[str, str] = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
-def escape_text(text: str, longest: int | None = None) -> str:
+def escape_text(value: str, longest: int | None = None) -> str:
     r"""Return a text in one line: control characters as visible escapes, `\n` or `\x1b`.
 
     A backslash stays as it is, so a text that was escaped before does not change.
 
     Args:
-        text: of any origin.
+        value: of any origin.
         longest: cut the result to so many characters, the last an ellipsis; None for no limit.
     """
-    shown = _UNSAFE.sub(_escape, text)
-    return shown if longest is None or len(shown) <= longest else f"{shown[: longest - 1]}…"
+    escaped = _UNSAFE.sub(_escape, value)
+    return escaped if longest is None or len(escaped) <= longest else f"{escaped[: longest - 1]}…"
 
 
-def escape_lines(text: str) -> str:
+def escape_lines(value: str) -> str:
     """Return a text of several lines with every line escaped."""
-    return "\n".join(map(escape_text, text.split("\n")))
+    return "\n".join(map(escape_text, value.split("\n")))
 
 
 def escape_values(value: Any) -> Any:

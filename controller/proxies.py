@@ -91,9 +91,9 @@ def checked_proxy(proxy: str, where: str) -> str:
     if url_of_host(proxy) is None:
         # What stands before the last @ may hold a password.
         scheme, separator, rest = proxy.rpartition("://")
-        shown = f"{scheme}{separator}{rest.rpartition('@')[2]}"
+        address = f"{scheme}{separator}{rest.rpartition('@')[2]}"
         raise ConfigurationError(
-            f"{where} names the proxy {shown[:100]!r}, but only http:// and https:// proxies are"
+            f"{where} names the proxy {address[:100]!r}, but only http:// and https:// proxies are"
             " supported"
         )
     return proxy

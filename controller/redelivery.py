@@ -89,18 +89,18 @@ class Undelivered(Generic[T]):
 
     def check(self) -> Failing | None:
         """Return a failure when handlers or index functions have raised for some time."""
-        what = ""
+        message = ""
         if self._left or self._left_keys:
-            what = f"a handler or mapping raises for {len(self)} {self._kind}"
+            message = f"a handler or mapping raises for {len(self)} {self._kind}"
         if self._cache.unindexed:
-            what = f"an index function raises for {self._cache.unindexed} {self._kind}"
+            message = f"an index function raises for {self._cache.unindexed} {self._kind}"
         now = self._clock.monotonic()
-        if not what:
+        if not message:
             self._since = None
         elif self._since is None:
             self._since = now
         elif now - self._since >= UNREADY_SECONDS:
-            return Failing(what, "the log has the reason")
+            return Failing(message, "the log has the reason")
         return None
 
     def _deliver(self, handler: Handler[T]) -> Iterator[None]:

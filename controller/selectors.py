@@ -14,40 +14,40 @@ _PRESENCE = re.compile(rf"(!?)\s*({_NAME})")
 _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
-def label_selector(text: str) -> Callable[[Labels], bool]:
+def label_selector(selector: str) -> Callable[[Labels], bool]:
     """Return the predicate of a label selector: `a=b`, `a!=b`, `a in (b,c)`, `a`, `!a`, by commas.
 
     Raises:
         BadRequest: it is none.
     """
-    terms = [_requirement(term) for term in split_terms(text)]
+    terms = [_requirement(term) for term in split_terms(selector)]
     return lambda labels: all(holds(labels) for holds in terms)
 
 
-def split_terms(text: str) -> list[str]:
+def split_terms(selector: str) -> list[str]:
     """Return the terms of a selector, which are separated by commas."""
-    terms = (term.strip() for term in _COMMA_OUTSIDE_PARENTHESES.split(text))
+    terms = (term.strip() for term in _COMMA_OUTSIDE_PARENTHESES.split(selector))
     return [term for term in terms if term]
 
 
-def _requirement(text: str) -> Callable[[Labels], bool]:
+def _requirement(term: str) -> Callable[[Labels], bool]:
     """Return a predicate for one term of a label selector.
 
     Raises:
         BadRequest: the term cannot be parsed.
     """
-    if found := _SET.fullmatch(text):
-        name, operator, listed = found.groups()
+    if match := _SET.fullmatch(term):
+        name, operator, listed = match.groups()
         values = {value.strip() for value in listed.split(",")}
         if operator == "in":
             return lambda labels: labels.get(name) in values
         return lambda labels: labels.get(name) not in values
-    if found := _EQUALITY.fullmatch(text):
-        name, operator, value = found.groups()
+    if match := _EQUALITY.fullmatch(term):
+        name, operator, value = match.groups()
         if operator == "!=":
             return lambda labels: labels.get(name) != value
         return lambda labels: labels.get(name) == value
-    if found := _PRESENCE.fullmatch(text):
-        absent, name = bool(found[1]), found[2]
+    if match := _PRESENCE.fullmatch(term):
+        absent, name = bool(match[1]), match[2]
         return lambda labels: (name in labels) != absent
-    raise BadRequest(400, "BadRequest", f"unable to parse the label selector {text!r}")
+    raise BadRequest(400, "BadRequest", f"unable to parse the label selector {term!r}")

@@ -103,8 +103,8 @@ class Serving:
         health = parse_bind(self._options.health_bind, "health probe bind address")
         async with AsyncExitStack() as stack:
             if metrics:
-                served = self._serve_metrics(metrics)
-                self.ports.metrics = await stack.enter_async_context(served)
+                server = self._serve_metrics(metrics)
+                self.ports.metrics = await stack.enter_async_context(server)
             if health:
                 pages = {
                     "/healthz": health_page("healthz", lambda: self.liveness),
@@ -165,7 +165,7 @@ class Serving:
         if self._injector is not None:
             self.readiness.append(self._injector.check())
         server = WebhookServer(bind, serving, self._clock, self._webhook_families)
-        kinds = [one.resource for one in self._webhooks if isinstance(one, Conversion)]
+        kinds = [webhook.resource for webhook in self._webhooks if isinstance(webhook, Conversion)]
         self._converted.update((kind.group, kind.kind) for kind in kinds)
         async with server.serving(self._webhooks) as port, running([update]):
             self.ports.webhooks = port

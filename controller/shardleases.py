@@ -128,7 +128,7 @@ class ShardLeases:
         """Return a liveness check that fails when work continues after a shard's lease expired."""
 
         def run() -> Failing | None:
-            overdue = max(one.overdue_seconds for one in self._electors.values())
+            overdue = max(elector.overdue_seconds for elector in self._electors.values())
             if overdue <= OVERDUE_SECONDS:
                 return None
             return Failing("the lease has passed and the work goes on", f"for {overdue:.0f} s")

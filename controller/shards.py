@@ -86,18 +86,18 @@ def spread(count: int, members: Collection[str]) -> Mapping[int, str]:
         return {}
     least, larger = divmod(count, len(members))
     sizes: Counter[str] = Counter()
-    found = {}
+    assignment = {}
     for shard in range(count):
-        free = [one for one in members if sizes[one] < least + (larger > 0)]
-        chosen = max(free, key=lambda one: (_weight(one, str(shard)), one))
+        free = [member for member in members if sizes[member] < least + (larger > 0)]
+        chosen = max(free, key=lambda member: (_weight(member, str(shard)), member))
         larger -= sizes[chosen] == least
         sizes[chosen] += 1
-        found[shard] = chosen
-    return found
+        assignment[shard] = chosen
+    return assignment
 
 
-def _weight(one: str, other: str) -> bytes:
-    return blake2b(f"{one}\n{other}".encode(), digest_size=8).digest()
+def _weight(member: str, other: str) -> bytes:
+    return blake2b(f"{member}\n{other}".encode(), digest_size=8).digest()
 
 
 def check_shard_functions(by: object | None, forget: object | None) -> None:

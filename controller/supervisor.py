@@ -80,7 +80,7 @@ def is_bug(error: Exception) -> bool:
         error: what was raised.
     """
     if isinstance(error, ExceptionGroup):
-        return any(is_bug(one) for one in error.exceptions)
+        return any(is_bug(inner) for inner in error.exceptions)
     return isinstance(error, _BUGS)
 
 

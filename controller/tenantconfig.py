@@ -192,14 +192,14 @@ def _named(document: Mapping[str, Any], plural: str, single: str, name: object) 
     entries = document.get(plural)
     if not isinstance(entries, list):
         raise ConfigurationError(f"the kubeconfig has no list of {plural}")
-    found = [e for e in entries if isinstance(e, dict) and name and e.get("name") == name]
-    if len(found) != 1 or not isinstance(found[0].get(single), dict):
+    matches = [e for e in entries if isinstance(e, dict) and name and e.get("name") == name]
+    if len(matches) != 1 or not isinstance(matches[0].get(single), dict):
         raise ConfigurationError(
             f"the kubeconfig has no {single} {_short(name)}"
-            if not found
+            if not matches
             else f"the kubeconfig has more than one {single} {_short(name)}, or an empty one"
         )
-    entry: dict[str, Any] = found[0][single]
+    entry: dict[str, Any] = matches[0][single]
     return entry
 
 
@@ -238,12 +238,12 @@ def _token(user: Mapping[str, Any]) -> str:
 def _pem(entry: Mapping[str, Any], name: str) -> str:
     value = entry.get(name, "")
     try:
-        text = base64.b64decode("".join(value.split()), validate=True).decode("ascii")
+        pem = base64.b64decode("".join(value.split()), validate=True).decode("ascii")
     except (AttributeError, binascii.Error, ValueError) as error:
         raise ConfigurationError(f"the kubeconfig's {name} is no PEM in base64") from error
-    if text and "-----BEGIN " not in text:
+    if pem and "-----BEGIN " not in pem:
         raise ConfigurationError(f"the kubeconfig's {name} is no PEM in base64")
-    return text
+    return pem
 
 
 def _server(cluster: Mapping[str, Any], *, allow_insecure: bool) -> str:

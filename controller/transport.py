@@ -211,13 +211,13 @@ class HttpTransport(Transport):
         self._requests = self._leases = self._watches = None
         await self._endpoint.credentials.aclose()
 
-    async def _renew_credentials(self, what: str, seconds: float | None) -> bool:
+    async def _renew_credentials(self, subject: str, seconds: float | None) -> bool:
         """Get other credentials after a 401; return whether they changed.
 
         Raises:
-            NoAnswer: there were none within `seconds`; `what` is the request, for the message.
+            NoAnswer: there were none within `seconds`; `subject` is the request, for the message.
         """
-        with self._until_closed(), _waiting_for_credentials(what, seconds):
+        with self._until_closed(), _waiting_for_credentials(subject, seconds):
             return await self._endpoint.credentials.renew()
         raise AssertionError("a closed transport raises NoAnswer")
 
@@ -281,8 +281,8 @@ class HttpTransport(Transport):
         if not 200 <= response.status <= 299:
             raise _response_error(response, data)
         if self.on_warning is not None:
-            for text in warning_texts(response.headers.getall("Warning", ())):
-                self.on_warning(text)
+            for warning in warning_texts(response.headers.getall("Warning", ())):
+                self.on_warning(warning)
         return data
 
     async def _open_watch(
@@ -351,11 +351,11 @@ class HttpTransport(Transport):
 
 
 @contextmanager
-def _waiting_for_credentials(what: str, seconds: float | None) -> Iterator[None]:
+def _waiting_for_credentials(subject: str, seconds: float | None) -> Iterator[None]:
     """Raise NoAnswer if the credentials for a request are not there within so many seconds.
 
     Args:
-        what: the request, for the message.
+        subject: the request, for the message.
         seconds: None for no limit.
     """
     try:
@@ -363,7 +363,7 @@ def _waiting_for_credentials(what: str, seconds: float | None) -> Iterator[None]
             yield
     except TimeoutError as error:
         raise NoAnswer(
-            f"{what}: no credentials within {seconds:g} s: the kubeconfig's exec plugin has not"
+            f"{subject}: no credentials within {seconds:g} s: the kubeconfig's exec plugin has not"
             " answered"
         ) from error
 
@@ -424,11 +424,11 @@ def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     return sock
 
 
-def _connection_error(what: str, error: Exception, proxy: str) -> ControllerError:
+def _connection_error(subject: str, error: Exception, proxy: str) -> ControllerError:
     """Return the error of a request that has no response.
 
     Args:
-        what: the request, for the message.
+        subject: the request, for the message.
         error: what aiohttp or the system raised.
         proxy: URL of the proxy that the request went through; empty for none.
     """
@@ -436,17 +436,17 @@ def _connection_error(what: str, error: Exception, proxy: str) -> ControllerErro
     if isinstance(error, aiohttp.ClientHttpProxyError):
         # The response to CONNECT: the request itself was never sent.
         return NoAnswer(
-            f"{what}: no connection{through}: it answers {error.status} {error.message}"
+            f"{subject}: no connection{through}: it answers {error.status} {error.message}"
         )
     if isinstance(error, aiohttp.ClientResponseError):
-        return MalformedAnswer(f"{what}: the response{through} is not HTTP: {error.message}")
+        return MalformedAnswer(f"{subject}: the response{through} is not HTTP: {error.message}")
     if isinstance(error, aiohttp.ClientConnectorError):
         # Its own text names the TLS context by its address in memory.
         why = error.strerror or str(error.os_error)
         if isinstance(error, aiohttp.ClientProxyConnectionError):
-            return NoAnswer(f"{what}: cannot connect to the proxy {shown_proxy(proxy)}: {why}")
-        return NoAnswer(f"{what}: cannot connect to {error.host}:{error.port}{through}: {why}")
-    return NoAnswer(f"{what}{through}: {str(error) or type(error).__name__}")
+            return NoAnswer(f"{subject}: cannot connect to the proxy {shown_proxy(proxy)}: {why}")
+        return NoAnswer(f"{subject}: cannot connect to {error.host}:{error.port}{through}: {why}")
+    return NoAnswer(f"{subject}{through}: {str(error) or type(error).__name__}")
 
 
 def _response_error(response: aiohttp.ClientResponse, data: bytes) -> ControllerError:
@@ -465,5 +465,5 @@ def warning_texts(headers: Iterable[str]) -> list[str]:
     API servers send them for deprecated kinds and for warnings of webhooks. Other codes than 299
     are for caches and proxies and are left out.
     """
-    found = (text for value in headers for text in _WARNING.findall(value))
-    return list(dict.fromkeys(_ESCAPED.sub(r"\1", text) for text in found))
+    warnings = (warning for value in headers for warning in _WARNING.findall(value))
+    return list(dict.fromkeys(_ESCAPED.sub(r"\1", warning) for warning in warnings))

@@ -203,12 +203,12 @@ class WorkQueue(Generic[K]):
         await checkpoint()
         while True:
             now = self._queue_due_keys()
-            taken = self._ready.pop(now)
-            if taken is not None:
-                self._processing[taken.key] = _Processing(taken.priority, now)
-                self._observer.taken(taken.priority, now - taken.since)
+            key = self._ready.pop(now)
+            if key is not None:
+                self._processing[key.key] = _Processing(key.priority, now)
+                self._observer.taken(key.priority, now - key.since)
                 self._wake()
-                return taken.key
+                return key.key
             if self._drained:
                 raise QueueShutDown
             await self._wait()

@@ -24,8 +24,8 @@ _MAX_ANNOTATIONS = 256 * 1024  # bytes, all keys and values together
 def _annotations(obj: dict[str, Any]) -> dict[str, Any]:
     """Return the annotations of an object."""
     metadata = obj.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return found if isinstance(found, dict) else {}
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return annotations if isinstance(annotations, dict) else {}
 
 
 def owned(write: Write, live: dict[str, Any]) -> Fields | None:
@@ -53,8 +53,8 @@ def renewed(obj: dict[str, Any], applied: dict[str, Any], manager: str) -> dict[
     if "annotations" in metadata:
         own = _annotations(applied)
         metadata["annotations"] = {k: v for k, v in own.items() if k != ANNOTATION}
-    text = gotext.json_text({**applied, "metadata": metadata}) + "\n"
-    annotations = {**present, ANNOTATION: text}
+    encoded = gotext.json_text({**applied, "metadata": metadata}) + "\n"
+    annotations = {**present, ANNOTATION: encoded}
     if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _MAX_ANNOTATIONS:
         del annotations[ANNOTATION]
     return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
@@ -74,26 +74,29 @@ class Conflicts(Exception):
         (The real server lists the causes of several owners in random order, the sentence in this.)
         """
         owners = sorted(self.lost, key=Manager.text)
-        found = {
-            who: [fieldset.path_text(path) for path in fieldset.paths(self.lost[who])]
-            for who in owners
+        causes_by_manager = {
+            manager: [fieldset.path_text(path) for path in fieldset.paths(self.lost[manager])]
+            for manager in owners
         }
         causes = [
-            Cause("FieldManagerConflict", f"conflict with {who.description()}", field)
-            for who in owners
-            for field in found[who]
+            Cause("FieldManagerConflict", f"conflict with {manager.description()}", field)
+            for manager in owners
+            for field in causes_by_manager[manager]
         ]
         if len(causes) == 1:
-            text = f"1 conflict: {causes[0].message}: {causes[0].field}"
+            message = f"1 conflict: {causes[0].message}: {causes[0].field}"
         else:
             lines = [
                 "\n".join(
-                    [f"conflicts with {who.description()}:", *(f"- {f}" for f in found[who])]
+                    [
+                        f"conflicts with {manager.description()}:",
+                        *(f"- {f}" for f in causes_by_manager[manager]),
+                    ]
                 )
-                for who in owners
+                for manager in owners
             ]
-            text = f"{len(causes)} conflicts: " + "\n".join(lines)
-        return ApplyConflict(f"Apply failed with {text}", causes)
+            message = f"{len(causes)} conflicts: " + "\n".join(lines)
+        return ApplyConflict(f"Apply failed with {message}", causes)
 
 
 FIRST = "before-first-apply"
@@ -138,21 +141,25 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
         ApplyConflict: fields belong to others.
         PatchError: 400 or 500 if the applied object is not one of this type.
     """
-    given = _check_kind(applied, kind or (_kind_of(live) if live else None))
-    base = live if live is not None else {"apiVersion": given[0], "kind": given[1], **fields.zero}
+    version_and_kind = _check_kind(applied, kind or (_kind_of(live) if live else None))
+    base = (
+        live
+        if live is not None
+        else {"apiVersion": version_and_kind[0], "kind": version_and_kind[1], **fields.zero}
+    )
     try:
         managed = entries.decoded((base.get("metadata") or {}).get("managedFields"))
     except ValueError as error:
         raise internal(f"failed to decode managed fields: {error}") from None
-    act = _Act(Write(fields, given[0], subresource, versions), base, applied)
-    who = entries.manager(manager, APPLY, given[0], subresource)
+    act = _Act(Write(fields, version_and_kind[0], subresource, versions), base, applied)
+    owner = entries.manager(manager, APPLY, version_and_kind[0], subresource)
     if not managed:
-        managed = act.first(entries.manager(FIRST, UPDATE, given[0], subresource), now)
+        managed = act.first(entries.manager(FIRST, UPDATE, version_and_kind[0], subresource), now)
     try:
-        result = act.run(managed, who, now, force=force)
+        result = act.run(managed, owner, now, force=force)
     except Conflicts as conflicts:
         act.may_force(conflicts, manager)
-        result = act.run(managed, who, now, force=True)
+        result = act.run(managed, owner, now, force=True)
     return _finished(result, applied, manager)
 
 
@@ -162,15 +169,15 @@ def _check_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tu
     Raises:
         PatchError: they are not those of the request.
     """
-    given = _kind_of(applied)
-    if given != (expected or given) or not all(given):
-        version = given[0] if "/" in given[0] else "/" + given[0]
-        raise bad_request(f"invalid object type: {version}, Kind={given[1]}")
+    version_and_kind = _kind_of(applied)
+    if version_and_kind != (expected or version_and_kind) or not all(version_and_kind):
+        version = version_and_kind[0] if "/" in version_and_kind[0] else "/" + version_and_kind[0]
+        raise bad_request(f"invalid object type: {version}, Kind={version_and_kind[1]}")
     metadata = applied.get("metadata")
     managed = metadata.get("managedFields") if isinstance(metadata, dict) else None
     if isinstance(managed, list) and all(isinstance(entry, dict) for entry in managed):
         raise bad_request("metadata.managedFields must be nil")
-    return given
+    return version_and_kind
 
 
 def _kind_of(obj: dict[str, Any]) -> tuple[str, str]:
@@ -202,12 +209,12 @@ class _Act:
         self._live = live
         self._applied = applied
 
-    def first(self, who: entries.Manager, now: str) -> Managed:
+    def first(self, manager: entries.Manager, now: str) -> Managed:
         """Return the manager of an object without managedFields, for all earlier writers."""
         model = self._write.model
         blank = {"apiVersion": self._live.get("apiVersion"), "kind": self._live.get("kind")}
         try:
-            return update(self._write, {**blank, **model.zero}, self._live, {}, who, now)
+            return update(self._write, {**blank, **model.zero}, self._live, {}, manager, now)
         except ModelError as error:
             raise internal(f"failed to create manager for existing fields: {error}") from None
 
@@ -218,13 +225,17 @@ class _Act:
             ApplyConflict: something is left to conflict with.
         """
         allowed = owned(self._write, self._live) if manager == "kubectl" else None
-        left = conflicts.lost
+        remaining = conflicts.lost
         if allowed is not None:
-            left = {who: fieldset.difference(f, allowed) for who, f in conflicts.lost.items()}
-        if any(left.values()):
-            raise Conflicts({who: fields for who, fields in left.items() if fields}).refusal()
+            remaining = {
+                manager: fieldset.difference(f, allowed) for manager, f in conflicts.lost.items()
+            }
+        if any(remaining.values()):
+            raise Conflicts(
+                {manager: fields for manager, fields in remaining.items() if fields}
+            ).refusal()
 
-    def run(self, before: Managed, who: entries.Manager, now: str, *, force: bool) -> _Applied:
+    def run(self, before: Managed, manager: entries.Manager, now: str, *, force: bool) -> _Applied:
         """Merge, take out what is not applied any more, and settle ownership.
 
         Raises:
@@ -238,23 +249,23 @@ class _Act:
         except ModelError as error:
             raise internal(str(error)) from None
         merged = merge(write.model.root, live, self._applied)
-        last = managed.get(who)
+        last = managed.get(manager)
         claims = claimed(write.model.root, self._applied)
         claims = fieldset.without_trees(claims, write.ignored)
-        managed[who] = Owned(claims, write.api_version, last.time if last else None)
+        managed[manager] = Owned(claims, write.api_version, last.time if last else None)
         new = prune(write, merged, managed, last) if last and last.fields else merged
         change = write.compare(live, new)
-        others = {other: owned for other, owned in managed.items() if other != who}
+        others = {other: owned for other, owned in managed.items() if other != manager}
         lost, gone = write.taken(others, live, new, change)
         if lost and not force:
             raise Conflicts(lost)
         subtract(managed, lost, gone)
         changed = not equal(live, new)
         own = fieldset.difference(claims, UNOWNED)
-        managed.pop(who, None)
+        managed.pop(manager, None)
         if own:
             time = now if changed else last.time if last else None
-            managed[who] = Owned(fieldset.ordered(own), write.api_version, time)
+            managed[manager] = Owned(fieldset.ordered(own), write.api_version, time)
         return _Applied(new if changed else live, managed)
 
     def _check(self) -> None:
@@ -267,24 +278,24 @@ class _Act:
             check(self._write.model.root, self._applied)
         except ModelError as error:
             metadata = self._applied.get("metadata")
-            named = metadata if isinstance(metadata, dict) else {}
+            metadata_map = metadata if isinstance(metadata, dict) else {}
             version, kind = _kind_of(self._applied)
             version = version if "/" in version else "/" + version
-            name = f"{_text(named.get('namespace'))}/{_text(named.get('name'))}"
+            name = f"{_text(metadata_map.get('namespace'))}/{_text(metadata_map.get('name'))}"
             raise internal(
                 f"failed to create typed patch object ({name}; {version}, Kind={kind}): {error}"
             ) from None
 
 
-def same_except_times(left: dict[str, Any], right: dict[str, Any]) -> bool:
+def same_except_times(first: dict[str, Any], second: dict[str, Any]) -> bool:
     """Return whether two objects are equal but for the times of their managedFields.
 
     Such a write changes nothing, and the real server then keeps the old times as well.
     """
-    for name, value in left.items():
-        if name != "metadata" and right.get(name) != value:
+    for name, value in first.items():
+        if name != "metadata" and second.get(name) != value:
             return False  # the usual case, seen without comparing metadata
-    ours, theirs = _timeless(left), _timeless(right)
+    ours, theirs = _timeless(first), _timeless(second)
     return ours == theirs and equal(ours, theirs)
 
 

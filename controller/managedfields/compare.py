@@ -69,20 +69,20 @@ def _enter(
         return
     was = node.atom_for(old)
     now = was if type(old) is type(new) else node.atom_for(new)
-    found = _compare(was, old, new)
+    comparison = _compare(was, old, new)
     if was is not now:
         other = _compare(now, old, new)
-        if found is None or other is None:
+        if comparison is None or other is None:
             result.modified[element] = {}
         both = Comparison()
-        for one in (found, other):
-            if one is not None:
-                both.join(one)
+        for item in (comparison, other):
+            if item is not None:
+                both.join(item)
         result.put(element, both)
-    elif found is None:
+    elif comparison is None:
         result.modified[element] = {}
-    elif found is not _UNCHANGED:
-        result.put(element, found)
+    elif comparison is not _UNCHANGED:
+        result.put(element, comparison)
 
 
 def _compare(atom: object, old: Any, new: Any) -> Comparison | None:
@@ -155,14 +155,14 @@ def by_element(atom: ListNode, items: list[Any]) -> dict[str, list[Any]]:
     Raises:
         ModelError: an item has none.
     """
-    found: dict[str, list[Any]] = {}
+    elements: dict[str, list[Any]] = {}
     for index, item in enumerate(items):
         try:
             element = item_element(atom, item)
         except TypeMismatchError as error:
             raise ModelError([f"element {index}: {error}"]) from None
-        found.setdefault(element, []).append(item)
-    return found
+        elements.setdefault(element, []).append(item)
+    return elements
 
 
 def everything(node: Node, value: Any) -> Fields:
@@ -223,15 +223,15 @@ def _claimed_items(atom: ListNode, value: Any) -> Fields | None:
     return out or None
 
 
-def equal(left: Any, right: Any) -> bool:
+def equal(first: Any, second: Any) -> bool:
     """Return whether two values are the same: 1 is 1.0, but true is not 1."""
-    return bool(left == right) and _equal(left, right)
+    return bool(first == second) and _equal(first, second)
 
 
-def _equal(left: Any, right: Any) -> bool:
+def _equal(first: Any, second: Any) -> bool:
     """Return whether two values that Python holds for equal have booleans in the same places."""
-    if isinstance(left, dict):
-        return all(_equal(value, right[name]) for name, value in left.items())
-    if isinstance(left, list):
-        return all(map(_equal, left, right))
-    return isinstance(left, bool) == isinstance(right, bool)
+    if isinstance(first, dict):
+        return all(_equal(value, second[name]) for name, value in first.items())
+    if isinstance(first, list):
+        return all(map(_equal, first, second))
+    return isinstance(first, bool) == isinstance(second, bool)

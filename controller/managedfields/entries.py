@@ -54,10 +54,12 @@ class Manager(NamedTuple):
 
     def description(self) -> str:
         """Return the manager as conflict messages print it."""
-        text = gotext.quote(self.name)
+        description = gotext.quote(self.name)
         if self.subresource:
-            text += f" with subresource {gotext.quote(self.subresource)}"
-        return f"{text} using {self.api_version}" if self.operation == UPDATE else text
+            description += f" with subresource {gotext.quote(self.subresource)}"
+        return (
+            f"{description} using {self.api_version}" if self.operation == UPDATE else description
+        )
 
 
 @dataclass(slots=True)
@@ -85,11 +87,11 @@ def _manager(name: str, operation: str, api_version: str, subresource: str) -> M
 
 def trusted(entries: list[dict[str, Any]]) -> Managed:
     """Read entries that this library wrote."""
-    found: Managed = {}
+    managed: Managed = {}
     for entry in entries:
         fields = entry.get("fieldsV1") or {}
-        found[identity(entry)] = Owned(fields, entry["apiVersion"], entry.get("time"))
-    return found
+        managed[identity(entry)] = Owned(fields, entry["apiVersion"], entry.get("time"))
+    return managed
 
 
 def identity(entry: dict[str, Any]) -> Manager:
@@ -137,21 +139,21 @@ def _tidied(index: int, entry: dict[str, Any]) -> dict[str, Any]:
     return tidy
 
 
-def _instant(text: Any) -> str:
+def _instant(timestamp: Any) -> str:
     """Return a time as the server writes it: in UTC, whole seconds.
 
     Raises:
         ValueError: it is no RFC 3339 time.
     """
-    moment = datetime.fromisoformat(text if isinstance(text, str) else "")
+    moment = datetime.fromisoformat(timestamp if isinstance(timestamp, str) else "")
     if moment.tzinfo is None:
-        raise ValueError(f"{text} has no time zone")
+        raise ValueError(f"{timestamp} has no time zone")
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def encoded(managed: Managed) -> list[dict[str, Any]]:
     """Write entries in the server's order: appliers first, then by time, name, version."""
-    return sorted((_entry(who, owned) for who, owned in managed.items()), key=rank)
+    return sorted((_entry(manager, owned) for manager, owned in managed.items()), key=rank)
 
 
 def rank(entry: dict[str, Any]) -> tuple[str, ...]:
@@ -165,18 +167,18 @@ def rank(entry: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _entry(who: Manager, owned: Owned) -> dict[str, Any]:
+def _entry(manager: Manager, owned: Owned) -> dict[str, Any]:
     """Write one entry; what is empty is left out."""
     entry: dict[str, Any] = {
         "apiVersion": owned.api_version,
         "fieldsType": "FieldsV1",
         "fieldsV1": owned.fields,
     }
-    if who.name:
-        entry["manager"] = who.name
-    entry["operation"] = who.operation
-    if who.subresource:
-        entry["subresource"] = who.subresource
+    if manager.name:
+        entry["manager"] = manager.name
+    entry["operation"] = manager.operation
+    if manager.subresource:
+        entry["subresource"] = manager.subresource
     if owned.time is not None:
         entry["time"] = owned.time
     return entry
@@ -186,24 +188,24 @@ def cap(managed: Managed) -> None:
     """Merge the oldest updates of each version into one entry until ten updates are left."""
     if len(managed) <= MAX_UPDATERS:
         return
-    updaters = [who for who in managed if who.operation == UPDATE]
+    updaters = [manager for manager in managed if manager.operation == UPDATE]
     excess = len(updaters) - MAX_UPDATERS
     if excess <= 0:
         return
-    updaters.sort(key=lambda who: (managed[who].time or "", who.text()))
+    updaters.sort(key=lambda manager: (managed[manager].time or "", manager.text()))
     first_of: dict[str, Manager] = {}
-    for who in updaters:
+    for updater in updaters:
         if excess <= 0:
             return
-        owned = managed[who]
-        first = first_of.setdefault(owned.api_version, who)
-        if first is who:
+        owned = managed[updater]
+        first = first_of.setdefault(owned.api_version, updater)
+        if first is updater:
             continue
         bucket = Manager(ANCIENT, UPDATE, owned.api_version, "")
         if bucket not in managed:
             managed[bucket] = managed.pop(first)
         fields = fieldset.union(owned.fields, managed[bucket].fields)
-        del managed[who]
+        del managed[updater]
         managed[bucket] = Owned(fieldset.ordered(fields), owned.api_version, owned.time)
         excess -= 1
 
@@ -228,20 +230,20 @@ def default_manager(user_agent: str) -> str:
 
 def check_manager(name: str, field: str = "fieldManager") -> list[Cause]:
     """Return the errors in the name of a manager, as causes of a 422 answer."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     if _is_plain(name):
-        return found
+        return causes
     if len(name.encode("utf-8", "replace")) > MAX_NAME:
-        text = f"Too long: may not be more than {MAX_NAME} bytes"
-        found.append(Cause("FieldValueTooLong", text, field))
+        message = f"Too long: may not be more than {MAX_NAME} bytes"
+        causes.append(Cause("FieldValueTooLong", message, field))
     position = 0
     for rune in name:
         if not rune.isprintable():
-            shown = f"{gotext.quote(name)}: invalid character U+{ord(rune):04X}"
-            text = f"Invalid value: {shown} (at position {position})"
-            found.append(Cause("FieldValueInvalid", text, field))
+            description = f"{gotext.quote(name)}: invalid character U+{ord(rune):04X}"
+            message = f"Invalid value: {description} (at position {position})"
+            causes.append(Cause("FieldValueInvalid", message, field))
         position += len(rune.encode("utf-8", "replace"))
-    return found
+    return causes
 
 
 def _is_plain(name: str) -> bool:
@@ -266,19 +268,19 @@ def validate_managed_fields(obj: dict[str, Any]) -> list[Cause]:
 
     Entries that cannot be read at all never come this far: ownership tracking replaces them.
     """
-    found: list[Cause] = []
+    causes: list[Cause] = []
     for index, entry in enumerate((obj.get("metadata") or {}).get("managedFields") or ()):
         operation, kind = entry.get("operation", ""), entry.get("fieldsType", "")
         name, subresource = entry.get("manager", ""), entry.get("subresource", "")
         if operation not in _OPERATIONS:
-            text = f"Invalid value: {gotext.quote(operation)}: must be `Apply` or `Update`"
-            found.append(Cause("FieldValueInvalid", text, f"{_PLACE}[{index}].operation"))
+            message = f"Invalid value: {gotext.quote(operation)}: must be `Apply` or `Update`"
+            causes.append(Cause("FieldValueInvalid", message, f"{_PLACE}[{index}].operation"))
         if kind not in _TYPES:
-            text = f"Invalid value: {gotext.quote(kind)}: must be `FieldsV1`"
-            found.append(Cause("FieldValueInvalid", text, f"{_PLACE}[{index}].fieldsType"))
+            message = f"Invalid value: {gotext.quote(kind)}: must be `FieldsV1`"
+            causes.append(Cause("FieldValueInvalid", message, f"{_PLACE}[{index}].fieldsType"))
         if not _is_plain(name):
-            found += check_manager(name, f"{_PLACE}[{index}].manager")
+            causes += check_manager(name, f"{_PLACE}[{index}].manager")
         if len(subresource.encode()) > MAX_SUBRESOURCE:
-            text = f"Too long: may not be more than {MAX_SUBRESOURCE} bytes"
-            found.append(Cause("FieldValueTooLong", text, f"{_PLACE}[{index}].subresource"))
-    return found
+            message = f"Too long: may not be more than {MAX_SUBRESOURCE} bytes"
+            causes.append(Cause("FieldValueTooLong", message, f"{_PLACE}[{index}].subresource"))
+    return causes

@@ -34,11 +34,11 @@ class Definitions:
 
     def node(self, name: str) -> Node:
         """Return the node of a named schema."""
-        found = self._nodes.get(name)
-        if found is None:
-            found = self._nodes[name] = Node()
-            _fill(found, self._schemas[name], self, preserve=False)
-        return found
+        node = self._nodes.get(name)
+        if node is None:
+            node = self._nodes[name] = Node()
+            _fill(node, self._schemas[name], self, preserve=False)
+        return node
 
     def refer(self, schema: Schema, name: str) -> Node:
         """Return the node of a named schema; the place that refers may say how maps are owned."""

@@ -52,17 +52,17 @@ def normalised(element: str) -> str | None:
         raise ValueError("key must be 2 characters long:")
     if element[1] != ":":
         raise ValueError(f"missing colon: {element}")
-    kind, text = element[0], element[2:]
+    kind, name = element[0], element[2:]
     if kind == "f":
         return element
     if kind == "i":
-        return f"i:{int(text)}"
+        return f"i:{int(name)}"
     if kind == "v":
-        return of_value(json.loads(text))
+        return of_value(json.loads(name))
     if kind == "k":
-        keys = json.loads(text)
+        keys = json.loads(name)
         if not isinstance(keys, dict):
-            raise TypeMismatchError(f"not an object: {text}")
+            raise TypeMismatchError(f"not an object: {name}")
         return of_key(keys)
     return None
 
@@ -70,14 +70,14 @@ def normalised(element: str) -> str | None:
 @functools.lru_cache(maxsize=4096)
 def sort_key(element: str) -> tuple[Any, ...]:
     """Return what fields are sorted by: names, then keys, then values, then indexes."""
-    kind, text = element[0], element[2:]
+    kind, rest = element[0], element[2:]
     rank = _ORDER[kind]
     if kind == "k":
-        keys: dict[str, Any] = json.loads(text)
+        keys: dict[str, Any] = json.loads(rest)
         return (rank, *((name, *_value_key(keys[name])) for name in sorted(keys)))
     if kind == "v":
-        return (rank, *_value_key(json.loads(text)))
-    return (rank, int(text)) if kind == "i" else (rank, text)
+        return (rank, *_value_key(json.loads(rest)))
+    return (rank, int(rest)) if kind == "i" else (rank, rest)
 
 
 def _value_key(value: Any) -> tuple[int, Any]:
@@ -92,12 +92,12 @@ def _value_key(value: Any) -> tuple[int, Any]:
 @functools.lru_cache(maxsize=4096)
 def shown_element(element: str) -> str:
     """Return the element as conflict messages print it."""
-    kind, text = element[0], element[2:]
+    kind, rest = element[0], element[2:]
     if kind == "f":
-        return "." + text
+        return "." + rest
     if kind == "i":
-        return f"[{text}]"
-    value = json.loads(text)
+        return f"[{rest}]"
+    value = json.loads(rest)
     if kind == "v":
         return f"[={_shown_value(value)}]"
     return "[" + ",".join(f"{name}={_shown_value(value[name])}" for name in sorted(value)) + "]"
@@ -124,71 +124,71 @@ def is_member(node: Fields) -> bool:
     return not node or SELF in node
 
 
-def union(left: Fields, right: Fields) -> Fields:
+def union(first: Fields, second: Fields) -> Fields:
     """Return the paths of either set."""
-    if not left or not right:
-        return left or right
-    return _joined(left, right)
+    if not first or not second:
+        return first or second
+    return _joined(first, second)
 
 
-def _joined(left: Fields, right: Fields) -> Fields:
+def _joined(first: Fields, second: Fields) -> Fields:
     """Join two nodes that have children."""
-    out = dict(left)
-    for element, node in right.items():
-        mine = out.get(element)
-        out[element] = node if mine is None else _union(mine, node)
+    out = dict(first)
+    for element, node in second.items():
+        own = out.get(element)
+        out[element] = node if own is None else _union(own, node)
     return out
 
 
-def _union(left: Fields, right: Fields) -> Fields:
+def _union(first: Fields, second: Fields) -> Fields:
     """Join two nodes below the root, where an empty node is a member."""
-    if left and right:
-        return _joined(left, right)
-    full = left or right
+    if first and second:
+        return _joined(first, second)
+    full = first or second
     return full if not full or SELF in full else {SELF: {}, **full}
 
 
-def difference(left: Fields, right: Fields) -> Fields:
-    """Return the paths of `left` that are not in `right`; a path never takes others along.
+def difference(first: Fields, second: Fields) -> Fields:
+    """Return the paths of `first` that are not in `second`; a path never takes others along.
 
     A set that loses nothing is returned as it is.
     """
-    return _difference(left, right) or {} if left and right else left
+    return _difference(first, second) or {} if first and second else first
 
 
-def _difference(left: Fields, right: Fields) -> Fields | None:
+def _difference(first: Fields, second: Fields) -> Fields | None:
     """Subtract nodes; None means that nothing is left."""
-    if not left:
-        return None if is_member(right) else left
-    if not right:
-        return _tidied({e: n for e, n in left.items() if e != SELF}) if SELF in left else left
-    out = left
-    for element in left if len(left) < len(right) else right:
-        node, other = left.get(element), right.get(element)
+    if not first:
+        return None if is_member(second) else first
+    if not second:
+        return _tidied({e: n for e, n in first.items() if e != SELF}) if SELF in first else first
+    out = first
+    for element in first if len(first) < len(second) else second:
+        node, other = first.get(element), second.get(element)
         if node is None or other is None:
             continue
         rest = _difference(node, other)
         if rest is node:
             continue
-        if out is left:
-            out = dict(left)
+        if out is first:
+            out = dict(first)
         if rest is None:
             del out[element]
         else:
             out[element] = rest
-    return left if out is left else _tidied(out)
+    return first if out is first else _tidied(out)
 
 
 def covers(whole: Fields, part: Fields) -> bool:
     """Return whether all paths of `part` are in `whole`: their difference is empty."""
     for element, node in part.items():
-        mine = whole.get(element)
-        if mine is None:
+        own = whole.get(element)
+        if own is None:
             return False
         if node:
-            if not covers(mine, node):
+            if not covers(own, node):
                 return False
-        elif not is_member(mine):
+        elif not is_member(own):
             return False
     return True
 
@@ -200,11 +200,11 @@ def _tidied(node: Fields) -> Fields | None:
     return {} if len(node) == 1 and SELF in node else node
 
 
-def without_trees(left: Fields, right: Fields) -> Fields:
-    """Return the paths of `left` that are neither in `right` nor below a path in `right`."""
+def without_trees(first: Fields, second: Fields) -> Fields:
+    """Return the paths of `first` that are neither in `second` nor below a path in `second`."""
     out = {}
-    for element, node in left.items():
-        other = right.get(element)
+    for element, node in first.items():
+        other = second.get(element)
         if other is None:
             out[element] = node
         elif not is_member(other):
@@ -214,16 +214,16 @@ def without_trees(left: Fields, right: Fields) -> Fields:
     return out
 
 
-def intersection(left: Fields, right: Fields) -> Fields:
+def intersection(first: Fields, second: Fields) -> Fields:
     """Return the paths that are in both sets."""
-    return _intersection(left, right) or {} if left and right else {}
+    return _intersection(first, second) or {} if first and second else {}
 
 
-def _intersection(left: Fields, right: Fields) -> Fields | None:
+def _intersection(first: Fields, second: Fields) -> Fields | None:
     """Intersect nodes; None means that they share nothing."""
-    if not left or not right:
-        return {} if is_member(left) and is_member(right) else None
-    fewer, more = (left, right) if len(left) < len(right) else (right, left)
+    if not first or not second:
+        return {} if is_member(first) and is_member(second) else None
+    fewer, more = (first, second) if len(first) < len(second) else (second, first)
     out = {}
     for element, node in fewer.items():
         other = more.get(element)

@@ -12,9 +12,9 @@ _ESCAPES: Final = str.maketrans(
 )
 
 
-def quote(text: str) -> str:
+def quote(value: str) -> str:
     """Return a text in quotes, with escapes where it has quotes or control characters."""
-    return _ENCODER.encode(text)
+    return _ENCODER.encode(value)
 
 
 def number(value: float) -> str:

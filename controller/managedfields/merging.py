@@ -24,7 +24,7 @@ def check(node: Node, value: dict[str, Any], *, duplicates: bool = False) -> Non
     """
     problems = list(_problems(node, value, duplicates=duplicates))
     if problems:
-        raise ModelError([f"{path}: {text}" if path else text for path, text in problems])
+        raise ModelError([f"{path}: {message}" if path else message for path, message in problems])
 
 
 _Problem = tuple[str, str]
@@ -65,20 +65,20 @@ def _scalar_problems(kind: Scalar, value: Any) -> list[_Problem]:
 
 def _member_problems(atom: MapNode, value: dict[str, Any], *, duplicates: bool) -> list[_Problem]:
     """List the problems of the members of an object; an unknown one ends the search."""
-    found: list[_Problem] = []
+    problems: list[_Problem] = []
     for name in sorted(value):
         child = atom.fields.get(name) or atom.other
         if child is None:
-            found.append((f".{name}", "field not declared in schema"))
+            problems.append((f".{name}", "field not declared in schema"))
             break
         inner = _problems(child, value[name], duplicates=duplicates)
-        found += [(f".{name}{path}", text) for path, text in inner]
-    return found
+        problems += [(f".{name}{path}", message) for path, message in inner]
+    return problems
 
 
 def _item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> list[_Problem]:
     """List the problems of the items of a list; one without a path element ends the search."""
-    found: list[_Problem] = []
+    problems: list[_Problem] = []
     seen: set[str] = set()
     for index, item in enumerate(value):
         place = f"[{index}]"
@@ -86,15 +86,15 @@ def _item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> lis
             try:
                 element = item_element(atom, item)
             except TypeMismatchError as error:
-                found.append(("", f"element {index}: {error}"))
+                problems.append(("", f"element {index}: {error}"))
                 break
             place = fieldset.shown_element(element)
             if element in seen and not duplicates:
-                found.append(("", f"duplicate entries for key {place}"))
+                problems.append(("", f"duplicate entries for key {place}"))
             seen.add(element)
         inner = _problems(atom.item, item, duplicates=duplicates)
-        found += [(place + path, text) for path, text in inner]
-    return found
+        problems += [(place + path, message) for path, message in inner]
+    return problems
 
 
 _ABSENT: Any = object()
@@ -220,10 +220,10 @@ def _elements(atom: ListNode, items: list[Any]) -> list[str]:
     Raises:
         ModelError: an item has none.
     """
-    found = []
+    elements = []
     for index, item in enumerate(items):
         try:
-            found.append(item_element(atom, item))
+            elements.append(item_element(atom, item))
         except TypeMismatchError as error:
             raise ModelError([f"element {index}: {error}"]) from None
-    return found
+    return elements

@@ -177,10 +177,10 @@ def in_line(atom: MapNode | ListNode, fields: Fields) -> Fields:
     for element, child in _coarse_elements(atom, fields) if known is None else known:
         below = fields.get(element)
         if below:
-            found = {} if child.atomic else in_line(child, below)
-            if found is not below:
+            inner = {} if child.atomic else in_line(child, below)
+            if inner is not below:
                 changed = dict(fields) if changed is None else changed
-                changed[element] = found
+                changed[element] = inner
     return fields if changed is None else changed
 
 
@@ -196,10 +196,10 @@ def _coarse_elements(
         item = _coarse(atom.item)
         return [(element, item) for element in fields] if item else ()
     if _coarse(atom.other):
-        found = [(element, _coarse(_member(atom, element))) for element in fields]
-        return [(element, child) for element, child in found if child]
-    named = [("f:" + name, _coarse(child)) for name, child in atom.fields.items()]
-    atom.coarse = tuple((element, child) for element, child in named if child)
+        members = [(element, _coarse(_member(atom, element))) for element in fields]
+        return [(element, child) for element, child in members if child]
+    by_name = [("f:" + name, _coarse(child)) for name, child in atom.fields.items()]
+    atom.coarse = tuple((element, child) for element, child in by_name if child)
     return atom.coarse
 
 
@@ -215,8 +215,8 @@ def _coarse(node: Node | None) -> MapNode | ListNode | None:
 
 def _member(atom: MapNode, element: str) -> Node | None:
     """Return the node of a member, None if the schema does not know it."""
-    named = atom.fields.get(element[2:]) if element[0] == "f" else None
-    return named or atom.other
+    field = atom.fields.get(element[2:]) if element[0] == "f" else None
+    return field or atom.other
 
 
 def _is_free_form(atom: MapNode) -> bool:

@@ -17,8 +17,8 @@ def remove(node: Node, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
     """Return the object without the given fields; what loses nothing is shared, not copied."""
     if not fields or not value:
         return value
-    left: dict[str, Any] | None = _remove(node, value, fields)
-    return left or {}
+    remainder: dict[str, Any] | None = _remove(node, value, fields)
+    return remainder or {}
 
 
 def _remove(node: Node, value: Any, fields: Fields) -> Any:
@@ -37,26 +37,26 @@ def _remove(node: Node, value: Any, fields: Fields) -> Any:
 
 def _from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
     """Take members, and fields in members, out of an object."""
-    left = {}
+    remainder = {}
     for name, inner in value.items():
         below = fields.get("f:" + name)
         if below is None:
-            left[name] = inner
+            remainder[name] = inner
         elif not is_member(below):
-            left[name] = _remove(atom.child(name), inner, below)
-    return left
+            remainder[name] = _remove(atom.child(name), inner, below)
+    return remainder
 
 
 def _from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
     """Take items, and fields in items, out of a list."""
-    left = []
+    remainder = []
     for item in value:
         below = fields.get(item_element(atom, item))
         if below is None:
-            left.append(item)
+            remainder.append(item)
         elif not is_member(below):
-            left.append(_remove(atom.item, item, below))
-    return left
+            remainder.append(_remove(atom.item, item, below))
+    return remainder
 
 
 def with_named(node: Node, fields: Fields) -> Fields:
@@ -70,9 +70,9 @@ def with_named(node: Node, fields: Fields) -> Fields:
         if not below:
             out[element] = below
             continue
-        child, named = _step(node, element)
+        child, is_named = _step(node, element)
         inner = with_named(child, below) if child is not None else below
-        out[element] = {SELF: {}, **inner} if named else inner
+        out[element] = {SELF: {}, **inner} if is_named else inner
     return out
 
 
@@ -104,8 +104,8 @@ def prune(write: Write, merged: dict[str, Any], managed: Managed, last: Owned) -
     pruned = remove(root, whole, with_named(root, last.fields))
     pruned = _with_owned(write, whole, pruned, managed, last.api_version)
     pruned = write.converted(pruned, last.api_version)
-    left = fieldset.difference(_named(root, whole), _named(root, pruned))
-    dropped = fieldset.intersection(left, with_named(root, last.fields))
+    removed = fieldset.difference(_named(root, whole), _named(root, pruned))
+    dropped = fieldset.intersection(removed, with_named(root, last.fields))
     return write.converted(remove(root, whole, dropped), write.api_version)
 
 

@@ -39,11 +39,11 @@ class Write:
         """
         if api_version == self.api_version:
             return self.model
-        found = self._versions.model(api_version) if self._versions else None
-        if found is None and (self.model.is_custom or api_version.count("/") > 1):
-            text = f"request to convert CR to an invalid group/version: {api_version}"
-            raise ModelError([text])
-        return found
+        model = self._versions.model(api_version) if self._versions else None
+        if model is None and (self.model.is_custom or api_version.count("/") > 1):
+            message = f"request to convert CR to an invalid group/version: {api_version}"
+            raise ModelError([message])
+        return model
 
     def converted(self, obj: dict[str, Any], api_version: str) -> dict[str, Any]:
         """Return an object as it reads in a version that has a model."""
@@ -54,9 +54,9 @@ class Write:
 
     def compare(self, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
         """Compare two objects of the version of the request."""
-        found = compare(self.model.root, old, new)
-        found.without(self.ignored)
-        return found
+        comparison = compare(self.model.root, old, new)
+        comparison.without(self.ignored)
+        return comparison
 
     def compare_in(
         self, api_version: str, old: dict[str, Any], new: dict[str, Any]
@@ -70,16 +70,16 @@ class Write:
 
     def reconcile(self, managed: Managed) -> Managed:
         """Return the entries as the models of today see them, without those of lost versions."""
-        found: Managed = {}
-        for who, owned in managed.items():
+        reconciled: Managed = {}
+        for manager, owned in managed.items():
             model = self.model_of(owned.api_version)
             if model is not None:
                 fields = reconcile(model.root, owned.fields)
                 if fields is not owned.fields:
-                    found[who] = Owned(fields, owned.api_version, owned.time)
+                    reconciled[manager] = Owned(fields, owned.api_version, owned.time)
                 else:
-                    found[who] = owned
-        return found
+                    reconciled[manager] = owned
+        return reconciled
 
     def taken(
         self,
@@ -102,33 +102,33 @@ class Write:
         seen: dict[str, Comparison | None] = {self.api_version: change}
         lost: dict[Manager, Fields] = {}
         gone: dict[Manager, Fields] = {}
-        for who, owned in managed.items():
+        for manager, owned in managed.items():
             if owned.api_version not in seen:
                 seen[owned.api_version] = self.compare_in(owned.api_version, old, new)
-            found = seen[owned.api_version]
-            if found is None:
+            written_fields = seen[owned.api_version]
+            if written_fields is None:
                 continue
-            written = found.written()
-            if who == writer:
+            written = written_fields.written()
+            if manager == writer:
                 written = fieldset.intersection(written, UNOWNED)
-            taken = fieldset.intersection(owned.fields, written)
-            if taken:
-                lost[who] = taken
-            if found.removed:
-                gone[who] = found.removed
+            common = fieldset.intersection(owned.fields, written)
+            if common:
+                lost[manager] = common
+            if written_fields.removed:
+                gone[manager] = written_fields.removed
         return lost, gone
 
 
 def subtract(managed: Managed, *losses: dict[Manager, Fields]) -> None:
     """Subtract what managers have lost; an entry without fields goes."""
     for loss in losses:
-        for who, fields in loss.items():
-            owned = managed[who]
-            left = fieldset.difference(owned.fields, fields)
-            if left is not owned.fields:
-                managed[who] = Owned(left, owned.api_version, owned.time)
-    for who in [who for who, owned in managed.items() if not owned.fields]:
-        del managed[who]
+        for manager, fields in loss.items():
+            owned = managed[manager]
+            remaining = fieldset.difference(owned.fields, fields)
+            if remaining is not owned.fields:
+                managed[manager] = Owned(remaining, owned.api_version, owned.time)
+    for manager in [manager for manager, owned in managed.items() if not owned.fields]:
+        del managed[manager]
 
 
 def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
@@ -158,7 +158,7 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     """
     metadata = new.setdefault("metadata", {})
     before = (live.get("metadata") or {}).get("managedFields") if live else None
-    who = entries.manager(manager, UPDATE, api_version, subresource)
+    writer = entries.manager(manager, UPDATE, api_version, subresource)
     sent = metadata.pop("managedFields", None)
     managed = _starting_point(before, sent, is_subresource=bool(subresource))
     if not managed and live is not None:
@@ -166,7 +166,7 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     write = Write(fields, api_version, subresource, versions)
     old = live if live is not None else dict(fields.zero)
     try:
-        managed = update(write, old, new, managed, who, now)
+        managed = update(write, old, new, managed, writer, now)
     except ModelError:
         return  # no ownership at all rather than a wrong one
     if managed:
@@ -216,7 +216,7 @@ def update(
     old: dict[str, Any],
     new: dict[str, Any],
     managed: Managed,
-    who: Manager,
+    manager: Manager,
     now: str,
 ) -> Managed:
     """Return the entries after a write that has already been merged into `new`.
@@ -226,10 +226,10 @@ def update(
     """
     managed = write.reconcile(managed)
     change = write.compare(old, new)
-    lost, gone = write.taken(managed, old, new, change, who)
+    lost, gone = write.taken(managed, old, new, change, manager)
     own = fieldset.difference(change.written(), UNOWNED)
     subtract(managed, lost, gone)
     if own:
-        managed[who] = Owned(_with(managed.get(who), own), write.api_version, now)
+        managed[manager] = Owned(_with(managed.get(manager), own), write.api_version, now)
     entries.cap(managed)
     return managed

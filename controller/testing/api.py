@@ -177,24 +177,24 @@ class FakeApi(Transport):
         """Return all objects of a kind by namespace and name; they must not be changed."""
         return self._history.all(self._kinds[_place(resource)], lambda _: True)
 
-    def fail(self, error: ControllerError, *, times: int = 1, **wanted: str) -> None:
-        """Let the next `times` requests whose parts have the `wanted` values fail with `error`.
+    def fail(self, error: ControllerError, *, times: int = 1, **conditions: str) -> None:
+        """Let the next `times` requests that meet the `conditions` fail with `error`.
 
         Watches fail only if they are named: `method="WATCH"`.
         """
-        self._faults.add(error, times, wanted)
+        self._faults.add(error, times, conditions)
 
-    def lose_answers(self, *, times: int = 1, **wanted: str) -> None:
-        """Let the next `times` requests that fit `wanted` run, and lose their answers."""
-        self._faults.add(None, times, wanted)
+    def lose_answers(self, *, times: int = 1, **conditions: str) -> None:
+        """Let the next `times` requests that fit `conditions` run, and lose their answers."""
+        self._faults.add(None, times, conditions)
 
     def recover(self) -> None:
         """Let no further request fail."""
         self._faults.clear()
 
-    def count(self, **wanted: str) -> int:
-        """Return how many requests had the `wanted` parts."""
-        return sum(request.fits(**wanted) for request in self.requests)
+    def count(self, **conditions: str) -> int:
+        """Return how many requests had the `conditions` parts."""
+        return sum(request.fits(**conditions) for request in self.requests)
 
     # What a test does as a user: no requests, no preconditions.
 
@@ -202,14 +202,14 @@ class FakeApi(Transport):
         """Store an object with the status and metadata that it has; return it as it is stored."""
         kind = self._kinds[_place(resource)]
         whole: Json = _without_nulls(decode_json(encode(body)))
-        given = {name: value for name, value in whole["metadata"].items() if value}
-        key = Key(given.get("namespace", ""), given["name"])
+        metadata = {name: value for name, value in whole["metadata"].items() if value}
+        key = Key(metadata.get("namespace", ""), metadata["name"])
         self._made += 1
         stamped: Json = {"uid": self._uid(), "creationTimestamp": self._now()}
         if kind.generation:
             stamped["generation"] = 1
         names = {"apiVersion": resource.api_version, "kind": resource.kind}
-        obj = {**whole, **names, "metadata": stamped | given}
+        obj = {**whole, **names, "metadata": stamped | metadata}
         return self._history.put(kind, key, self._owned_by_user(kind, None, obj))
 
     def edit_object(self, resource: Resource[Any], key: Key, patch: Mapping[str, Any]) -> Json:
@@ -391,11 +391,11 @@ class FakeApi(Transport):
         raise ApiError(405, "MethodNotAllowed", f"{request.method} is not possible here")
 
     def _existing(self, target: _Target) -> Json:
-        found = self._history.get(target.kind, target.key)
-        if found is None:
+        stored = self._history.get(target.kind, target.key)
+        if stored is None:
             name = target.kind.resource.full_name
             raise NotFound(404, "NotFound", f'{name} "{target.key.name}" not found')
-        return found
+        return stored
 
     def _create(
         self, request: Request, target: _Target, body: Json, query: Mapping[str, str]
@@ -507,9 +507,9 @@ class FakeApi(Transport):
     def _delete(self, target: _Target, options: Mapping[str, Any], *, dry: bool) -> Json:
         """Delete an object, or mark it as terminating if it has finalizers."""
         old = self._existing(target)
-        for name, wanted in (options.get("preconditions") or {}).items():
-            if wanted != old["metadata"][name]:
-                reason = f"the precondition {name} is {wanted}, not {old['metadata'][name]}"
+        for name, expected in (options.get("preconditions") or {}).items():
+            if expected != old["metadata"][name]:
+                reason = f"the precondition {name} is {expected}, not {old['metadata'][name]}"
                 raise conflict(target.key.name, reason)
         propagation = options.get("propagationPolicy", "")
         new = marked_deleted(target.kind, old, propagation, self._now())
@@ -543,20 +543,23 @@ class FakeApi(Transport):
         """Return the discovery document at a path, None if the path is another."""
         if path == "/apis":
             groups = {kind.resource.group for kind in self._served.values()} - {""}
-            return {"kind": "APIGroupList", "groups": [self._group(one) for one in sorted(groups)]}
-        found = [kind for (root, _), kind in self._served.items() if root == path]
-        if not found:
+            return {
+                "kind": "APIGroupList",
+                "groups": [self._group(group) for group in sorted(groups)],
+            }
+        kinds = [kind for (root, _), kind in self._served.items() if root == path]
+        if not kinds:
             return None
         resources = [
             {"name": of.plural, "kind": of.kind, "namespaced": of.namespaced}
-            for of in (kind.resource for kind in found)
+            for of in (kind.resource for kind in kinds)
         ]
         return {"kind": "APIResourceList", "resources": resources}
 
     def _group(self, name: str) -> Json:
         of = {kind.resource.api_version for kind in self._served.values()}
-        versions = sorted(one for one in of if one.startswith(f"{name}/"))
-        return {"name": name, "versions": [{"groupVersion": one} for one in versions]}
+        versions = sorted(version for version in of if version.startswith(f"{name}/"))
+        return {"name": name, "versions": [{"groupVersion": version} for version in versions]}
 
 
 def _place(resource: Resource[Any]) -> tuple[str, str]:

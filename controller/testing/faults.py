@@ -46,9 +46,9 @@ class Request:
         """The name; empty for a collection."""
         return self.key.name
 
-    def fits(self, **wanted: str) -> bool:
+    def fits(self, **conditions: str) -> bool:
         """Return whether each named part, such as `method` or `plural`, has the wanted value."""
-        return all(getattr(self, part) == value for part, value in wanted.items())
+        return all(getattr(self, part) == value for part, value in conditions.items())
 
 
 @dataclass(slots=True)
@@ -66,15 +66,17 @@ class Faults:
     def __init__(self) -> None:
         self._faults: list[_Fault] = []
 
-    def add(self, error: ControllerError | None, times: int, wanted: Mapping[str, str]) -> None:
-        """Order a failure; of watches only if `wanted` names them.
+    def add(
+        self, error: ControllerError | None, times: int, conditions: Mapping[str, str]
+    ) -> None:
+        """Order a failure; of watches only if `conditions` names them.
 
         Args:
             error: what the request fails with; None lets it run and loses its answer.
             times: how many requests fail.
-            wanted: parts of a request, by the names of its properties.
+            conditions: parts of a request, by the names of its properties.
         """
-        self._faults.append(_Fault(wanted, error, times))
+        self._faults.append(_Fault(conditions, error, times))
 
     def clear(self) -> None:
         """Forget what was ordered."""

@@ -109,9 +109,9 @@ class HeldRequests(Transport):
             )
 
         sent = decode_json(body) if body else {}
-        held = HeldRequest(method, path, sent, answer, to=self._to)
-        self._waiting.append(held)
-        return await held.wait()
+        held_request = HeldRequest(method, path, sent, answer, to=self._to)
+        self._waiting.append(held_request)
+        return await held_request.wait()
 
     @override
     def stream(

@@ -138,7 +138,7 @@ class History:
         else:
             position = bisect_right(shelf.log, int(sent), key=_revision)
         while True:
-            news = [_event(one, selected) for one in shelf.log[position:]]
+            news = [_event(entry, selected) for entry in shelf.log[position:]]
             position = len(shelf.log)
             if any(news):
                 yield b"".join(news)

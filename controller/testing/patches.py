@@ -27,39 +27,41 @@ def patched(old: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
         Invalid: a path does not exist, a test fails, or an operation is unknown.
     """
     result = copy.deepcopy(old)
-    for one in operations:
+    for operation in operations:
         try:
-            result = _apply(result, one)
+            result = _apply(result, operation)
         except (KeyError, IndexError, ValueError, TypeError) as error:
             raise Invalid(
-                422, "Invalid", f"the JSON patch cannot be applied: {dict(one)!r}: {error}"
+                422, "Invalid", f"the JSON patch cannot be applied: {dict(operation)!r}: {error}"
             ) from error
     return result
 
 
-def _apply(document: Any, one: Mapping[str, Any]) -> Any:
+def _apply(document: Any, operation: Mapping[str, Any]) -> Any:
     """Return the document after one operation of a JSON patch.
 
     Raises:
         ValueError: a test failed, or the operation is unknown.
     """
-    match one["op"]:
+    match operation["op"]:
         case "add":
-            return _set(document, one["path"], one["value"], insert=True)
+            return _set(document, operation["path"], operation["value"], insert=True)
         case "replace":  # of a missing field of an object it is like add, as in API servers
-            return _set(document, one["path"], one["value"], insert=False)
+            return _set(document, operation["path"], operation["value"], insert=False)
         case "remove":
-            return _remove(document, one["path"])
+            return _remove(document, operation["path"])
         case "test":
-            if _get(document, one["path"]) != one["value"]:
+            if _get(document, operation["path"]) != operation["value"]:
                 raise ValueError("the test failed")
             return document
         case "copy":
-            value = copy.deepcopy(_get(document, one["from"]))
-            return _set(document, one["path"], value, insert=True)
+            value = copy.deepcopy(_get(document, operation["from"]))
+            return _set(document, operation["path"], value, insert=True)
         case "move":
-            value = _get(document, one["from"])
-            return _set(_remove(document, one["from"]), one["path"], value, insert=True)
+            value = _get(document, operation["from"])
+            return _set(
+                _remove(document, operation["from"]), operation["path"], value, insert=True
+            )
         case other:
             raise ValueError(f"unknown operation {other!r}")
 

@@ -45,10 +45,11 @@ def check_body(kind: Kind, body: Mapping[str, Any], namespace: str) -> None:
         BadRequest: it is.
     """
     resource = kind.resource
-    named = (body.get("apiVersion"), body.get("kind"))
-    if named != (resource.api_version, resource.kind):
-        wanted = f"{resource.api_version} {resource.kind}"
-        raise _bad(f"the body is a {named[0]} {named[1]} where {wanted} was expected")
+    version_and_kind = (body.get("apiVersion"), body.get("kind"))
+    if version_and_kind != (resource.api_version, resource.kind):
+        expected = f"{resource.api_version} {resource.kind}"
+        sent = " ".join(map(str, version_and_kind))
+        raise _bad(f"the body is a {sent} where {expected} was expected")
     if (body["metadata"].get("namespace") or namespace) != namespace:
         raise _bad("the namespace of the object does not match the namespace on the request")
 

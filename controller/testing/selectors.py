@@ -11,35 +11,35 @@ Predicate = Callable[[Mapping[str, Any]], bool]
 """Whether an object is selected."""
 
 
-def label_selector(text: str) -> Predicate:
+def label_selector(selector: str) -> Predicate:
     """Return the predicate of a label selector.
 
     Raises:
         BadRequest: it is none.
     """
-    selects = selectors.label_selector(text)
+    selects = selectors.label_selector(selector)
     return lambda obj: selects(obj["metadata"].get("labels") or {})
 
 
-def field_selector(text: str, known: Collection[str]) -> Predicate:
+def field_selector(selector: str, known: Collection[str]) -> Predicate:
     """Return the predicate of a field selector: `path=value`, `path!=value`, by commas.
 
     Args:
-        text: the selector.
+        selector: the selector.
         known: the paths that the kind can be selected by.
 
     Raises:
         BadRequest: it is none, or has another path.
     """
-    parts = [_field(term, known) for term in selectors.split_terms(text)]
+    parts = [_field(term, known) for term in selectors.split_terms(selector)]
     return lambda obj: all(holds(obj) for holds in parts)
 
 
-def _field(text: str, known: Collection[str]) -> Predicate:
-    found = re.fullmatch(r"([^=!]+?)(==|!=|=)(.*)", text)
-    if found is None:
-        raise BadRequest(400, "BadRequest", f"unable to parse the field selector {text!r}")
-    path, operator, value = found.groups()
+def _field(term: str, known: Collection[str]) -> Predicate:
+    match = re.fullmatch(r"([^=!]+?)(==|!=|=)(.*)", term)
+    if match is None:
+        raise BadRequest(400, "BadRequest", f"unable to parse the field selector {term!r}")
+    path, operator, value = match.groups()
     if path not in known:
         raise BadRequest(400, "BadRequest", f"field label not supported: {path}")
     return lambda obj: (_at(obj, path) == value) == (operator != "!=")

@@ -94,7 +94,7 @@ class _Parts:
             self.certificate is not None
             and _names_of(self.certificate) == sorted(set(names))
             and self.certificate.not_valid_after_utc > now
-            and any(_signed_by(self.certificate, one) for one in self.authorities)
+            and any(_signed_by(self.certificate, authority) for authority in self.authorities)
         )
 
     def serving_due(self, now: datetime) -> bool:
@@ -127,7 +127,7 @@ def _parse(material: KeyMaterial, now: datetime) -> _Parts:
         raise ValueError("the key is not that of the authority")
     if authorities[0].not_valid_after_utc <= now:
         raise ValueError("the authority has expired")
-    valid = tuple(one for one in authorities if one.not_valid_after_utc > now)
+    valid = tuple(authority for authority in authorities if authority.not_valid_after_utc > now)
     fits = certificate.public_key() == serving.public_key()
     return _Parts(valid, key, certificate if fits else None)
 
@@ -201,8 +201,8 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _name(text: str) -> x509.Name:
-    short = text[-_COMMON_NAME_LENGTH:]
+def _name(common_name: str) -> x509.Name:
+    short = common_name[-_COMMON_NAME_LENGTH:]
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, short)])
 
 
@@ -215,11 +215,13 @@ def _general_name(name: str) -> x509.GeneralName:
 
 def _names_of(certificate: x509.Certificate) -> list[str]:
     try:
-        held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        extension = certificate.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value
     except x509.ExtensionNotFound:
         return []
-    addresses = [str(address) for address in held.get_values_for_type(x509.IPAddress)]
-    return sorted({*held.get_values_for_type(x509.DNSName), *addresses})
+    addresses = [str(address) for address in extension.get_values_for_type(x509.IPAddress)]
+    return sorted({*extension.get_values_for_type(x509.DNSName), *addresses})
 
 
 def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -231,7 +233,9 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
 
 
 def _pem(*certificates: x509.Certificate) -> bytes:
-    return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in certificates)
+    return b"".join(
+        certificate.public_bytes(serialization.Encoding.PEM) for certificate in certificates
+    )
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -102,25 +102,27 @@ def _refuse_unnamed(value: Json, known: Json, path: str) -> None:
 def _unnamed(value: Json, known: Json, path: str) -> Iterator[str]:
     """Yield the paths of the fields in `value` that are not in `known`."""
     if isinstance(value, Mapping) and isinstance(known, Mapping):
-        for name, one in value.items():
+        for name, member in value.items():
             if name in known:
-                yield from _unnamed(one, known[name], f"{path}.{name}")
+                yield from _unnamed(member, known[name], f"{path}.{name}")
             else:
                 yield f"{path}.{name}"
     elif isinstance(value, list) and isinstance(known, list):
-        for index, (one, other) in enumerate(zip(value, known, strict=False)):
-            yield from _unnamed(one, other, f"{path}[{index}]")
+        for index, (member, other) in enumerate(zip(value, known, strict=False)):
+            yield from _unnamed(member, other, f"{path}[{index}]")
 
 
 def _without_nulls(value: Json) -> Json:
     if isinstance(value, Mapping):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {
+            name: _without_nulls(member) for name, member in value.items() if member is not None
+        }
+    return [_without_nulls(member) for member in value] if isinstance(value, list) else value
 
 
-def _same(one: Json, other: Json) -> bool:
+def _same(first: Json, other: Json) -> bool:
     """Return whether two values are the same JSON; True is 1 in Python."""
-    return _text(one) == _text(other)
+    return _text(first) == _text(other)
 
 
 def _text(value: Json) -> bytes:

@@ -133,7 +133,7 @@ class Conversion(Generic[H]):
         types = (type, *(spoke.type for spoke in spokes))
         if Untyped in types:  # what it has beside its body would be two sources of the metadata
             raise ValueError("Untyped is not converted: use dict, the plain JSON")
-        if len({_is_plain(one) for one in types}) > 1:
+        if len({_is_plain(version_type) for version_type in types}) > 1:
             raise ValueError("all versions are converted as plain JSON (dict), or none is")
 
     async def answer(self, body: bytes, clock: Clock, seconds: float) -> tuple[bytes, bool]:
@@ -158,9 +158,9 @@ class Conversion(Generic[H]):
         except _Unconvertible as error:
             return encode_failure(str(error), review.uid, review.api_version), error.bug
         if scope.cancelled_caught:
-            what = f"webhook {self.path} did not convert {len(review.objects)} objects"
+            subject = f"webhook {self.path} did not convert {len(review.objects)} objects"
             log.error("Conversion request not answered in time", webhook=self.path)
-            message = f"{what} within {seconds:g} s"
+            message = f"{subject} within {seconds:g} s"
             return encode_failure(message, review.uid, review.api_version), False
         log.debug("Conversion request answered", webhook=self.path, objects=len(converted))
         return encode_success(review, converted), False
@@ -241,9 +241,9 @@ class _Refused(Exception):
 def _apply(step: _Step, source: Json) -> Json:
     """Return `source` in the next version."""
     data = encode(source)
-    given = _read(data, step.takes)
-    known = _named(given, data)  # now, as the function may change what it is given
-    returned = call_plain(step.function, given)
+    parsed = _read(data, step.takes)
+    known = _named(parsed, data)  # now, as the function may change what it is given
+    returned = call_plain(step.function, parsed)
     if not isinstance(returned, get_origin(step.returns) or step.returns):
         raise UnfitResult(
             f"{function_name(step.function)} returned {safe_repr(returned)}, which is no"
@@ -253,7 +253,7 @@ def _apply(step: _Step, source: Json) -> Json:
         converted = _plain(returned)
     else:
         result = _with_omitted(returned, _plain(returned))
-        converted = carry_over(*(_without_type(one) for one in (source, known, result)))
+        converted = carry_over(*(_without_type(document) for document in (source, known, result)))
     return {**converted, "apiVersion": step.api_version, "kind": source["kind"]}
 
 
@@ -264,10 +264,10 @@ def _read(data: bytes, of: type[T]) -> T:
         _Refused: it does not fit the type.
     """
     try:
-        found: T = decoder(of)(data)
+        parsed: T = decoder(of)(data)
     except DECODE_ERRORS as error:
         raise _Refused(f"it cannot be read as {_name(of)}: {error}") from error
-    return found
+    return parsed
 
 
 def _is_plain(of: type[Any]) -> bool:
@@ -285,20 +285,20 @@ def _plain(obj: Any) -> Json:
     return decoded
 
 
-def _named(given: Any, data: bytes) -> Json:
+def _named(parsed: Any, data: bytes) -> Json:
     """Return the fields of an object that its type names, as decoded JSON.
 
     Args:
-        given: the object.
+        parsed: the object.
         data: what it was decoded from.
     """
-    if isinstance(given, dict):
+    if isinstance(parsed, dict):
         return {}  # plain JSON: nothing is carried over
-    if hasattr(given, "model_dump_json"):
-        given = _read(data, type(given))  # anew: the function gets what the model let in
-        _drop_unnamed(given)
-    found: Json = _with_omitted(given, _plain(given))
-    return found
+    if hasattr(parsed, "model_dump_json"):
+        parsed = _read(data, type(parsed))  # anew: the function gets what the model let in
+        _drop_unnamed(parsed)
+    named_fields: Json = _with_omitted(parsed, _plain(parsed))
+    return named_fields
 
 
 def _drop_unnamed(value: Any) -> None:
@@ -312,8 +312,8 @@ def _drop_unnamed(value: Any) -> None:
         nested = [getattr(value, name) for name in type(value).model_fields]
     else:
         return
-    for one in nested:
-        _drop_unnamed(one)
+    for item in nested:
+        _drop_unnamed(item)
 
 
 def _with_omitted(value: Any, encoded: Any) -> Any:
@@ -329,12 +329,12 @@ def _with_omitted(value: Any, encoded: Any) -> Any:
         return [_with_omitted(*pair) for pair in zip(value, encoded, strict=False)]
     if not isinstance(encoded, dict):
         return encoded
-    found = {
-        name: _with_omitted(one, encoded[name] if name in encoded else _plain(one))
-        for name, one in _members(value, encoded)
-        if one is not msgspec.UNSET
+    members = {
+        name: _with_omitted(member, encoded[name] if name in encoded else _plain(member))
+        for name, member in _members(value, encoded)
+        if member is not msgspec.UNSET
     }
-    return {**encoded, **found}
+    return {**encoded, **members}
 
 
 def _members(value: Any, encoded: Json) -> Iterable[tuple[str, Any]]:
@@ -343,7 +343,7 @@ def _members(value: Any, encoded: Json) -> Iterable[tuple[str, Any]]:
         return zip(encoded, value.values(), strict=False)
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.fields(value)
-        return ((one.encode_name, getattr(value, one.name)) for one in fields)
+        return ((field.encode_name, getattr(value, field.name)) for field in fields)
     if is_dataclass(value):
         return ((name, getattr(value, name)) for name in encoded)
     return ()  # a pydantic model, whose fields are all there
@@ -356,8 +356,8 @@ def _without_type(obj: Json) -> Json:
 
 def _key(obj: Json) -> Key:
     meta = obj.get("metadata")
-    found = meta if isinstance(meta, dict) else {}
-    return Key(str(found.get("namespace", "")), str(found.get("name", "")))
+    metadata = meta if isinstance(meta, dict) else {}
+    return Key(str(metadata.get("namespace", "")), str(metadata.get("name", "")))
 
 
 def _reason(error: Exception) -> str:

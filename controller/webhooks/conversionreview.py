@@ -54,7 +54,7 @@ def decode_review(data: bytes) -> ConversionReview:
         BadReview: there is none.
     """
     version, request = decode_request(data, KIND, VERSIONS, _Request)
-    objects = [bytes(one) for one in request.objects]
+    objects = [bytes(document) for document in request.objects]
     return ConversionReview(version, request.uid, request.desiredAPIVersion, objects)
 
 
@@ -105,7 +105,7 @@ def check_converted(before: Mapping[str, Any], after: Mapping[str, Any]) -> None
 
 
 def _change(old: object, new: object) -> str:
-    short = all(one is None or isinstance(one, str | int) for one in (old, new))
+    short = all(value is None or isinstance(value, str | int) for value in (old, new))
     return f"was changed from {old!r} to {new!r}" if short else "was changed"
 
 
@@ -114,6 +114,6 @@ def _check_texts(value: object, path: str) -> None:
         return
     if not isinstance(value, Mapping):
         raise UnfitResult(f"{path} is {value!r}, and has to be an object")
-    for name, text in value.items():
-        if not isinstance(text, str):
-            raise UnfitResult(f"{path}[{name}] is {text!r}, and has to be a text")
+    for name, label in value.items():
+        if not isinstance(label, str):
+            raise UnfitResult(f"{path}[{name}] is {label!r}, and has to be a text")

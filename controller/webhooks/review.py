@@ -237,8 +237,8 @@ def bounded_warnings(warnings: Iterable[str]) -> list[str]:
     """
     kept: list[str] = []
     remaining = WARNINGS_CHARACTERS
-    for text in warnings:
-        line = escape_text(" ".join(text.split()), WARNING_CHARACTERS)
+    for warning in warnings:
+        line = escape_text(" ".join(warning.split()), WARNING_CHARACTERS)
         if line and len(line) <= remaining:
             kept.append(line)
             remaining -= len(line)
@@ -252,8 +252,8 @@ def _status(answer: Denied, about: Review | None) -> dict[str, Any]:
     hidden = answer.reason == "Invalid" and not answer.causes
     if about is not None and not hidden:
         kind: GroupVersionKind = about.fields["kind"]
-        named = {"name": about.fields["name"], "group": kind.group, "kind": kind.kind}
-        details = {name: value for name, value in named.items() if value}
+        about_object = {"name": about.fields["name"], "group": kind.group, "kind": kind.kind}
+        details = {name: value for name, value in about_object.items() if value}
     if answer.causes:
         details["causes"] = [
             {"reason": cause.reason, "message": escape_text(cause.message), "field": cause.field}

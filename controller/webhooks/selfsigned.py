@@ -59,8 +59,8 @@ def _renew(
     # Imported here: cryptography takes 8 MiB, which a configured certificate does not need.
     from controller.webhooks.authority import renew_if_due, seconds_until_due  # noqa: PLC0415
 
-    wanted = renew_if_due(material, names, now)
-    return wanted, seconds_until_due(wanted, now)
+    renewed = renew_if_due(material, names, now)
+    return renewed, seconds_until_due(renewed, now)
 
 
 class SelfSignedCertificate:
@@ -151,22 +151,22 @@ class SharedCertificate:
         self._changed = anyio.Event()
         secret = self._informer.cache.get(Key(self._settings.namespace, self._settings.secret))
         stored = secret.key_material() if secret is not None else None
-        wanted, seconds = _renew(stored, self._settings.all_names, self._clock.now())
-        if wanted == stored:
-            self._present(wanted)
+        material, seconds = _renew(stored, self._settings.all_names, self._clock.now())
+        if material == stored:
+            self._present(material)
         else:
-            await self._write(secret, wanted)
+            await self._write(secret, material)
             seconds = RETRY_SECONDS  # the watch delivers the result earlier
         with self._clock.move_on_after(seconds):
             await self._changed.wait()
 
-    async def _write(self, secret: Secret | None, wanted: KeyMaterial) -> None:
+    async def _write(self, secret: Secret | None, material: KeyMaterial) -> None:
         """Write the Secret with a new certificate, unless another replica was first."""
         key = Key(self._settings.namespace, self._settings.secret)
         body: Mapping[str, Any] = {
             "metadata": {"name": key.name},
             "type": TLS_TYPE,
-            "data": secret_data(wanted),
+            "data": secret_data(material),
         }
         try:
             if secret is None:
@@ -209,14 +209,14 @@ class CABundleInjector:
         self._clock = clock
         self._settings = settings
         self._shared = shared
-        named: list[tuple[Resource[Any], Sequence[str]]] = [
+        kinds: list[tuple[Resource[Any], Sequence[str]]] = [
             (VALIDATING, settings.validating),
             (MUTATING, settings.mutating),
             (DEFINITIONS, settings.converting),
         ]
         self._informers: dict[tuple[Resource[Any], str], Informer[Any]] = {
             (kind, name): Informer(kind, transport, clock, fields=f"metadata.name={name}")
-            for kind, names in named
+            for kind, names in kinds
             for name in names
         }
         self._client = Client(transport, on_object=self._apply_own_write)
@@ -271,23 +271,23 @@ class CABundleInjector:
 
     async def _inject(self, kind: Resource[Any], name: str) -> bool:
         """Write one configuration if it differs; return False if that has to be tried again."""
-        found = self._informers[kind, name].cache.get(Key("", name))
-        if found is None or not self._shared.bundle:
+        configuration = self._informers[kind, name].cache.get(Key("", name))
+        if configuration is None or not self._shared.bundle:
             return True
-        patch = bundle_patch(found, self._shared.bundle, self._settings)
-        what = f"patch {kind.plural} {name}"
+        patch = bundle_patch(configuration, self._shared.bundle, self._settings)
+        subject = f"patch {kind.plural} {name}"
         if not patch:
-            self._failures.pop(what, None)
+            self._failures.pop(subject, None)
             return True
         try:
-            await self._client.patch(kind, Version.from_object(found), patch)
+            await self._client.patch(kind, Version.from_object(configuration), patch)
         except (Conflict, NotFound):
             return False  # changed meanwhile: the watch delivers it
         except ControllerError as error:
             log.warning("Cannot write the CA bundle", configuration=name, error=str(error))
-            self._failures[what] = str(error)
+            self._failures[subject] = str(error)
             return False
-        self._failures.pop(what, None)
+        self._failures.pop(subject, None)
         log.info("Wrote the CA bundle", configuration=name, kind=kind.kind)
         return True
 
@@ -296,21 +296,23 @@ class CABundleInjector:
 
 
 def bundle_patch(
-    found: WebhookConfiguration | CustomResourceDefinition, bundle: bytes, settings: SelfSigned
+    configuration: WebhookConfiguration | CustomResourceDefinition,
+    bundle: bytes,
+    settings: SelfSigned,
 ) -> dict[str, Any]:
     """Return the merge patch that writes `bundle` where this server is called; empty if it is so.
 
     Args:
-        found: a webhook configuration, or a CRD.
+        configuration: a webhook configuration, or a CRD.
         bundle: the trusted authorities, PEM.
         settings: name this server.
     """
     encoded = b64encode(bundle).decode("ascii")
-    if isinstance(found, WebhookConfiguration):
+    if isinstance(configuration, WebhookConfiguration):
         # A merge patch replaces a list as a whole.
-        webhooks = [_with_bundle(webhook, encoded, settings) for webhook in found.webhooks]
-        return {} if webhooks == list(found.webhooks) else {"webhooks": webhooks}
-    webhook = found.spec.conversion.get("webhook") or {}
+        webhooks = [_with_bundle(webhook, encoded, settings) for webhook in configuration.webhooks]
+        return {} if webhooks == list(configuration.webhooks) else {"webhooks": webhooks}
+    webhook = configuration.spec.conversion.get("webhook") or {}
     changed = _with_bundle(webhook, encoded, settings)
     return {} if changed == webhook else {"spec": {"conversion": {"webhook": changed}}}
 

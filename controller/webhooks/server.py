@@ -172,8 +172,8 @@ class WebhookServer:
         if content_type != "application/json":
             message = f"contentType={content_type}, expected application/json"
             return _response(*webhook.refuse(message, 400)), False
-        left = seconds - (self._clock.monotonic() - begun)
-        answer, failed = await webhook.answer(body, self._clock, left)
+        remaining = seconds - (self._clock.monotonic() - begun)
+        answer, failed = await webhook.answer(body, self._clock, remaining)
         return _response(answer), failed
 
 

@@ -171,13 +171,13 @@ def refusal(message: str, code: int, *, uid: str = "", api_version: str = V1) ->
     return encode_review(Denied(message, reason, code), uid, None, api_version)
 
 
-def handler_timeout(text: str, default: float) -> float:
+def handler_timeout(value: str, default: float) -> float:
     """Return how many seconds a handler may take: nine tenths of the API server's timeout.
 
     Args:
-        text: the `timeout` of the request's query, whole seconds in Go's format: `10s`.
-        default: the API server's timeout in seconds, if `text` is no such duration.
+        value: the `timeout` of the request's query, whole seconds in Go's format: `10s`.
+        default: the API server's timeout in seconds, if `value` is no such duration.
     """
-    number = text.removesuffix("s")
-    seconds = float(number) if number.isdecimal() and text != number else default
+    number = value.removesuffix("s")
+    seconds = float(number) if number.isdecimal() and value != number else default
     return 0.9 * min(max(seconds, 1.0), LONGEST_SECONDS)

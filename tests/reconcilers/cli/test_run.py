@@ -146,7 +146,7 @@ async def test_a_file_that_is_no_kubeconfig_gets_one_sentence(tmp_path: Path) ->
     [
         (["--kubeconfig=/nowhere"], 1, "/nowhere, and there is no such file"),
         (["--namespace=BAD NS"], 1, "namespace: 'BAD NS' is not"),
-        (["--metrics-bind-address=here"], 1, "'here' is no address to listen on"),
+        (["--metrics-bind-address=here"], 1, "'here' cannot be parsed"),
     ],
 )
 async def test_the_last_error_is_json_where_the_log_is(

@@ -112,7 +112,7 @@ async def let_read(server: ApiServer, account: str) -> None:
 @pytest.mark.parametrize(
     ("listen", "complaint"),
     [
-        ("nowhere", "is no address to listen on"),
+        ("nowhere", "cannot be parsed: write HOST:PORT"),
         ("0", "has to be served somewhere"),
         ("0.0.0.0:8090", "`butler-ipam run --ui-bind-address` serves it to others"),
     ],
