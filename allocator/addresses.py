@@ -85,11 +85,11 @@ class AddressRange:
         address, slash, prefix = cidr.partition("/")
         parsed = parse_address(address)
         if not slash or parsed is None:
-            raise InvalidCIDR(f"{quoted(cidr)} is not ADDRESS/PREFIX, as in 10.40.0.0/24")
+            raise InvalidCIDR(f"{quote_value(cidr)} is not ADDRESS/PREFIX, as in 10.40.0.0/24")
         value, family = parsed
         bits = BITS[family]
         if not (prefix.isascii() and prefix.isdigit() and len(prefix) < 9 and int(prefix) <= bits):
-            raise InvalidCIDR(f"{quoted(cidr)} needs a prefix length from 0 to {bits}")
+            raise InvalidCIDR(f"{quote_value(cidr)} needs a prefix length from 0 to {bits}")
         hosts = (1 << bits - int(prefix)) - 1
         return cls(value & ~hosts, value | hosts, family)
 
@@ -220,7 +220,7 @@ def address_text(value: int, family: Family) -> str:
 
 
 def cidr_text(start: str, end: str) -> str:
-    """Return what `status.cidr` says for a range given by its first and last address.
+    """Return the text of `status.cidr` for a range given by its first and last address.
 
     That is `start/prefix` if the size is a power of two and the start is divisible by it, else
     `start-end`; what is no range is joined with a hyphen as it stands.
@@ -242,7 +242,7 @@ def read_range(start: str, end: str) -> AddressRange | str:
         return str(error)
 
 
-def quoted(value: str) -> str:
+def quote_value(value: str) -> str:
     """Return a text of unknown origin for use in a message: in double quotes, escaped, cut."""
     prefix = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
     return dumps(prefix, ensure_ascii=False)
@@ -251,7 +251,7 @@ def quoted(value: str) -> str:
 def _parse_end(address: str) -> tuple[int, Family]:
     parsed = parse_address(address)
     if parsed is None:
-        raise InvalidRange(f"{quoted(address)} is not an IP address")
+        raise InvalidRange(f"{quote_value(address)} is not an IP address")
     return parsed
 
 
@@ -289,7 +289,7 @@ def union(ascending: Iterable[Span]) -> list[Span]:
 
 
 def minus(spans: Iterable[Span], holes: Iterable[Span]) -> Iterator[Span]:
-    """Yield what is left of `spans` without `holes`; both ascending and without overlap."""
+    """Yield the parts of `spans` outside `holes`; both ascending and without overlap."""
     remaining = iter(holes)
     hole = next(remaining, None)
     for first, last in spans:

@@ -84,7 +84,7 @@ class SortedInts:
         block = self._blocks[at]
         insort(block, member)
         if len(block) > 2 * _BLOCK:
-            self._split(at)
+            self._split_chunk(at)
 
     def remove(self, member: int) -> None:
         """Take a member out.
@@ -129,9 +129,9 @@ class SortedInts:
         self._blocks[-1].append(member)
         self._tops[-1] = member
         if len(self._blocks[-1]) > 2 * _BLOCK:
-            self._split(len(self._blocks) - 1)
+            self._split_chunk(len(self._blocks) - 1)
 
-    def _split(self, at: int) -> None:
+    def _split_chunk(self, at: int) -> None:
         block = self._blocks[at]
         self._blocks.insert(at + 1, block[_BLOCK:])
         del block[_BLOCK:]
@@ -227,7 +227,7 @@ class FreeExtents:
             size, start = extent >> self._bits, extent & self._mask
             first = -(-start // count) * count
             if first + count <= start + size:
-                self.cut(first, first + count - 1)
+                self.take_exactly(first, first + count - 1)
                 return first
             # Only runs shorter than twice the block are passed over: all others have one.
             extent = self._by_size.from_(extent + 1)
@@ -240,7 +240,7 @@ class FreeExtents:
             return None
         first = placed >> self._bits
         last = min(placed & self._mask, first + most - 1)
-        self.cut(first, last)
+        self.take_exactly(first, last)
         return first, last
 
     def within(self, first: int, last: int) -> Iterator[Span]:
@@ -257,7 +257,7 @@ class FreeExtents:
             else:
                 first = following >> bits
 
-    def cut(self, first: int, last: int) -> int | None:
+    def take_exactly(self, first: int, last: int) -> int | None:
         """Take exactly these addresses, or none of them.
 
         Returns:

@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 
-from allocator.addresses import BITS, AddressRange, Family, Span, address_in, minus, quoted, union
+from allocator.addresses import (
+    BITS,
+    AddressRange,
+    Family,
+    Span,
+    address_in,
+    minus,
+    quote_value,
+    union,
+)
 from allocator.errors import InvalidCIDR, InvalidPool, InvalidRequest, OutOfRange, PoolTooLarge
 
 MAX_ADDRESSES = 1_048_576
@@ -251,7 +260,9 @@ def pool_faults(
         if isinstance(reserved_range, str):
             faults.append(Fault(("reserved", at), reserved_range))
         elif not pool.contains(reserved_range):
-            message = f"reserved CIDR {quoted(entry)} is not within pool CIDR {quoted(cidr)}"
+            message = (
+                f"reserved CIDR {quote_value(entry)} is not within pool CIDR {quote_value(cidr)}"
+            )
             faults.append(Fault(("reserved", at), message))
     for index in range(len(ranges)):
         faults += _range_faults(pool, cidr, ranges, bounds, index)
@@ -266,9 +277,10 @@ def _parse_reserved(entry: str, family: Family) -> AddressRange | str:
     try:
         parsed = AddressRange.parse_cidr(entry)
     except InvalidCIDR as error:
-        return f"invalid reserved CIDR {quoted(entry)}: {error}"
+        return f"invalid reserved CIDR {quote_value(entry)}: {error}"
     return parsed.in_family(family) or (
-        f"invalid reserved CIDR {quoted(entry)}: it is IPv{parsed.family}, the pool is IPv{family}"
+        f"invalid reserved CIDR {quote_value(entry)}: it is IPv{parsed.family},"
+        f" the pool is IPv{family}"
     )
 
 
@@ -281,9 +293,9 @@ def _range_faults(
     here = ("ranges", index)
     family = f"is not a valid IPv{pool.family} address"
     if first is None:
-        yield Fault((*here, "start"), f"ranges[{index}].start {quoted(start)} {family}")
+        yield Fault((*here, "start"), f"ranges[{index}].start {quote_value(start)} {family}")
     elif last is None:
-        yield Fault((*here, "end"), f"ranges[{index}].end {quoted(end)} {family}")
+        yield Fault((*here, "end"), f"ranges[{index}].end {quote_value(end)} {family}")
     elif first > last:
         yield Fault(here, f"ranges[{index}] start {start} is after end {end}")
     else:

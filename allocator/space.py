@@ -185,7 +185,7 @@ class Space:
         first = self._free.take(count)
         if first is None:
             raise PoolExhausted(count, self.layout.longest)
-        return self._added((first, first + count - 1))
+        return self._note_added((first, first + count - 1))
 
     def allocate_block(self, prefix_length: int) -> AddressRange:
         """Take the best-fitting addresses that are one CIDR of this prefix length.
@@ -201,7 +201,7 @@ class Space:
         first = self._free.take_aligned(count)
         if first is None:
             raise PoolExhausted(count, self.layout.largest_aligned, aligned=True)
-        return self._added((first, first + count - 1))
+        return self._note_added((first, first + count - 1))
 
     def first(self, count: int) -> tuple[AddressRange, ...]:
         """Take the lowest `count` free addresses, which need not be in a row.
@@ -221,7 +221,7 @@ class Space:
         while count:
             run = self._free.take_first(count)
             assert run is not None, "as many are free"
-            ranges.append(self._added(run))
+            ranges.append(self._note_added(run))
             count -= ranges[-1].size
         return tuple(ranges)
 
@@ -233,10 +233,10 @@ class Space:
             PinnedRangeConflict: one of them is reserved or held; names the first.
         """
         first, last = self.layout.pinned_span(pin)
-        obstacle = self._free.cut(first, last)
+        obstacle = self._free.take_exactly(first, last)
         if obstacle is not None:
             raise PinnedRangeConflict(address_text(obstacle, self.layout.family))
-        return self._added((first, last))
+        return self._note_added((first, last))
 
     def hold(self, address_range: AddressRange) -> None:
         """Note that a range is held, as an existing object says, whether it is free or not.
@@ -248,16 +248,16 @@ class Space:
         if span is None:
             return
         for first, last in self.layout.clip(span):
-            if self._free.cut(first, last) is None:
+            if self._free.take_exactly(first, last) is None:
                 continue  # so it is with almost every range
             free = list(self._free.within(first, last))
             for run in free:
-                self._free.cut(*run)
+                self._free.take_exactly(*run)
             for part in minus([(first, last)], free):
                 self._overlaps.add(*part)
-        self._added(span)
+        self._note_added(span)
 
-    def _added(self, span: Span) -> AddressRange:
+    def _note_added(self, span: Span) -> AddressRange:
         self._held[span] = self._held.get(span, 0) + 1
         if self._tried is not None:
             self._tried.append(span)
@@ -277,7 +277,7 @@ class Space:
         if span not in self._held:
             raise NotHeld(f"{address_range.start_text}-{address_range.end_text}")
         assert self._tried is None, "nothing is released while something is tried"
-        self._removed(span)
+        self._note_removed(span)
 
     def put_back(self, address_range: AddressRange) -> None:
         """Give back the range that was taken last, as if it had not been; in a trial, too."""
@@ -285,9 +285,9 @@ class Space:
         if self._tried is not None:
             last = self._tried.pop()
             assert last == span, "only what was taken last is given back"
-        self._removed(span)
+        self._note_removed(span)
 
-    def _removed(self, span: Span) -> None:
+    def _note_removed(self, span: Span) -> None:
         holders = self._held[span] - 1
         if holders:
             self._held[span] = holders
@@ -307,7 +307,7 @@ class Space:
         finally:
             self._tried = None
             for span in tried:
-                self._removed(span)
+                self._note_removed(span)
 
     def state(self) -> tuple[Layout, Mapping[Span, int], Sequence[Span], Sequence[Span]]:
         """Return all that answers depend on, to compare: two of the same layout and ranges agree.
@@ -368,7 +368,7 @@ class Space:
         return self._free.shortest(count)
 
     def origin(self, address_range: AddressRange) -> Origin:
-        """Return what a range was chosen from that was taken just now."""
+        """Return the free extent that a range was chosen from; the range was taken just now."""
         before, after = self._free.beside(address_range.first, address_range.last)
         remainders = sum(length >= address_range.size for length in (before, after))
         fitting = self._free.fitting(address_range.size) - remainders + 1

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Untyped, Version
     from controller.options import ManagerOptions, SelfSigned
     from controller.outcome import SETTLED, Again, Blocked, Outcome
-    from controller.owners import owned
+    from controller.owners import with_owner
     from controller.renewable import Connection
     from controller.resource import Resource
     from controller.shards import shard_of
@@ -112,7 +112,6 @@ __all__ = [
     "connect",
     "generation_changed",
     "has_finalizer",
-    "owned",
     "parse_kubeconfig",
     "remove_condition",
     "remove_finalizer",
@@ -123,6 +122,7 @@ __all__ = [
     "tenant_transport",
     "to_owner",
     "to_self",
+    "with_owner",
 ]
 
 # The imports above for run time; tests/controller/test_surface.py compares the two.
@@ -147,7 +147,7 @@ _MODULES = {
     "meta": "Key MetadataOnly Object ObjectMeta Untyped Version",
     "options": "ManagerOptions SelfSigned",
     "outcome": "SETTLED Again Blocked Outcome",
-    "owners": "owned",
+    "owners": "with_owner",
     "renewable": "Connection",
     "resource": "Resource",
     "shards": "shard_of",

@@ -72,7 +72,7 @@ def check_callable(function: object, role: str) -> None:
 
 
 def checked_awaitable(function: object, result: Awaitable[R]) -> Awaitable[R]:
-    """Return what a function returned that has to be async.
+    """Return the awaitable that a function returned; raise TypeError if the function is not async.
 
     Args:
         function: a service or the handler of a webhook, for example.
@@ -105,8 +105,8 @@ def call_plain(function: Callable[..., R], *arguments: object) -> R:
     result = _run(function, function, *arguments)
     if isinstance(result, Awaitable) or inspect.isasyncgen(result):
         raise TypeError(
-            f"{function_name(function)} returned {discarded(result)}, which nothing awaits: the"
-            " function must be a plain one that returns its result"
+            f"{function_name(function)} returned {describe_result(result)}, which nothing awaits:"
+            " the function must be a plain one that returns its result"
         )
     return result
 
@@ -214,7 +214,7 @@ def safe_repr(value: object) -> str:
         return f"an object of type {function_name(type(value))}"
 
 
-def discarded(result: object) -> str:
+def describe_result(result: object) -> str:
     """Return the representation of a wrong result, which is not used.
 
     A coroutine is closed: Python warns of one that is never awaited.

@@ -155,7 +155,7 @@ class CertificateFiles:
         Raises:
             ConfigurationError: there are no files that can be used.
         """
-        if not self._read():
+        if not self._read_certificate():
             raise ConfigurationError(
                 f"{self._folder}: no usable {CERTIFICATE_FILE} and {KEY_FILE} there: the log says"
                 " why"
@@ -165,9 +165,9 @@ class CertificateFiles:
         """Read the files every ten seconds until cancelled."""
         while True:
             await self._clock.sleep(POLL_SECONDS)
-            self._read()
+            self._read_certificate()
 
-    def _read(self) -> bool:
+    def _read_certificate(self) -> bool:
         try:
             certificate = (self._folder / CERTIFICATE_FILE).read_bytes()
             key = (self._folder / KEY_FILE).read_bytes()

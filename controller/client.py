@@ -76,8 +76,8 @@ class Client:
         field_manager: the field manager of our writes; empty for the transport's user agent.
         dry_run: whether the server only checks our writes and stores nothing.
         most_bytes: of one list; a larger one is malformed. None for no limit.
-        looks: how `served` finds out that a kind is absent where CustomResourceDefinitions may not
-            be listed; None to believe the first answer of discovery.
+        looks: how `is_served` finds out that a kind is absent where CustomResourceDefinitions may
+            not be listed; None to believe the first answer of discovery.
 
     All methods raise ApiError (by subclass), NoAnswer and MalformedAnswer as errors.py says. A
     NotFound whose `reason` is empty came without a Status, for a path that is not served or from
@@ -395,7 +395,7 @@ class Client:
         version, kind = "authorization.k8s.io/v1", "SubjectAccessReview"
         return is_access_allowed(await ask_review(self._transport, version, kind, spec))
 
-    async def served(self, resource: Resource[Any]) -> bool:
+    async def is_served(self, resource: Resource[Any]) -> bool:
         """Return whether the server serves the kind `resource`.
 
         Absence is believed if no established CustomResourceDefinition serves the kind. Where these
@@ -407,10 +407,10 @@ class Client:
                 is not known yet whether that is so.
             ControllerError: discovery failed, so the answer is not known.
         """
-        return await discovery.served(self._transport, resource, self._looks)
+        return await discovery.is_served(self._transport, resource, self._looks)
 
-    async def served_among(self, resources: Iterable[Resource[Any]]) -> frozenset[Resource[Any]]:
-        """Return which of these kinds the server's discovery documents list.
+    async def list_served(self, resources: Iterable[Resource[Any]]) -> frozenset[Resource[Any]]:
+        """Return those of these kinds that the server's discovery documents list.
 
         Args:
             resources: the kinds that are asked about.
@@ -418,7 +418,7 @@ class Client:
         Raises:
             ControllerError: discovery failed, so the answer is not known.
         """
-        return await discovery.served_among(self._transport, resources)
+        return await discovery.list_served(self._transport, resources)
 
     async def find_kind(self, api_version: str, kind: str) -> tuple[str, bool] | None:
         """Return a kind's plural and whether it is namespaced; None if it is not served.

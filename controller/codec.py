@@ -170,7 +170,7 @@ _decoders: dict[type[Any], Callable[[bytes | msgspec.Raw], Any]] = {}
 
 
 def decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
-    """Return what decodes JSON to a type: Untyped, a pydantic model, or what msgspec decodes.
+    """Return a decoder of JSON to a type: Untyped, a pydantic model, or a type that msgspec knows.
 
     It raises ValueError or RecursionError for other JSON.
     """

@@ -86,7 +86,7 @@ async def connect(
 
 
 @asynccontextmanager
-async def connected(
+async def open_transport(
     kubeconfig: Path | None, context: str | None, *, user_agent: str, may_ask: bool = True
 ) -> AsyncIterator[Transport]:
     """Yield a transport as `connect` does; it is closed in the end, also on cancellation."""
@@ -189,7 +189,7 @@ def context_names(kubeconfig: Path | None = None) -> list[str]:
         ConfigurationError: there is no kubeconfig, or one is wrong.
     """
     documents = _read_kubeconfigs(_kubeconfigs(kubeconfig, None))
-    entries = (entry for document in documents for entry in _listed(document, "context"))
+    entries = (entry for document in documents for entry in _list_entries(document, "context"))
     return [*dict.fromkeys(str(entry["name"]) for entry in entries if "name" in entry)]
 
 
@@ -329,13 +329,13 @@ def _entries(documents: _Documents, single: str) -> dict[str, Mapping[str, Any]]
     """Return the contexts, clusters or users by name; of several, kubectl takes the first."""
     entries: dict[str, Mapping[str, Any]] = {}
     for document in documents:
-        for entry in _listed(document, single):
+        for entry in _list_entries(document, single):
             if isinstance(entry.get(single), dict):
                 entries.setdefault(str(entry.get("name")), entry[single])
     return entries
 
 
-def _listed(document: Mapping[str, Any], single: str) -> list[Mapping[str, Any]]:
+def _list_entries(document: Mapping[str, Any], single: str) -> list[Mapping[str, Any]]:
     """Return the entries of one of the three lists; what is none is passed over."""
     listed = document.get(f"{single}s")
     return (

@@ -137,7 +137,7 @@ class AbsenceLooks:
         self._looks.clear()
 
 
-async def served(
+async def is_served(
     transport: "Transport", resource: Resource[Any], looks: AbsenceLooks | None = None
 ) -> bool:
     """Return whether a server serves the kind `resource`.
@@ -154,7 +154,7 @@ async def served(
         ControllerError: discovery failed, so the answer is not known.
     """
     try:
-        is_listed = bool(await served_among(transport, [resource]))
+        is_listed = bool(await list_served(transport, [resource]))
     except ControllerError:
         if looks is not None:
             looks.clear()
@@ -201,10 +201,10 @@ async def _is_defined(transport: "Transport", resource: Resource[Any]) -> bool:
     return any(definition.serves(resource.version) for definition in definitions)
 
 
-async def served_among(
+async def list_served(
     transport: "Transport", resources: Iterable[Resource[Any]]
 ) -> frozenset[Resource[Any]]:
-    """Return which of these kinds a server's documents list, by as few requests as it takes.
+    """Return those of these kinds that a server's documents list, by as few requests as it takes.
 
     Raises:
         ControllerError: discovery failed, so the answer is not known.

@@ -66,7 +66,7 @@ async def plugin_credentials(
     if code != 0:
         detail = said.decode(errors="replace").strip()
         raise ConfigurationError(f"exec: process returned {code}{f'. {detail}' if detail else ''}")
-    return _given(printed, version)
+    return _read_credentials(printed, version)
 
 
 async def _run(
@@ -108,7 +108,7 @@ class _Process(asyncio.SubprocessProtocol):
         self.ended.set()  # it has exited, and all its pipes are closed
 
 
-def _given(printed: bytes, version: object) -> dict[str, str]:
+def _read_credentials(printed: bytes, version: object) -> dict[str, str]:
     """Return the credentials in a plugin's answer; raise ConfigurationError if it is wrong."""
     try:
         answer = json.loads(printed)

@@ -21,7 +21,7 @@ from controller.discovery import AbsenceLooks
 from controller.health import Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
-from controller.jobs import ControllerJob, running
+from controller.jobs import ControllerJob, run_in_background
 from controller.meta import Key, Object, Version
 from controller.metrics import InformerMetrics, Metrics, UnmeasuredInformer
 from controller.queuemetrics import QueueMetrics
@@ -153,7 +153,7 @@ class Extension:
         self._readiness += checks
         self._running_informers.append(self._informers)
         try:
-            async with running(tasks), running(lasting):
+            async with run_in_background(tasks), run_in_background(lasting):
                 await anyio.sleep_forever()
         finally:
             self._running_informers.remove(self._informers)

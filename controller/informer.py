@@ -102,7 +102,7 @@ class Informer(Generic[T]):
         self._clock = clock
         self._scope = Scope(namespace, labels, fields)
         # Weak, so that an informer of a closed cluster goes at once, by its reference count.
-        admits, listed = _hold_weakly(self._admits), _hold_weakly(self._listed)
+        admits, listed = _hold_weakly(self._admits), _hold_weakly(self._note_listed)
         self.cache = Cache(resource, indexes=indexes, admits=admits)
         """The objects."""
         self._selects = _label_predicate(labels)
@@ -328,7 +328,7 @@ class Informer(Generic[T]):
                 log.exception("list/watch loop raised, restarting", resource=kind)
             await self._clock.sleep(RESTART_SECONDS)
 
-    def _listed(self) -> None:
+    def _note_listed(self) -> None:
         """Note that a list has entered the cache: the informer is synced from now on."""
         self._failure = None
         if self.cache.replaced_histories != self._replaced_histories:
@@ -402,8 +402,8 @@ class Informers:
             (informer for informer in alike.values() if informer.resource != resource), None
         ):
             raise ValueError(
-                f"{name} is watched as {_described(other.resource)} already, so it cannot be"
-                f" watched as {_described(resource)}: use one Resource for it everywhere"
+                f"{name} is watched as {_describe(other.resource)} already, so it cannot be"
+                f" watched as {_describe(resource)}: use one Resource for it everywhere"
             )
         requested = dict(indexes or {})
         known = alike.get(scope)
@@ -477,7 +477,7 @@ def _label_predicate(labels: str) -> Callable[[Mapping[str, str]], bool]:
         return lambda _: False
 
 
-def _described(resource: Resource[Any]) -> str:
+def _describe(resource: Resource[Any]) -> str:
     return f"{resource.type.__name__} of {resource.api_version}"
 
 

@@ -119,7 +119,7 @@ class ControllerJob:
                 if trigger not in late:
                     await self._connect(trigger, queue)
             log.info("Starting workers", controller=self.controller.name)
-            async with running(connecting):
+            async with run_in_background(connecting):
                 await self.controller.run()
         finally:
             for registration in self._registrations:
@@ -272,7 +272,7 @@ class LeaderServices:
                 continue  # ended before this task had its turn
             try:
                 with anyio.CancelScope() as self._scope:
-                    async with running(self._tasks()):
+                    async with run_in_background(self._tasks()):
                         await anyio.sleep_forever()
             finally:
                 self._scope = None
@@ -349,7 +349,7 @@ class ShardWork:
 
 
 @asynccontextmanager
-async def running(tasks: Sequence[Task]) -> AsyncIterator[None]:
+async def run_in_background(tasks: Sequence[Task]) -> AsyncIterator[None]:
     """Run `tasks` inside the context, and cancel them when it ends."""
     async with anyio.create_task_group() as group:
         for task in tasks:

@@ -178,7 +178,7 @@ class FailedAttempts:
             )
 
     def _advise(self, error: Exception | None) -> str:
-        """Return what to do about an error of a lease's requests."""
+        """Return the advice for an error of a lease's requests."""
         namespace = self._lease.namespace
         if isinstance(error, Forbidden):
             return (

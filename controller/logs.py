@@ -74,7 +74,7 @@ def _shared_processors() -> Iterable[Processor]:
 
 
 def _render_processors(output: Format, *, colors: bool) -> list[Processor]:
-    """Return what turns a log entry into a line of text, for people or as JSON."""
+    """Return the processors that turn a log entry into a line of text, for people or as JSON."""
     if output == "console":
         console = structlog.dev.ConsoleRenderer(
             colors=colors,

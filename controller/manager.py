@@ -47,7 +47,7 @@ from controller.jobs import (
     Service,
     Services,
     ShardWork,
-    running,
+    run_in_background,
 )
 from controller.leases import Elector
 from controller.meta import Key, Object
@@ -371,7 +371,7 @@ class Manager:
             self._election() as wait_to_lead,
             self._serving.pages(self._readiness),
             self._serving.webhooks(),
-            running(tasks),
+            run_in_background(tasks),
         ):
             self._listening.set()
             if await wait_to_lead(self._stopping):
@@ -381,8 +381,10 @@ class Manager:
         """Run controllers and the leader's services until `stop`, then wait for work to end."""
         jobs = self._jobs.values()
         async with (
-            running([self._leader_services.run] if self.shards else self._leader_tasks()),
-            running(
+            run_in_background(
+                [self._leader_services.run] if self.shards else self._leader_tasks()
+            ),
+            run_in_background(
                 [
                     self._supervisor.lasting(f"controller/{name}", job.run)
                     for name, job in self._jobs.items()
@@ -434,7 +436,7 @@ class Manager:
         return with_election(elector, status.set, self.lost)
 
     def _count_failed_attempt(self) -> Callable[[], None]:
-        """Return what counts a failed attempt at the process's lease or shards."""
+        """Return the function that counts a failed attempt at the process's lease or shards."""
         return self.metrics.election_failures.labels(self.options.lease_name).inc
 
     def _readiness(self) -> list[Check]:

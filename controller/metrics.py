@@ -90,7 +90,7 @@ class InformerMetrics(WatchObserver):
         self._undelivered.inc()
 
     @override
-    def listed(self) -> None:
+    def note_listed(self) -> None:
         self._lists.inc()
 
     def watch(
@@ -142,7 +142,7 @@ class UnmeasuredInformer(InformerMetrics):
         """Count nothing."""
 
     @override
-    def listed(self) -> None:
+    def note_listed(self) -> None:
         """Count nothing."""
 
     @override

@@ -76,7 +76,7 @@ class _Record:
         replaced, self._replaced = self._replaced, []
         present = [(key, obj, before) for key, (obj, before) in self._seen.items()]
         for key, obj, before in (*replaced, *present):
-            now = _encoded(obj)
+            now = _encode(obj)
             if now != before:
                 raise ObjectMutated(
                     f"{self._kind} {key} was changed in place, in the cache that all readers"
@@ -91,10 +91,10 @@ class _Record:
             if (known := self._seen.pop(key, None)) is not None:
                 self._replaced.append((key, *known))
         if change.new is not None:
-            self._seen[change.new.metadata.key] = (change.new, _encoded(change.new))
+            self._seen[change.new.metadata.key] = (change.new, _encode(change.new))
 
 
-def _encoded(obj: Object) -> bytes:
+def _encode(obj: Object) -> bytes:
     """Return an object as JSON; of what msgspec cannot write, its repr."""
     return msgspec.json.encode(obj, enc_hook=repr)
 

@@ -8,11 +8,11 @@ from controller.resource import Resource
 
 
 def check_owners(kind: Resource[Any], body: Mapping[str, Any]) -> None:
-    """Raise for a cluster-scoped object with an owner that `owned` found in a namespace.
+    """Raise for a cluster-scoped object with an owner that `with_owner` found in a namespace.
 
     Args:
         kind: the kind of the object.
-        body: the object; `owned` has put the namespace of the owner into the metadata.
+        body: the object; `with_owner` has put the namespace of the owner into the metadata.
 
     Raises:
         ValueError: the garbage collector would delete the object, because the owner is namespaced.
@@ -28,7 +28,7 @@ def check_owners(kind: Resource[Any], body: Mapping[str, Any]) -> None:
     )
 
 
-def owned(
+def with_owner(
     body: Mapping[str, Any],
     owner: Object,
     kind: Resource[Any],

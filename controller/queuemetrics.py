@@ -102,7 +102,7 @@ class QueueMetrics(QueueObserver):
             self._families.depth.remove(*labels, priority)
 
     @override
-    def added(self, priority: int) -> None:
+    def note_added(self, priority: int) -> None:
         self._adds.inc()
         self._add_depth(priority, 1)
 
@@ -112,7 +112,7 @@ class QueueMetrics(QueueObserver):
         self._add_depth(after, 1)
 
     @override
-    def taken(self, priority: int, waited: float) -> None:
+    def note_taken(self, priority: int, waited: float) -> None:
         self._add_depth(priority, -1)
         self._queued.observe(waited)
 

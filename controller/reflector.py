@@ -255,7 +255,7 @@ class Reflector(Generic[T]):
     async def _replace(self, page: Page[T], revision: str) -> None:
         """Put a complete list into the cache; `revision` is the one that was asked for."""
         self.last_received = self._clock.monotonic()
-        self._observer.listed()
+        self._observer.note_listed()
         # The newest state is at least as new as all responses before the request for it.
         replaced = not revision and page.revision < self._highest_revision
         if replaced:

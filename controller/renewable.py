@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 from typing_extensions import override
 
-from controller.callbacks import discarded, function_name
+from controller.callbacks import describe_result, function_name
 from controller.clock import Clock
 from controller.errors import Expired, MalformedAnswer, NoAnswer, Unauthorized
 from controller.supervisor import guarded
@@ -183,7 +183,7 @@ class RenewableTransport(Transport):
             return self._current
 
     async def _open(self) -> Connection:
-        """Return what the caller's function opened.
+        """Return the connection that the caller's function opened.
 
         Raises:
             TypeError: the function is not async, or returned no Connection.
@@ -193,8 +193,8 @@ class RenewableTransport(Transport):
         connection: object = await guarded(self._open_connection)
         if not isinstance(connection, Connection):
             raise TypeError(
-                f"{function_name(self._open_connection)} returned {discarded(connection)}: return"
-                " a controller.Connection"
+                f"{function_name(self._open_connection)} returned {describe_result(connection)}:"
+                " return a controller.Connection"
             )
         return connection
 

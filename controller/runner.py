@@ -44,7 +44,13 @@ import anyio
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from controller.callbacks import check_callable, discarded, function_name, is_key, safe_repr
+from controller.callbacks import (
+    check_callable,
+    describe_result,
+    function_name,
+    is_key,
+    safe_repr,
+)
 from controller.deadlines import Deadline, DeadlinePassed
 from controller.errors import (
     LONGEST_RETRY_SECONDS,
@@ -175,7 +181,7 @@ class Controller:
             return
         try:
             is_owned = self._partition.owns(key)
-            passing = self._partition.running(key)
+            passing = self._partition.open_pass(key)
         except Exception as error:  # noqa: BLE001 - logged and retried like an error of the pass
             await self._reconcile_once(key, partial(_failed, error))
             return
@@ -235,8 +241,8 @@ class Controller:
         if not isinstance(outcome, Outcome):  # a forgotten return, for example
             raise TypeError(
                 f"reconciler {self.name}, {function_name(self._reconcile)}, returned"
-                f" {discarded(outcome)}, which is no Outcome: return SETTLED, Again(seconds) or"
-                " Blocked(reason)"
+                f" {describe_result(outcome)}, which is no Outcome: return SETTLED,"
+                " Again(seconds) or Blocked(reason)"
             )
         return outcome
 

@@ -12,7 +12,7 @@ from controller.clock import Clock
 from controller.errors import ConfigurationError
 from controller.health import PING, Check, report
 from controller.httpserver import Bind, Page, Request, Response, parse_bind, serve
-from controller.jobs import running
+from controller.jobs import run_in_background
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
 from controller.resource import Resource
@@ -136,7 +136,7 @@ class Serving:
         reviewer = AccessReviewer(self._transport, self._clock)
         tls = serving.listening_context
         async with (
-            running([self._supervisor.restarting("metrics-certificate", update)]),
+            run_in_background([self._supervisor.restarting("metrics-certificate", update)]),
             serve(bind, pages, "metrics", tls=tls, guard=reviewer.guard) as port,
         ):
             yield port
@@ -167,7 +167,7 @@ class Serving:
         server = WebhookServer(bind, serving, self._clock, self._webhook_families)
         kinds = [webhook.resource for webhook in self._webhooks if isinstance(webhook, Conversion)]
         self._converted.update((kind.group, kind.kind) for kind in kinds)
-        async with server.serving(self._webhooks) as port, running([update]):
+        async with server.serving(self._webhooks) as port, run_in_background([update]):
             self.ports.webhooks = port
             yield
 

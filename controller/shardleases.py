@@ -4,7 +4,7 @@
     NAME-COUNT-member-HASH                 a Lease for each replica, which only that one writes
 
 Every replica reads all of them once in a retry period, by their label. Those whose own Lease was
-renewed within the renew deadline are the members, and `spread` says which member is to have which
+renewed within the renew deadline are the members, and `assign_shards` says which member is to have which
 shard. A replica tries for the shards that it is to have, and gives back those that another is to
 have: it begins no more work for them, lets running work end, cancels what is left, and releases
 the Lease. So a new replica gets its part within a few retry periods, and the shards of one that is
@@ -46,7 +46,7 @@ from controller.leases import (
     LeaseSpec,
 )
 from controller.meta import Key, Version
-from controller.shards import lease_name, member_lease_name, member_prefix, spread
+from controller.shards import assign_shards, lease_name, member_lease_name, member_prefix
 from controller.supervisor import guarded
 
 LABEL = "shards-of"
@@ -252,7 +252,7 @@ class ShardLeases:
         members = frozenset(others - {ours, ""} | ({ours} if self._member.leading else set()))
         if members != self._members:
             log.info("The replicas that share the shards", members=sorted(members))
-            self._members, self._wanted = members, spread(self._work.shards.count, members)
+            self._members, self._wanted = members, assign_shards(self._work.shards.count, members)
         self._looked.set()
         self._looked = anyio.Event()
 

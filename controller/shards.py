@@ -72,8 +72,8 @@ def member_lease_name(name: str, count: int, identity: str) -> str:
     return f"{member_prefix(name, count)}{digest}"
 
 
-def spread(count: int, members: Collection[str]) -> Mapping[int, str]:
-    """Return which member is to have each shard; none has two shards more than another.
+def assign_shards(count: int, members: Collection[str]) -> Mapping[int, str]:
+    """Assign each shard to a member; none gets two shards more than another.
 
     The order of the members does not matter. Plain rendezvous hashing was rejected here: of eight
     shards and two members it gives one of them six or more in 29 of 100 cases.
@@ -175,7 +175,7 @@ class Partition:
         shard = self.shard(key)
         return shard is None or shard in self._shards.held
 
-    def running(self, key: Key) -> AbstractContextManager[anyio.CancelScope]:
+    def open_pass(self, key: Key) -> AbstractContextManager[anyio.CancelScope]:
         """Return a context to run a pass over a key in, which `cancel` cancels.
 
         Raises:

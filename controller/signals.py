@@ -251,6 +251,6 @@ class LoopWatch:
             )
 
     def _stack(self) -> str:
-        """Return what the thread of the event loop is doing."""
+        """Return the stack of the event loop's thread."""
         frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - documented, no other way
         return "".join(traceback.format_stack(frame)) if frame is not None else ""

@@ -83,17 +83,19 @@ def parse_kubeconfig(
     """
     document = _load_yaml(data)
     context = _current_context(document)
-    cluster = _named(document, "clusters", "cluster", context.get("cluster"))
-    user = _named(document, "users", "user", context.get("user"))
+    cluster = _find_entry(document, "clusters", "cluster", context.get("cluster"))
+    user = _find_entry(document, "users", "user", context.get("user"))
     allowed = {"server", "certificate-authority-data", "tls-server-name", "disable-compression"}
     _refuse_others(cluster, "cluster", allowed | {"insecure-skip-tls-verify", "proxy-url"})
     _refuse_others(user, "user", {"client-certificate-data", "client-key-data", "token"})
     insecure = _flag(cluster, "insecure-skip-tls-verify")
     if insecure and not allow_insecure:
-        raise _refused("cluster", "insecure-skip-tls-verify", "TLS without checks is not allowed")
+        raise _make_refusal(
+            "cluster", "insecure-skip-tls-verify", "TLS without checks is not allowed"
+        )
     proxy = _text(cluster, "proxy-url")
     if proxy and not allow_proxy:
-        raise _refused("cluster", "proxy-url", "proxies are not allowed")
+        raise _make_refusal("cluster", "proxy-url", "proxies are not allowed")
     certificate, key = _pem(user, "client-certificate-data"), _pem(user, "client-key-data")
     token = _token(user)
     if bool(certificate) != bool(key):
@@ -184,10 +186,12 @@ def _current_context(document: Mapping[str, Any]) -> Mapping[str, Any]:
     contexts = document.get("contexts")
     if name in _ABSENT and isinstance(contexts, list) and len(contexts) == 1:
         name = contexts[0].get("name") if isinstance(contexts[0], dict) else None
-    return _named(document, "contexts", "context", name)
+    return _find_entry(document, "contexts", "context", name)
 
 
-def _named(document: Mapping[str, Any], plural: str, single: str, name: object) -> dict[str, Any]:
+def _find_entry(
+    document: Mapping[str, Any], plural: str, single: str, name: object
+) -> dict[str, Any]:
     """Return the entry `name` of one of the three lists."""
     entries = document.get(plural)
     if not isinstance(entries, list):
@@ -206,10 +210,10 @@ def _named(document: Mapping[str, Any], plural: str, single: str, name: object) 
 def _refuse_others(entry: Mapping[str, Any], where: str, allowed: set[str]) -> None:
     for name in entry:
         if name not in allowed and name != "extensions":
-            raise _refused(where, name, _REFUSED.get(name, "it is not known here"))
+            raise _make_refusal(where, name, _REFUSED.get(name, "it is not known here"))
 
 
-def _refused(where: str, name: str, why: str) -> ConfigurationError:
+def _make_refusal(where: str, name: str, why: str) -> ConfigurationError:
     return ConfigurationError(f"the kubeconfig's {where} has {_short(name)}: {why}")
 
 

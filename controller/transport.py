@@ -275,7 +275,7 @@ class HttpTransport(Transport):
             with self._until_closed():
                 response = await self._send(session, method, url, arguments)
                 async with response:
-                    data = await self._read(response)
+                    data = await self._read_body(response)
         except (aiohttp.ClientError, OSError) as error:
             raise _connection_error(f"{method} {url}", error, self._endpoint.proxy) from error
         if not 200 <= response.status <= 299:
@@ -300,7 +300,7 @@ class HttpTransport(Transport):
                     return response
                 async with response:
                     with anyio.fail_after(HEADERS_SECONDS):
-                        data = await self._read(response)
+                        data = await self._read_body(response)
         except (aiohttp.ClientError, OSError) as error:
             raise _connection_error(f"watch {url}", error, self._endpoint.proxy) from error
         raise _response_error(response, data)
@@ -334,7 +334,7 @@ class HttpTransport(Transport):
                 self.observe(method, code, perf_counter() - begun)
         return response
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
         """Read a response's body; raise MalformedAnswer once it is larger than max_bytes."""
         parts: list[bytes] = []
         size = 0

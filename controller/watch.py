@@ -47,7 +47,7 @@ class WatchObserver:
     def undelivered(self) -> None:
         """Note that a handler raised on a change, which is delivered to it again later."""
 
-    def listed(self) -> None:
+    def note_listed(self) -> None:
         """Note that all objects were read, in pages or as initial events."""
 
 

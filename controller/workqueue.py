@@ -42,13 +42,13 @@ class QueueShutDown(Exception):
 class QueueObserver:
     """Called when something happens to keys; this one ignores it, QueueMetrics counts."""
 
-    def added(self, priority: int) -> None:
+    def note_added(self, priority: int) -> None:
         """Note that a key became ready."""
 
     def priority_raised(self, before: int, after: int) -> None:
         """Note that a ready key was moved to a higher priority."""
 
-    def taken(self, priority: int, waited: float) -> None:
+    def note_taken(self, priority: int, waited: float) -> None:
         """Note that `get` returned a key, `waited` seconds after it became ready."""
 
     def done(self, worked: float) -> None:
@@ -206,7 +206,7 @@ class WorkQueue(Generic[K]):
             key = self._ready.pop(now)
             if key is not None:
                 self._processing[key.key] = _Processing(key.priority, now)
-                self._observer.taken(key.priority, now - key.since)
+                self._observer.note_taken(key.priority, now - key.since)
                 self._wake()
                 return key.key
             if self._drained:
@@ -276,7 +276,7 @@ class WorkQueue(Generic[K]):
         if before is not None:
             self._observer.priority_raised(before, priority)
         elif not known:
-            self._observer.added(priority)
+            self._observer.note_added(priority)
 
     def _queue_due_keys(self) -> float:
         """Queue the delayed keys that are due; return the time now (monotonic seconds)."""

@@ -29,12 +29,12 @@ from controller import (
     Version,
     Watch,
     connect,
-    owned,
     parse_kubeconfig,
     run_until_signal,
     tenant_transport,
     to_owner,
     to_self,
+    with_owner,
 )
 
 LABEL = "example.com/cluster"
@@ -131,7 +131,7 @@ class Inventory:
             return
         if found is None:
             body = {"metadata": {"name": name, "namespace": space}, "data": data}
-            await self._client.create(CONFIG_MAPS, space, owned(body, secret, SECRETS))
+            await self._client.create(CONFIG_MAPS, space, with_owner(body, secret, SECRETS))
         else:
             whole = dict.fromkeys(found.data) | data
             await self._client.patch(CONFIG_MAPS, Version.from_object(found), {"data": whole})

@@ -19,10 +19,10 @@ from controller import (
     Version,
     Watch,
     connect,
-    owned,
     run_until_signal,
     to_owner,
     to_self,
+    with_owner,
 )
 from controller.webhooks import (
     AdmissionRequest,
@@ -140,7 +140,7 @@ class Teams:
         space = self._namespaces.cache.get(Key("", team.spec.namespace))
         if space is None:
             body = {"metadata": {"name": team.spec.namespace, "annotations": annotations}}
-            await self._client.create(NAMESPACES, "", owned(body, team, TEAMS))
+            await self._client.create(NAMESPACES, "", with_owner(body, team, TEAMS))
         elif space.metadata.annotations.get(OWNERS) != annotations[OWNERS]:
             patch = {"metadata": {"annotations": annotations}}
             await self._client.patch(NAMESPACES, Version.from_object(space), patch)

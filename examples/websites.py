@@ -24,12 +24,12 @@ from controller import (
     Watch,
     add_finalizer,
     connect,
-    owned,
     remove_finalizer,
     run_until_signal,
     set_condition,
     to_owner,
     to_self,
+    with_owner,
 )
 
 FINALIZER = "example.com/host"
@@ -148,7 +148,7 @@ class Websites:
     async def _ensure_deployment(self, site: Website) -> Deployment:
         found = self._deployments.cache.get(site.metadata.key)
         if found is None:
-            body = owned(deployment_of(site), site, WEBSITES)
+            body = with_owner(deployment_of(site), site, WEBSITES)
             return await self._client.create(DEPLOYMENTS, site.metadata.namespace, body)
         if found.spec.replicas != site.spec.replicas:
             patch = {"spec": {"replicas": site.spec.replicas}}

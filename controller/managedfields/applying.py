@@ -28,7 +28,7 @@ def _annotations(obj: dict[str, Any]) -> dict[str, Any]:
     return annotations if isinstance(annotations, dict) else {}
 
 
-def owned(write: Write, live: dict[str, Any]) -> Fields | None:
+def read_annotation(write: Write, live: dict[str, Any]) -> Fields | None:
     """Return the fields that still are as the annotation has them, None without a usable one."""
     root = write.model.root
     try:
@@ -40,11 +40,11 @@ def owned(write: Write, live: dict[str, Any]) -> Fields | None:
     except (ValueError, ModelError):
         return None
     change = write.compare(last, live)
-    fields = fieldset.difference(claimed(root, last), change.written())
+    fields = fieldset.difference(claimed(root, last), change.list_written())
     return fieldset.difference(fields, change.removed)
 
 
-def renewed(obj: dict[str, Any], applied: dict[str, Any], manager: str) -> dict[str, Any]:
+def renew_annotation(obj: dict[str, Any], applied: dict[str, Any], manager: str) -> dict[str, Any]:
     """Return the object with the annotation, if it has one, saying what is applied now."""
     present = _annotations(obj)
     if manager != KUBECTL or not present.get(ANNOTATION):
@@ -192,11 +192,11 @@ def _text(value: Any) -> str:
 
 def _finished(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str, Any]:
     """Return the object with its entries."""
-    obj = renewed(result.obj, applied, manager)
+    obj = renew_annotation(result.obj, applied, manager)
     metadata = dict(obj.get("metadata") or {})
     metadata.pop("managedFields", None)
     if result.managed:
-        metadata["managedFields"] = entries.encoded(result.managed)
+        metadata["managedFields"] = entries.encode_entries(result.managed)
     return {**obj, "metadata": metadata}
 
 
@@ -224,7 +224,7 @@ class _Act:
         Raises:
             ApplyConflict: something is left to conflict with.
         """
-        allowed = owned(self._write, self._live) if manager == "kubectl" else None
+        allowed = read_annotation(self._write, self._live) if manager == "kubectl" else None
         remaining = conflicts.lost
         if allowed is not None:
             remaining = {
@@ -256,7 +256,7 @@ class _Act:
         new = prune(write, merged, managed, last) if last and last.fields else merged
         change = write.compare(live, new)
         others = {other: owned for other, owned in managed.items() if other != manager}
-        lost, gone = write.taken(others, live, new, change)
+        lost, gone = write.find_losses(others, live, new, change)
         if lost and not force:
             raise Conflicts(lost)
         subtract(managed, lost, gone)

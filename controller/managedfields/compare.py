@@ -39,7 +39,7 @@ class Comparison:
             self.modified = fieldset.without_trees(self.modified, ignored)
             self.added = fieldset.without_trees(self.added, ignored)
 
-    def written(self) -> Fields:
+    def list_written(self) -> Fields:
         """Return the fields that have a new value."""
         return fieldset.union(self.modified, self.added)
 

@@ -85,7 +85,7 @@ def _manager(name: str, operation: str, api_version: str, subresource: str) -> M
     return Manager(name, operation, "" if operation == APPLY else api_version, subresource)
 
 
-def trusted(entries: list[dict[str, Any]]) -> Managed:
+def read_trusted(entries: list[dict[str, Any]]) -> Managed:
     """Read entries that this library wrote."""
     managed: Managed = {}
     for entry in entries:
@@ -95,7 +95,7 @@ def trusted(entries: list[dict[str, Any]]) -> Managed:
 
 
 def identity(entry: dict[str, Any]) -> Manager:
-    """Return who an entry belongs to."""
+    """Return the identity of the manager that an entry belongs to."""
     return _manager(
         entry.get("manager", ""),
         entry["operation"],
@@ -115,7 +115,7 @@ def decoded(entries: Any) -> Managed:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError("managedFields must be a list of objects")
     tidy = [_tidied(index, entry) for index, entry in enumerate(entries)]
-    return trusted(tidy)
+    return read_trusted(tidy)
 
 
 def _tidied(index: int, entry: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _tidied(index: int, entry: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"missing fieldsType in managed fields entry {index}")
     if kind != "FieldsV1":
         raise ValueError(f'invalid fieldsType "{kind}" in managed fields entry {index}')
-    tidy = {**entry, "fieldsV1": fieldset.read(entry.get("fieldsV1"))}
+    tidy = {**entry, "fieldsV1": fieldset.read_fields(entry.get("fieldsV1"))}
     if entry.get("time") is not None:
         tidy["time"] = _instant(entry["time"])
     return tidy
@@ -151,13 +151,13 @@ def _instant(timestamp: Any) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def encoded(managed: Managed) -> list[dict[str, Any]]:
+def encode_entries(managed: Managed) -> list[dict[str, Any]]:
     """Write entries in the server's order: appliers first, then by time, name, version."""
     return sorted((_entry(manager, owned) for manager, owned in managed.items()), key=rank)
 
 
 def rank(entry: dict[str, Any]) -> tuple[str, ...]:
-    """Return what entries are sorted by."""
+    """Return the sort key of an entry."""
     return (
         entry["operation"],
         entry.get("time", ""),

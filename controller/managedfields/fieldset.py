@@ -42,7 +42,7 @@ def of_value(value: Any) -> str:
     return "v:" + gotext.json_text(value)
 
 
-def normalised(element: str) -> str | None:
+def normalise(element: str) -> str | None:
     """Return an element in its one spelling, None for a type that is not known.
 
     Raises:
@@ -69,7 +69,7 @@ def normalised(element: str) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def sort_key(element: str) -> tuple[Any, ...]:
-    """Return what fields are sorted by: names, then keys, then values, then indexes."""
+    """Return the sort key of a field: names come first, then keys, values, indexes."""
     kind, rest = element[0], element[2:]
     rank = _ORDER[kind]
     if kind == "k":
@@ -81,7 +81,7 @@ def sort_key(element: str) -> tuple[Any, ...]:
 
 
 def _value_key(value: Any) -> tuple[int, Any]:
-    """Return what values are sorted by: numbers, strings, booleans, then whatever else."""
+    """Return the sort key of a value: numbers come first, then strings, booleans, all other types."""
     if isinstance(value, bool):
         return 2, value
     if isinstance(value, int | float):
@@ -128,10 +128,10 @@ def union(first: Fields, second: Fields) -> Fields:
     """Return the paths of either set."""
     if not first or not second:
         return first or second
-    return _joined(first, second)
+    return _join(first, second)
 
 
-def _joined(first: Fields, second: Fields) -> Fields:
+def _join(first: Fields, second: Fields) -> Fields:
     """Join two nodes that have children."""
     out = dict(first)
     for element, node in second.items():
@@ -143,7 +143,7 @@ def _joined(first: Fields, second: Fields) -> Fields:
 def _union(first: Fields, second: Fields) -> Fields:
     """Join two nodes below the root, where an empty node is a member."""
     if first and second:
-        return _joined(first, second)
+        return _join(first, second)
     full = first or second
     return full if not full or SELF in full else {SELF: {}, **full}
 
@@ -270,8 +270,8 @@ def has(fields: Fields, path: tuple[str, ...]) -> bool:
     return bool(path) and is_member(node)
 
 
-def read(raw: Any, *, depth: int = 0) -> Fields:
-    """Return what a client wrote as fieldsV1 in the one spelling, without unknown elements.
+def read_fields(raw: Any, *, depth: int = 0) -> Fields:
+    """Read the fieldsV1 that a client wrote, in the one spelling, without unknown elements.
 
     Raises:
         TypeMismatchError: it is no set of fields.
@@ -286,7 +286,7 @@ def read(raw: Any, *, depth: int = 0) -> Fields:
             if depth:
                 out[SELF] = {}
             continue
-        spelled = normalised(element)
+        spelled = normalise(element)
         if spelled is not None:
-            out[spelled] = read(node, depth=depth + 1)
+            out[spelled] = read_fields(node, depth=depth + 1)
     return {} if len(out) == 1 and SELF in out else out

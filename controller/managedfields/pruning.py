@@ -104,7 +104,7 @@ def prune(write: Write, merged: dict[str, Any], managed: Managed, last: Owned) -
     pruned = remove(root, whole, with_named(root, last.fields))
     pruned = _with_owned(write, whole, pruned, managed, last.api_version)
     pruned = write.converted(pruned, last.api_version)
-    removed = fieldset.difference(_named(root, whole), _named(root, pruned))
+    removed = fieldset.difference(_list_named(root, whole), _list_named(root, pruned))
     dropped = fieldset.intersection(removed, with_named(root, last.fields))
     return write.converted(remove(root, whole, dropped), write.api_version)
 
@@ -125,11 +125,11 @@ def _with_owned(
             continue
         root = model.root
         whole, pruned = write.converted(whole, version), write.converted(pruned, version)
-        kept = fieldset.union(_named(root, pruned), with_named(root, fields))
-        pruned = remove(root, whole, fieldset.difference(_named(root, whole), kept))
+        kept = fieldset.union(_list_named(root, pruned), with_named(root, fields))
+        pruned = remove(root, whole, fieldset.difference(_list_named(root, whole), kept))
     return pruned
 
 
-def _named(root: Node, obj: dict[str, Any]) -> Fields:
+def _list_named(root: Node, obj: dict[str, Any]) -> Fields:
     """Return the fields of an object with all named ones on the way to them."""
     return with_named(root, claimed(root, obj))

@@ -81,7 +81,7 @@ class Write:
                     reconciled[manager] = owned
         return reconciled
 
-    def taken(
+    def find_losses(
         self,
         managed: Managed,
         old: dict[str, Any],
@@ -89,7 +89,7 @@ class Write:
         change: Comparison,
         writer: Manager | None = None,
     ) -> tuple[dict[Manager, Fields], dict[Manager, Fields]]:
-        """Return what each manager has lost to this write, and which fields went altogether.
+        """Return the fields that each manager lost to this write, and those that were removed.
 
         Args:
             managed: the entries.
@@ -108,7 +108,7 @@ class Write:
             written_fields = seen[owned.api_version]
             if written_fields is None:
                 continue
-            written = written_fields.written()
+            written = written_fields.list_written()
             if manager == writer:
                 written = fieldset.intersection(written, UNOWNED)
             common = fieldset.intersection(owned.fields, written)
@@ -170,7 +170,7 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     except ModelError:
         return  # no ownership at all rather than a wrong one
     if managed:
-        metadata["managedFields"] = entries.encoded(managed)
+        metadata["managedFields"] = entries.encode_entries(managed)
 
 
 def _starting_point(before: Any, sent: Any, *, is_subresource: bool) -> Managed:
@@ -184,11 +184,11 @@ def _starting_point(before: Any, sent: Any, *, is_subresource: bool) -> Managed:
             managed = {}
         if managed:
             return managed
-    return entries.trusted(before or [])
+    return entries.read_trusted(before or [])
 
 
 def _with(previous: Owned | None, own: Fields) -> Fields:
-    """Return what a manager owned and owns now, the very same set if that is no more."""
+    """Return the union of the fields that a manager owned and owns now; the same set if none is new."""
     if previous is None:
         return fieldset.ordered(own)
     if fieldset.covers(previous.fields, own):
@@ -226,8 +226,8 @@ def update(
     """
     managed = write.reconcile(managed)
     change = write.compare(old, new)
-    lost, gone = write.taken(managed, old, new, change, manager)
-    own = fieldset.difference(change.written(), UNOWNED)
+    lost, gone = write.find_losses(managed, old, new, change, manager)
+    own = fieldset.difference(change.list_written(), UNOWNED)
     subtract(managed, lost, gone)
     if own:
         managed[manager] = Owned(_with(managed.get(manager), own), write.api_version, now)

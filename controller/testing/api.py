@@ -38,7 +38,7 @@ from controller.resource import Resource
 from controller.testing.faults import Faults, Request
 from controller.testing.fieldowners import FieldOwners
 from controller.testing.history import Happened, History, Selected
-from controller.testing.patches import merged, patched
+from controller.testing.patches import apply_json_patch, apply_merge_patch
 from controller.testing.rules import (
     Json,
     Kind,
@@ -163,7 +163,7 @@ class FakeApi(Transport):
         """Called with every write, right after it; a test appends to it."""
         return self._history.listeners
 
-    def stored(self, resource: Resource[Any], key: Key) -> Json | None:
+    def get_stored(self, resource: Resource[Any], key: Key) -> Json | None:
         """Return an object as decoded JSON, None if there is none; it is no request."""
         obj = self.find_object(resource, key)
         return decode_json(encode(obj)) if obj is not None else None
@@ -220,7 +220,7 @@ class FakeApi(Transport):
         kind = self._kinds[_place(resource)]
         old = self._history.get(kind, key)
         assert old is not None, f"{resource.full_name} {key} does not exist"
-        new = replaced(kind, old, merged(old, patch))
+        new = replaced(kind, old, apply_merge_patch(old, patch))
         if "managedFields" not in patch.get("metadata", {}):
             new = self._owned_by_user(kind, old, new)
         return self._keep(kind, key, new)
@@ -304,7 +304,7 @@ class FakeApi(Transport):
             raise Invalid(422, "Invalid", message)
         self._note(_request("WATCH", target, None))
         self._check_served(target)
-        yield self._history.watch(target.kind, _selected(target, query), query)
+        yield self._history.watch(target.kind, _make_predicate(target, query), query)
 
     @override
     async def aclose(self) -> None:
@@ -336,7 +336,7 @@ class FakeApi(Transport):
         return {at: kind for at, kind in self._kinds.items() if at not in self._withdrawn}
 
     def _target(self, path: str) -> _Target:
-        """Return what a path leads to: /apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUB]].
+        """Return the target of a path: /apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUB]].
 
         Raises:
             NotFound: no kind is served there.
@@ -358,7 +358,7 @@ class FakeApi(Transport):
 
     def _list(self, target: _Target, query: Mapping[str, str]) -> Json:
         of, history = target.kind.resource, self._history
-        items = history.all(target.kind, _selected(target, query))
+        items = history.all(target.kind, _make_predicate(target, query))
         meta = {"resourceVersion": str(history.revision)}
         head = {"apiVersion": of.api_version, "kind": f"{of.kind}List", "metadata": meta}
         return {**head, "items": items}
@@ -386,7 +386,7 @@ class FakeApi(Transport):
             case "PATCH" if target.key.name and content_type == APPLY_PATCH:
                 return self._apply(request, target, sent, query)
             case "PATCH" if target.key.name:
-                patch = patched if content_type == JSON_PATCH else merged
+                patch = apply_json_patch if content_type == JSON_PATCH else apply_merge_patch
                 return self._update(request, target, patch(self._existing(target), sent), query)
         raise ApiError(405, "MethodNotAllowed", f"{request.method} is not possible here")
 
@@ -578,7 +578,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
-def _selected(target: _Target, query: Mapping[str, str]) -> Selected:
+def _make_predicate(target: _Target, query: Mapping[str, str]) -> Selected:
     """Return the predicate for the objects of a list or watch."""
     namespace = target.key.namespace
     if target.key.name:

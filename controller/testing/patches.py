@@ -7,7 +7,7 @@ from typing import Any
 from controller.errors import Invalid
 
 
-def merged(old: Any, patch: Any) -> Any:
+def apply_merge_patch(old: Any, patch: Any) -> Any:
     """Return `old` with a merge patch applied: null removes a field, lists are replaced."""
     if not isinstance(patch, dict):
         return patch
@@ -16,11 +16,11 @@ def merged(old: Any, patch: Any) -> Any:
         if value is None:
             result.pop(name, None)
         else:
-            result[name] = merged(result.get(name), value)
+            result[name] = apply_merge_patch(result.get(name), value)
     return result
 
 
-def patched(old: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
+def apply_json_patch(old: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     """Return `old` with the operations of a JSON patch applied, in order.
 
     Raises:

@@ -37,7 +37,7 @@ _COMMON_NAME_LENGTH = 64
 
 
 def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: datetime) -> KeyMaterial:
-    """Return what has to be stored now; `material` itself if nothing is due.
+    """Return the key material to store now; `material` itself if nothing is due.
 
     Args:
         material: what is stored; None if nothing is, or if it cannot be decoded.

@@ -186,7 +186,7 @@ class Conversion(Generic[H]):
         """
         source: Json = {}
         try:
-            source = _read(data, dict)
+            source = _decode(data, dict)
             converted = source
             for step in self._steps(source, review.desired):
                 converted = _apply(step, converted)
@@ -241,8 +241,8 @@ class _Refused(Exception):
 def _apply(step: _Step, source: Json) -> Json:
     """Return `source` in the next version."""
     data = encode(source)
-    parsed = _read(data, step.takes)
-    known = _named(parsed, data)  # now, as the function may change what it is given
+    parsed = _decode(data, step.takes)
+    known = _name_fields(parsed, data)  # now, as the function may change what it is given
     returned = call_plain(step.function, parsed)
     if not isinstance(returned, get_origin(step.returns) or step.returns):
         raise UnfitResult(
@@ -257,7 +257,7 @@ def _apply(step: _Step, source: Json) -> Json:
     return {**converted, "apiVersion": step.api_version, "kind": source["kind"]}
 
 
-def _read(data: bytes, of: type[T]) -> T:
+def _decode(data: bytes, of: type[T]) -> T:
     """Return an object decoded to a type.
 
     Raises:
@@ -285,7 +285,7 @@ def _plain(obj: Any) -> Json:
     return decoded
 
 
-def _named(parsed: Any, data: bytes) -> Json:
+def _name_fields(parsed: Any, data: bytes) -> Json:
     """Return the fields of an object that its type names, as decoded JSON.
 
     Args:
@@ -295,7 +295,7 @@ def _named(parsed: Any, data: bytes) -> Json:
     if isinstance(parsed, dict):
         return {}  # plain JSON: nothing is carried over
     if hasattr(parsed, "model_dump_json"):
-        parsed = _read(data, type(parsed))  # anew: the function gets what the model let in
+        parsed = _decode(data, type(parsed))  # anew: the function gets what the model let in
         _drop_unnamed(parsed)
     named_fields: Json = _with_omitted(parsed, _plain(parsed))
     return named_fields
@@ -338,7 +338,7 @@ def _with_omitted(value: Any, encoded: Any) -> Any:
 
 
 def _members(value: Any, encoded: Json) -> Iterable[tuple[str, Any]]:
-    """Return what is in a value that is an object in JSON, by the name that it has there."""
+    """Return the members of a value that is an object in JSON, by their names there."""
     if isinstance(value, Mapping):
         return zip(encoded, value.values(), strict=False)
     if isinstance(value, msgspec.Struct):

@@ -29,7 +29,7 @@ from controller.clock import Clock
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.health import Check, Failing
 from controller.informer import Informer
-from controller.jobs import running
+from controller.jobs import run_in_background
 from controller.meta import Key, Version
 from controller.options import SelfSigned
 from controller.resource import Resource
@@ -55,7 +55,7 @@ log = structlog.get_logger(__name__)
 def _renew(
     material: KeyMaterial | None, names: Sequence[str], now: datetime
 ) -> tuple[KeyMaterial, float]:
-    """Return what has to be served now, and the seconds after which that may change."""
+    """Return the key material to serve now, and the seconds after which it may change."""
     # Imported here: cryptography takes 8 MiB, which a configured certificate does not need.
     from controller.webhooks.authority import renew_if_due, seconds_until_due  # noqa: PLC0415
 
@@ -250,7 +250,7 @@ class CABundleInjector:
         ]
         tasks = [informer.run for informer in informers]
         try:
-            async with running([*tasks, self._watch_bundle]):
+            async with run_in_background([*tasks, self._watch_bundle]):
                 while True:
                     self._changed = anyio.Event()
                     done = [await self._inject(kind, name) for kind, name in self._informers]

@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from controller.callbacks import check_callable, discarded, function_name
+from controller.callbacks import check_callable, describe_result, function_name
 from controller.clock import Clock
 from controller.supervisor import guarded, is_bug
 from controller.webhooks.answers import Answer, Denied, Patched
@@ -123,7 +123,7 @@ class Webhook(Generic[T]):
         """Return the encoded answer of the handler, and whether the handler has a bug."""
         encoded = partial(encode_review, uid=review.uid, about=review)
         try:
-            answer = self._checked(await guarded(partial(self._handler, request)))
+            answer = self._check_answer(await guarded(partial(self._handler, request)))
             return encoded(answer, api_version=review.api_version), False
         except Exception as error:
             bug = is_bug(error)
@@ -135,11 +135,12 @@ class Webhook(Generic[T]):
             denied = Denied(message, "InternalError", 500)
             return encoded(denied, api_version=review.api_version), bug
 
-    def _checked(self, answer: Answer) -> Answer:
+    def _check_answer(self, answer: Answer) -> Answer:
         if not isinstance(answer, Answer):  # a forgotten return, for example
             raise TypeError(
                 f"webhook {self.path}: {function_name(self._handler)} returned"
-                f" {discarded(answer)}, which is no Answer: return Allowed, Denied or Patched"
+                f" {describe_result(answer)}, which is no Answer: return Allowed,"
+                " Denied or Patched"
             )
         if isinstance(answer, Patched) and not self.mutating:
             raise TypeError(f"webhook {self.path} is validating: it must not return a patch")

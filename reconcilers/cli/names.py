@@ -91,7 +91,7 @@ def _listed(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple
     Kinds that are not served, or that the user may not read, have none.
     """
     from controller.client import Client
-    from controller.config import connected
+    from controller.config import open_transport
 
     within = ctx.params.get("namespace") or ""
 
@@ -99,9 +99,11 @@ def _listed(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple
         listed = []
         with anyio.fail_after(ANSWER_SECONDS):
             asked = _kubeconfig(ctx), ctx.params.get("context")
-            async with connected(*asked, user_agent="butler-ipam", may_ask=False) as transport:
+            async with open_transport(
+                *asked, user_agent="butler-ipam", may_ask=False
+            ) as transport:
                 client = Client(transport)
-                served = await client.served_among(kinds)
+                served = await client.list_served(kinds)
                 for kind in kinds:
                     if kind not in served:
                         continue

@@ -7,7 +7,7 @@ import anyio
 import click
 
 from controller.clock import SystemClock
-from controller.config import connected
+from controller.config import open_transport
 from controller.errors import ConfigurationError, UnexpectedEnd
 from controller.httpserver import Bind, check_listeners, parse_bind
 from controller.leases import LeaderLost
@@ -74,7 +74,7 @@ async def _run(
     chosen: Settings,
     page: tuple[Bind, str] | None,
 ) -> None:
-    async with connected(kubeconfig, context, user_agent=names.COMPONENT) as transport:
+    async with open_transport(kubeconfig, context, user_agent=names.COMPONENT) as transport:
         clock = SystemClock()
         manager = Manager(transport, clock=clock, options=options)
         tenants = assemble(manager, clock, chosen)

@@ -10,7 +10,7 @@ import click
 
 from controller import logs
 from controller.clock import SystemClock
-from controller.config import connected
+from controller.config import open_transport
 from controller.errors import ConfigurationError
 from controller.httpserver import Bind, parse_bind
 from reconcilers.addressmap.objects import read_objects
@@ -70,7 +70,7 @@ def ui(
 async def _serve(where: Scope, bind: Bind, opens: bool, not_read: Sequence[NotRead]) -> None:
     asked = where.kubeconfig, where.context
     clock = SystemClock()
-    async with connected(*asked, user_agent="butler-ipam") as transport:
+    async with open_transport(*asked, user_agent="butler-ipam") as transport:
         watched = Watched.over(
             transport,
             clock,

@@ -16,7 +16,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ControllerError, Forbidden, NotFound
 from controller.informer import Informer
-from controller.jobs import running
+from controller.jobs import run_in_background
 from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import Transport
@@ -187,7 +187,7 @@ class LiveViews:
         client = Client(self._transport)
         kinds = [kind for platform in self._platforms for kind in platform.kinds]
         try:
-            served = await client.served_among(
+            served = await client.list_served(
                 kind for kind in kinds if readable_namespace(kind, self._not_read) is not None
             )
         except ControllerError as error:
@@ -232,7 +232,7 @@ class LiveViews:
             one.informer.cache.subscribe_unreadable(partial(self._note_unreadable, session))
         try:
             with session.scope:
-                async with running([one.informer.run for one in session.watched]):
+                async with run_in_background([one.informer.run for one in session.watched]):
                     for one in session.watched:
                         await one.informer.wait_synced()
                     self._notify(session.concerned())

@@ -172,5 +172,5 @@ class LiveOwners:
 
     async def _kind_is_served(self) -> bool:
         if self._served is None:
-            self._served = await self.client.served(TENANT_CLUSTER)
+            self._served = await self.client.is_served(TENANT_CLUSTER)
         return self._served

@@ -6,7 +6,7 @@ sizes above the quota. The schema's CEL rules refuse most of it too, for cluster
 
 from collections.abc import Iterator, Mapping
 
-from allocator.addresses import quoted
+from allocator.addresses import quote_value
 from controller.errors import Cause
 from reconcilers.api.providerconfig import (
     CLOUDS,
@@ -55,7 +55,7 @@ def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
         return
     for name in IDENTIFIERS[spec.provider]:
         if not getattr(settings, name):
-            message = f"required when provider is {quoted(spec.provider)}"
+            message = f"required when provider is {quote_value(spec.provider)}"
             yield required(("spec", spec.provider, name), message)
 
 

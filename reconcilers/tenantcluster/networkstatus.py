@@ -123,7 +123,11 @@ def network_status(  # noqa: PLR0913 - the parts of a status
     """
     before = tenant.status.network or TenantNetwork()
     quota = provider.spec.networking.quota
-    waiting = [_waiting(state, provider, network_ready) for state in states if not state.is_served]
+    waiting = [
+        _describe_waiting(state, provider, network_ready)
+        for state in states
+        if not state.is_served
+    ]
     if growth is not None:
         waiting.append(_waiting_growth(growth, provider))
     elif is_unread:
@@ -258,7 +262,7 @@ def _addresses(members: Iterable[IPAllocation], kind: str) -> int:
     )
 
 
-def _waiting(
+def _describe_waiting(
     state: AllocationState, provider: ProviderConfig, network_ready: Finding
 ) -> WaitingRequest:
     """Return the request of an allocation that is not served."""

@@ -158,7 +158,7 @@ class Projector:
             deleted=frozenset(meta.uid for meta in others if meta.terminating),
         )
 
-    async def _owned(self, tenant: TenantCluster) -> Projection:
+    async def _make_owned_projection(self, tenant: TenantCluster) -> Projection:
         """Return the projection for a tenant, with the note that names its owner.
 
         Raises:
@@ -289,7 +289,7 @@ class Projector:
         tenant = current.tenant
         kind = self._kinds.of(tenant)
         title = kind.title
-        projection = await self._owned(tenant)
+        projection = await self._make_owned_projection(tenant)
         try:
             await self._write(
                 current, projection, memory, begin=begin and bool(projection.entries)
@@ -355,7 +355,7 @@ class Projector:
             for allocation in page.items
             if allocation.spec.tenantClusterRef.key == key and not is_foreign(allocation, tenant)
         ]
-        projection = await self._owned(tenant)
+        projection = await self._make_owned_projection(tenant)
         confirmed = make_projection(members_listed, projection.basis)
         if page.unreadable or confirmed.entries != projection.entries:
             return

@@ -236,7 +236,7 @@ async def read_platform_default(client: Client, default_namespace: str) -> Key |
 async def _check_absent(client: Client, error: ApiError) -> None:
     """Raise DefaultNotRead if ButlerConfigs may be served; `error` is what a read gave."""
     try:
-        is_served = await client.served(BUTLER_CONFIG)
+        is_served = await client.is_served(BUTLER_CONFIG)
     except DiscoveryIncomplete as incomplete:
         raise DefaultNotRead(f"whether there is a ButlerConfig: {incomplete}") from incomplete
     if is_served and isinstance(error, Forbidden):

@@ -522,7 +522,7 @@ class TenantClusterReconciler:
         refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
         obsolete = (*self._not_in_cloud_mode, LOAD_BALANCER_READY)
         network = self._network_status(now, is_sized=False)
-        findings = (now.network_ready, status.ready())
+        findings = (now.network_ready, status.ready_finding())
         verdict = status.Verdict(READY, findings, refs, obsolete, network)
         await self._writer.write(now.current, verdict)
         return SETTLED
@@ -582,7 +582,7 @@ class TenantClusterReconciler:
             identified = self._projector.is_identified(now.tenant)
             verdict = _judge(now, network, identified)
         else:
-            findings = (now.network_ready, now.load_balancer_ready, status.ready())
+            findings = (now.network_ready, now.load_balancer_ready, status.ready_finding())
             obsolete = self._not_in_cloud_mode
             verdict = status.Verdict(READY, findings, obsolete=obsolete, network=network)
         await self._writer.write(now.current, verdict)

@@ -87,7 +87,7 @@ class Verdict:
     network: TenantNetwork | None = None
 
 
-def ready(message: str = "Cluster is ready") -> Finding:
+def ready_finding(message: str = "Cluster is ready") -> Finding:
     """Return the Ready condition of a cluster that is."""
     return Finding(READY, True, "Ready", message)
 
@@ -102,7 +102,7 @@ def still_ready(projected: Finding, *, behind: bool) -> Finding:
 
     One whose pool another replica has just written is no worse for that.
     """
-    return ready() if projected.status or behind else degraded(projected.message)
+    return ready_finding() if projected.status or behind else degraded(projected.message)
 
 
 def not_ready(reason: str, message: str) -> Finding:
@@ -247,14 +247,14 @@ def addresses(states: Sequence[AllocationState]) -> Finding:
             return network_ready(False, state.refusal.reason, state.refusal.message)
     for state in states:
         if not state.is_served:
-            return _waiting(state)
+            return _waiting_finding(state)
     balancer = next((s for s in states if s.kind == names.TYPE_LOADBALANCER), None)
     if balancer is None or balancer.allocation is None:
         return network_ready(True, "Ready", "no load-balancer IPs are needed yet")
     return network_ready(True, "Ready", f"LB IPs allocated: {balancer.allocation.status.cidr}")
 
 
-def _waiting(state: AllocationState) -> Finding:
+def _waiting_finding(state: AllocationState) -> Finding:
     """Return condition NetworkReady for a cluster whose allocation is pending or has failed."""
     purpose = "LB" if state.kind == names.TYPE_LOADBALANCER else "node"
     allocation = state.allocation

@@ -16,7 +16,7 @@ from controller.certificates import CertificateFiles, CertificateMetrics, Servin
 from controller.clock import Clock
 from controller.errors import ConfigurationError
 from controller.httpserver import Bind, listening
-from controller.jobs import running
+from controller.jobs import run_in_background
 from controller.transport import Transport
 from controller.webhooks.selfsigned import SelfSignedCertificate
 from reconcilers.ui.feed import Feed
@@ -55,7 +55,10 @@ async def local_page(
     feed, token = Feed(watched, clock), secrets.token_urlsafe(24)
     app = application(feed, token_guard(token), clock)
     tasks = [one.run for one in (*watched.kinds, watched.events)]
-    async with running([*tasks, *watched.others_run, feed.run]), _listening(app, bind) as port:
+    async with (
+        run_in_background([*tasks, *watched.others_run, feed.run]),
+        _listening(app, bind) as port,
+    ):
         host = f"[{bind.host}]" if ":" in bind.host else bind.host
         yield f"http://{host}:{port}/#token={token}"
 
@@ -123,7 +126,7 @@ class Page:
         app = application(self._feed, self._reviewer.guard, self._clock)
         tls = self._serving.listening_context
         async with (
-            running([update, self._watched.events.run, *self._watched.others_run]),
+            run_in_background([update, self._watched.events.run, *self._watched.others_run]),
             _listening(app, self._bind, tls) as port,
         ):
             log.info(

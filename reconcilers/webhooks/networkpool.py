@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from allocator import AddressRange, InvalidCIDR, InvalidPool, Layout
-from allocator.addresses import Span, address_text, minus, quoted
+from allocator.addresses import Span, address_text, minus, quote_value
 from controller.errors import Cause
 from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.addressing.poolgeometry import Reservation
@@ -134,20 +134,20 @@ def deleted(
         unknown: which objects cannot be read, so that it is unknown what they hold; empty if there
             are none. By themselves they refuse nothing.
     """
-    refusal = f"cannot delete NetworkPool {quoted(old.metadata.name)}:"
+    refusal = f"cannot delete NetworkPool {quote_value(old.metadata.name)}:"
     opening = f"{refusal} IPAllocation"
-    namespace = quoted(old.metadata.namespace)
+    namespace = quote_value(old.metadata.namespace)
     causes, named = [], set()
     for one in sorted(view.of_pool, key=lambda one: one.metadata.name):
         if _keeps(one):
             named.add(one.metadata.uid)
             phase = one.status.phase or "(none)"
             phase += "" if phase == ALLOCATED else ", yet holds a range"
-            what = f"{opening} {quoted(one.metadata.name)} in namespace {namespace}"
+            what = f"{opening} {quote_value(one.metadata.name)} in namespace {namespace}"
             causes.append(forbidden((), f"{what} is still in phase {phase}"))
     for promise in settle_pool(old, view).promises:
         if promise.uid not in named:
-            holder = f"{shown_kind(promise)} {quoted(promise.key.name)}"
+            holder = f"{shown_kind(promise)} {quote_value(promise.key.name)}"
             what = f"{refusal} {holder} in namespace {namespace}"
             promised = promise.ranges[0].range.start_text
             causes.append(forbidden((), f"{what} was promised {promised}"))
@@ -180,9 +180,10 @@ def _deprecated(pool: NetworkPool) -> Iterator[str]:
     if tenant.ranges:
         yield ("spec.tenantAllocation: Start/End are ignored when Ranges is present; remove them")
     else:
+        start, end = quote_value(tenant.start or ""), quote_value(tenant.end or "")
         yield (
             "spec.tenantAllocation: start and end are deprecated; write"
-            f" ranges: [{{start: {quoted(tenant.start or '')}, end: {quoted(tenant.end or '')}}}]"
+            f" ranges: [{{start: {start}, end: {end}}}]"
         )
 
 
@@ -211,8 +212,8 @@ def _shrunk_cidr(at: Path, new: str, old: str) -> Iterator[Cause]:
         return  # the new one is refused for that; an old one that was none holds nothing
     if not after.contains(before):
         what = (
-            f"new CIDR {quoted(new)} does not contain the previous CIDR"
-            f" {quoted(old)}; shrinking a pool may orphan existing allocations"
+            f"new CIDR {quote_value(new)} does not contain the previous CIDR"
+            f" {quote_value(old)}; shrinking a pool may orphan existing allocations"
         )
         yield invalid(at, what)
 
@@ -249,13 +250,13 @@ def _holders(old: NetworkPool | None, view: View) -> Iterator[HeldRange]:
         for held in statusranges.list_held_ranges(one)
     }
     for promise in settle_pool(old, view).promises if old is not None else ():
-        holder = f"{shown_kind(promise)} {quoted(promise.key.name)}"
+        holder = f"{shown_kind(promise)} {quote_value(promise.key.name)}"
         found |= {HeldRange(holder, promised.range) for promised in promise.ranges}
     yield from sorted(found, key=lambda one: (one.holder, one.range.first, one.range.last))
 
 
 def _allocation(name: str) -> str:
-    return f"IPAllocation {quoted(name)}"
+    return f"IPAllocation {quote_value(name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +278,7 @@ class _LeftOut:
     def cause(self) -> Cause:
         """Return the refusal of the edit."""
         if self.reserved is not None:
-            reserved = quoted(self.reserved.text)
+            reserved = quote_value(self.reserved.text)
             if self.reserved.field == (poolgeometry.EXCLUDE_EDGES,):
                 reserved = f"{self.reserved.note} {reserved}"
             what = f"cannot reserve {reserved}: {self.holder} has address {self.address} in it"

@@ -7,7 +7,7 @@ What is wrong in a spec by itself is in reconcilers/specrules/providerspecs.py.
 
 from collections.abc import Iterable
 
-from allocator.addresses import quoted
+from allocator.addresses import quote_value
 from controller.meta import Key
 from reconcilers.api.providerconfig import (
     ProviderConfig,
@@ -22,7 +22,7 @@ def deleted(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
         old: the ProviderConfig.
         referring: the TenantClusters whose spec names it.
     """
-    name = quoted(old.metadata.name)
+    name = quote_value(old.metadata.name)
     causes = [
         forbidden(
             (), f"cannot delete ProviderConfig {name}: TenantCluster {key} still references it"

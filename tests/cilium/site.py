@@ -11,7 +11,7 @@ import anyio
 
 from controller.client import Client
 from controller.clock import SystemClock
-from controller.config import connected
+from controller.config import open_transport
 from controller.errors import Conflict
 from controller.meta import Key
 from envtest import ControlPlane
@@ -199,7 +199,7 @@ async def real_site(folder: Path, program: Path) -> AsyncIterator[RealSite]:
         await plane.install_crds(definition)
         kubeconfig = plane.write_kubeconfig(folder / "tenant.kubeconfig")
         operator = Operator(program, kubeconfig, folder / "operator.log")
-        async with connected(kubeconfig, None, user_agent="test") as transport:
+        async with open_transport(kubeconfig, None, user_agent="test") as transport:
             operator.start()
             try:
                 yield RealSite(Client(transport), operator)

@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from controller.client import Client
-from controller.config import connected
+from controller.config import open_transport
 from controller.meta import Key
 from envtest.plane import ControlPlane as Plane
 from reconcilers.addressmap.objects import read_objects
@@ -209,7 +209,7 @@ async def test_a_tenant_that_is_written_to_all_the_time_is_left_after_some_tries
 
     tries: list[Any] = []
     kubeconfig = plane.write_kubeconfig(tmp_path / "admin")
-    async with connected(kubeconfig, None, user_agent="test") as transport:
+    async with open_transport(kubeconfig, None, user_agent="test") as transport:
         client = Busy(transport)
         objects = await read_objects(client)
         preview = Preview.from_objects(objects.clusters[Key("team", "a")], objects)

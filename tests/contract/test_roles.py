@@ -14,7 +14,7 @@ import yaml
 from controller.clock import SystemClock
 from controller.config import connect
 from controller.informer import Informer
-from controller.jobs import running
+from controller.jobs import run_in_background
 from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions, SelfSigned
@@ -171,7 +171,7 @@ async def stand_in(tenant: Plane, folder: Path) -> AsyncIterator[None]:
     transport = await connect(tenant.write_kubeconfig(folder / "tenant-admin"))
     manager = Manager(transport)
     MetalLBStandIn(manager, SystemClock())
-    async with running([manager.run]):
+    async with run_in_background([manager.run]):
         yield
     await transport.aclose()
 
@@ -316,7 +316,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
         watching = await connect(plane.write_kubeconfig(tmp_path / "admin"))
         stack.push_async_callback(watching.aclose)
         stage = Stage(http, inside, watching)
-        await enter(running([one.run for one in stage.watched]))
+        await enter(run_in_background([one.run for one in stage.watched]))
         await prepare(stage, tenant.kubeconfig())
 
         await plane.add_user(
@@ -328,7 +328,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
         manager = Manager(transport, options=OPTIONS)
         ways = assemble(manager, SystemClock(), SETTINGS)
         stack.push_async_callback(ways.aclose)
-        await enter(running([manager.run]))
+        await enter(run_in_background([manager.run]))
         await manager.wait_serving()
         await call_webhooks(stage, proxy, manager.webhook_port)
         await play(stage, proxy)

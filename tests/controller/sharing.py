@@ -263,7 +263,7 @@ class Room:
     def leases(self) -> dict[str, str]:
         """Return the holder of each Lease, by its name."""
         names = [f"widgets-{self._shards}-{shard}" for shard in range(self._shards)]
-        found = {name: self.api.stored(LEASES, Key("system", name)) for name in names}
+        found = {name: self.api.get_stored(LEASES, Key("system", name)) for name in names}
         return {name: one["spec"]["holderIdentity"] for name, one in found.items() if one}
 
 

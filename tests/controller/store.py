@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
 from controller.errors import AlreadyExists, Conflict, Invalid, NotFound
-from controller.testing.patches import merged
+from controller.testing.patches import apply_merge_patch
 from controller.transport import NO_QUERY, Transport
 
 
@@ -131,7 +131,7 @@ class StoreTransport(Transport):
             return known
         if body["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", path)
-        return store.put(path, body if method == "PUT" else merged(known, body))
+        return store.put(path, body if method == "PUT" else apply_merge_patch(known, body))
 
     @override
     @asynccontextmanager

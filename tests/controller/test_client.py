@@ -257,7 +257,7 @@ KINDS = {"kind": "APIResourceList", "resources": [{"name": "widgets"}, {"name": 
 
 async def test_a_kind_is_served_when_discovery_lists_it() -> None:
     client, _ = answering(GROUPS, KINDS)
-    assert await client.served(WIDGETS)
+    assert await client.is_served(WIDGETS)
 
 
 NOT_LISTED = pytest.mark.parametrize(
@@ -300,7 +300,7 @@ async def test_a_kind_is_absent_when_discovery_lacks_it_and_no_definition_serves
         definitions(established="False"),
     ):
         client, server = answering(*answers, found)
-        assert not await client.served(WIDGETS)
+        assert not await client.is_served(WIDGETS)
         _, path, query, *_ = server.sent[-1]
         assert path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         assert query == {"fieldSelector": f"metadata.name={WIDGETS.full_name}"}
@@ -312,13 +312,13 @@ async def test_a_kind_that_discovery_lacks_and_a_definition_serves_is_not_known_
 ) -> None:
     client, _ = answering(*answers, definitions())
     with pytest.raises(DiscoveryIncomplete, match="the API server may have just started"):
-        await client.served(WIDGETS)
+        await client.is_served(WIDGETS)
 
 
 @NOT_LISTED
 async def test_who_may_not_read_definitions_believes_discovery(answers: list[object]) -> None:
     client, _ = answering(*answers, Forbidden(403, "Forbidden", "no role"))
-    assert not await client.served(WIDGETS)
+    assert not await client.is_served(WIDGETS)
 
 
 @NOT_LISTED
@@ -331,7 +331,7 @@ async def test_who_may_not_read_definitions_believes_an_absence_after_repeated_l
 
     async def look(*told: object) -> bool:
         _, server = answering(*told)
-        return await Client(server, looks=looks).with_field_manager("x").served(WIDGETS)
+        return await Client(server, looks=looks).with_field_manager("x").is_served(WIDGETS)
 
     for _ in range(2):
         for _ in range(2):
@@ -352,7 +352,7 @@ async def test_kinds_are_looked_up_together_and_only_versions_that_are_served_ar
     gadgets = Resource("example.com", "v1", "Gadget", "gadgets", MetadataOnly)
     other = Resource("other.example", "v1", "Other", "others", MetadataOnly)
     client, server = answering(GROUPS, KINDS)
-    assert await client.served_among([WIDGETS, gadgets, other]) == {WIDGETS}
+    assert await client.list_served([WIDGETS, gadgets, other]) == {WIDGETS}
     assert [path for _, path, *_ in server.sent] == ["/apis", "/apis/example.com/v1"]
 
 
@@ -386,7 +386,7 @@ async def test_failed_discovery_raises_instead_of_returning_false(
 ) -> None:
     client, _ = answering(*answers)
     with pytest.raises(error):
-        await client.served(WIDGETS)
+        await client.is_served(WIDGETS)
 
 
 @pytest.mark.parametrize(
@@ -404,20 +404,20 @@ async def test_groups_of_another_form_say_nothing_about_what_is_served(group: ob
     """The server of a group may be a tenant's own aggregated API."""
     client, _ = answering({"kind": "APIGroupList", "groups": [group]}, KINDS)
     with pytest.raises(MalformedAnswer):
-        await client.served(WIDGETS)
+        await client.is_served(WIDGETS)
 
 
 @pytest.mark.parametrize("kind", [5, {"name": ["widgets"]}, {"name": "widgets", "kind": {}}, None])
 async def test_kinds_of_another_form_say_nothing_about_what_is_served(kind: object) -> None:
     client, _ = answering(GROUPS, {"kind": "APIResourceList", "resources": [kind]})
     with pytest.raises(MalformedAnswer):
-        await client.served(WIDGETS)
+        await client.is_served(WIDGETS)
 
 
 async def test_the_core_group_is_discovered_under_api() -> None:
     core = Resource("", "v1", "Widget", "widgets", Widget)
     client, server = answering(KINDS)
-    assert await client.served(core)
+    assert await client.is_served(core)
     assert server.sent[0][1] == "/api/v1"
 
 

@@ -52,7 +52,7 @@ async def test_a_request_whose_answer_is_lost_has_run() -> None:
     api.lose_answers(method="POST")
     with pytest.raises(NoAnswer):
         await create(Client(api))
-    assert api.stored(GAUGES, KEY) is not None
+    assert api.get_stored(GAUGES, KEY) is not None
 
 
 async def test_admission_changes_or_refuses_what_is_stored() -> None:
@@ -80,7 +80,7 @@ async def test_a_user_writes_whole_objects_without_requests() -> None:
     finalized = {"name": "a", "namespace": "default", "finalizers": [HOLD]}
     api.put_object(GAUGES, {"metadata": finalized, "spec": {"count": 1}, "status": {"count": 2}})
     api.edit_object(GAUGES, KEY, {"spec": {"count": 3}, "status": {"count": 4}})
-    stored = api.stored(GAUGES, KEY)
+    stored = api.get_stored(GAUGES, KEY)
     assert stored is not None
     assert (stored["spec"], stored["status"]) == ({"count": 3}, {"count": 4})
     assert stored["metadata"]["generation"] == 2
@@ -99,7 +99,7 @@ async def test_a_withdrawn_kind_is_not_found_and_its_objects_come_back_with_it()
     client = Client(api)
     gauge = await create(client)
     api.withdraw(GAUGES)
-    assert not await client.served(GAUGES)
+    assert not await client.is_served(GAUGES)
     with pytest.raises(NotFound) as missing:
         await client.get(GAUGES, KEY)
     assert missing.value.reason == ""

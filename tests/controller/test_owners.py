@@ -6,7 +6,7 @@ import pytest
 
 from controller.client import Client
 from controller.meta import Key, ObjectMeta
-from controller.owners import owned
+from controller.owners import with_owner
 from controller.resource import Resource
 from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS, Widget
@@ -18,12 +18,12 @@ BODY: dict[str, Any] = {"metadata": {"name": "eu"}}
 
 def test_a_namespaced_owner_of_a_cluster_scoped_object_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Region eu is cluster-scoped .* Widget a in namespace"):
-        owned(BODY, OWNER, WIDGETS, child=GLOBAL)
+        with_owner(BODY, OWNER, WIDGETS, child=GLOBAL)
 
 
 async def test_an_object_with_such_an_owner_is_not_created_and_not_applied() -> None:
     store = Store()
-    client, body = Client(StoreTransport(store)), owned(BODY, OWNER, WIDGETS)
+    client, body = Client(StoreTransport(store)), with_owner(BODY, OWNER, WIDGETS)
     with pytest.raises(ValueError, match="Region eu is cluster-scoped"):
         await client.create(GLOBAL, "", body)
     with pytest.raises(ValueError, match="Region eu is cluster-scoped"):
@@ -38,5 +38,5 @@ def test_other_owners_are_accepted() -> None:
         (BODY, region, GLOBAL, GLOBAL),
         (BODY, region, GLOBAL, WIDGETS),
     ):
-        made = owned(body, owner, kind, child=child)
+        made = with_owner(body, owner, kind, child=child)
         assert made["metadata"]["ownerReferences"][0]["uid"] == owner.metadata.uid

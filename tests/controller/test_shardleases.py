@@ -301,7 +301,7 @@ async def test_the_record_of_a_shard_names_its_holder() -> None:
     async with sharing(1) as room:
         room.start("a")
         await room.pass_by(10)
-        stored = room.api.stored(LEASES, Key("system", "widgets-1-0"))
+        stored = room.api.get_stored(LEASES, Key("system", "widgets-1-0"))
         assert stored is not None
         assert stored["metadata"]["labels"] == {"shards-of": "widgets-1"}
         assert stored["spec"]["holderIdentity"] == "a"

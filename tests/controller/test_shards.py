@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.meta import Key
-from controller.shards import Partition, Shards, shard_of, spread
+from controller.shards import Partition, Shards, assign_shards, shard_of
 from tests.clock import settle
 
 KEYS = [Key("system", f"pool-{number}") for number in range(1000)]
@@ -35,7 +35,7 @@ def test_with_one_shard_more_only_keys_move_that_it_gets() -> None:
 def test_every_shard_has_a_member_and_none_has_two_more_than_another(
     count: int, members: set[str]
 ) -> None:
-    found = spread(count, members)
+    found = assign_shards(count, members)
     if not members:
         assert found == {}
         return
@@ -46,7 +46,9 @@ def test_every_shard_has_a_member_and_none_has_two_more_than_another(
 
 @given(st.integers(1, 20), MEMBERS)
 def test_all_replicas_come_to_the_same_result(count: int, members: set[str]) -> None:
-    assert spread(count, sorted(members)) == spread(count, sorted(members, reverse=True))
+    assert assign_shards(count, sorted(members)) == assign_shards(
+        count, sorted(members, reverse=True)
+    )
 
 
 def test_a_partition_owns_what_belongs_to_a_shard_that_is_held() -> None:
@@ -74,7 +76,7 @@ async def test_only_passes_of_the_shard_are_cancelled() -> None:
     cancelled = []
 
     async def run(key: Key) -> None:
-        with partition.running(key) as scope:
+        with partition.open_pass(key) as scope:
             await anyio.sleep_forever()
         if scope.cancelled_caught:
             cancelled.append(key)
@@ -96,7 +98,7 @@ async def test_waiting_ends_with_the_last_pass_of_the_shard_and_not_before() -> 
     idle = anyio.Event()
 
     async def run(gate: anyio.Event) -> None:
-        with partition.running(KEYS[0]):
+        with partition.open_pass(KEYS[0]):
             await gate.wait()
 
     async def wait() -> None:
@@ -130,7 +132,7 @@ async def test_keys_of_a_shard_that_has_gone_are_forgotten_and_no_others() -> No
 
     partition = Partition(Shards(4), forget=forget)
     for key in KEYS[:40]:
-        with partition.running(key):
+        with partition.open_pass(key):
             pass
     partition.forget(3)
     assert set(forgotten) == {key for key in KEYS[:40] if shard_of(key, 4) == 3}

@@ -6,7 +6,7 @@ from controller.client import Client
 from controller.errors import Conflict
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
-from controller.owners import owned
+from controller.owners import with_owner
 from controller.resource import Resource
 from tests.controller.store import Store, StoreTransport
 from tests.controller.test_manager import path
@@ -57,7 +57,7 @@ CHILD = {"metadata": {"name": "child", "namespace": "default"}, "spec": {}}
 
 
 def test_an_owned_object_names_its_owner_once() -> None:
-    body = owned(owned(CHILD, OWNER, WIDGETS), OWNER, WIDGETS)
+    body = with_owner(with_owner(CHILD, OWNER, WIDGETS), OWNER, WIDGETS)
     assert CHILD["metadata"] == {"name": "child", "namespace": "default"}
     (reference,) = body["metadata"]["ownerReferences"]
     assert reference == {
@@ -71,30 +71,32 @@ def test_an_owned_object_names_its_owner_once() -> None:
 
 
 def test_an_object_has_at_most_one_controlling_owner() -> None:
-    body = owned(CHILD, OWNER, WIDGETS)
+    body = with_owner(CHILD, OWNER, WIDGETS)
     rival = widget("rival", 8)
     with pytest.raises(ValueError, match="child is controlled by Widget boss already"):
-        owned(body, rival, WIDGETS)
-    both = owned(body, rival, WIDGETS, controller=False)
+        with_owner(body, rival, WIDGETS)
+    both = with_owner(body, rival, WIDGETS, controller=False)
     assert len(both["metadata"]["ownerReferences"]) == 2
 
 
 async def test_an_owned_object_is_created_in_the_namespace_of_its_owner() -> None:
     store, _, client = stored()
-    body = owned({"metadata": {"name": "child"}}, OWNER, WIDGETS)
+    body = with_owner({"metadata": {"name": "child"}}, OWNER, WIDGETS)
     assert body["metadata"]["namespace"] == "default"
     await client.create(WIDGETS, "default", body)
     assert store.objects[path("child")]["metadata"]["ownerReferences"]
     cluster = Resource("example.com", "v1", "Boss", "bosses", Widget, namespaced=False)
-    assert "namespace" not in owned({"metadata": {"name": "child"}}, OWNER, cluster)["metadata"]
+    assert (
+        "namespace" not in with_owner({"metadata": {"name": "child"}}, OWNER, cluster)["metadata"]
+    )
 
 
 def test_an_owner_in_another_namespace_is_refused() -> None:
     elsewhere = {"metadata": {"name": "child", "namespace": "elsewhere"}}
     with pytest.raises(ValueError, match="an owner is in the same namespace"):
-        owned(elsewhere, OWNER, WIDGETS)
+        with_owner(elsewhere, OWNER, WIDGETS)
     cluster = Resource("example.com", "v1", "Boss", "bosses", Widget, namespaced=False)
-    assert owned(elsewhere, OWNER, cluster)["metadata"]["ownerReferences"]
+    assert with_owner(elsewhere, OWNER, cluster)["metadata"]["ownerReferences"]
 
 
 async def test_a_status_is_merged_at_the_version_that_was_read_and_at_no_other() -> None:

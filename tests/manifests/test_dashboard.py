@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from controller.clock import SystemClock
 from controller.config import connect
 from controller.informer import Informer
-from controller.jobs import running
+from controller.jobs import run_in_background
 from controller.manager import Manager
 from controller.options import ManagerOptions, SelfSigned
 from envtest import ControlPlane
@@ -223,7 +223,7 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
             base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers()
         ) as http:
             await http.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
-            async with running([manager.run, served.run, clusters.run]):
+            async with run_in_background([manager.run, served.run, clusters.run]):
                 await manager.wait_serving()
                 await create(http, "networkpools", "lab", POOL)
                 await create(http, "providerconfigs", "proxmox", PROVIDER)

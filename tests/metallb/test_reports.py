@@ -77,7 +77,7 @@ async def test_pools_that_overlap_are_reported_by_the_controller_of_metallb_unti
 ) -> None:
     async with site(tmp_path) as here, here.controllers():
         tenant = here.tenants["a"]
-        if not await tenant.client.served(CONFIGURATION_STATE):
+        if not await tenant.client.is_served(CONFIGURATION_STATE):
             pytest.skip("this MetalLB is older than 0.15.3: it has no ConfigurationState")
         await here.offer("10.40.0.0/24", defaultPoolSize=8)
         await here.create_cluster("a")

@@ -11,8 +11,8 @@ import click
 
 from controller import logs
 from controller.clock import SystemClock
-from controller.config import connected
-from controller.jobs import running
+from controller.config import open_transport
+from controller.jobs import run_in_background
 from controller.plaintext import escape_lines
 from controller.resource import Resource
 from reconcilers.addressmap.objects import Objects, read_objects
@@ -70,13 +70,13 @@ async def _follow(where: Scope, not_read: Sequence[NotRead], show: Show) -> None
         changed.set()
 
     asked = where.kubeconfig, where.context
-    async with connected(*asked, user_agent="butler-ipam") as transport:
+    async with open_transport(*asked, user_agent="butler-ipam") as transport:
         watched = Watched.over(transport, clock, not_read=not_read)
         watched.on_change(note)
         others = watched.others
         assert others is not None, "all platforms are asked for"
         others.want(inf)
-        async with running([*(one.run for one in watched.kinds), others.run]):
+        async with run_in_background([*(one.run for one in watched.kinds), others.run]):
             await watched.wait_read()
             await others.looked.wait()
             while True:

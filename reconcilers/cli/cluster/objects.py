@@ -247,12 +247,12 @@ def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> 
         # The result is not the task's: asyncio.Runner prints the task into the message of an
         # error that it swallows, and that is as long as all of the cluster's objects.
         from controller.client import Client
-        from controller.config import connected
+        from controller.config import open_transport
 
         async with AsyncExitStack() as stack:
             with aside():  # an exec plugin may ask something on the terminal
                 transport = await stack.enter_async_context(
-                    connected(where.kubeconfig, where.context, user_agent="butler-ipam")
+                    open_transport(where.kubeconfig, where.context, user_agent="butler-ipam")
                 )
             results.append(await work(Client(transport, field_manager="butler-ipam")))
 

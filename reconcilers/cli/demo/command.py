@@ -16,7 +16,7 @@ import click
 from controller import logs
 from controller.clock import Clock, SystemClock
 from controller.httpserver import Bind
-from controller.jobs import running
+from controller.jobs import run_in_background
 from reconcilers.cli.demo import settings
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import (
@@ -157,7 +157,7 @@ async def perform(step_timeout: float, make_steps: Story = story, way: Way = _AT
         with silent_server() as silent_url:
             steps = make_steps(overlaps, releases, silent_url)
             tasks = [releases.run, *view.watches]
-            async with running(tasks), _page(whole, clock, way):
+            async with run_in_background(tasks), _page(whole, clock, way):
                 await way.ends()
                 await play(steps, view, clock, click.echo, step_timeout, way.each)
                 await way.ends()

@@ -17,7 +17,7 @@ from controller.clock import Clock
 from controller.conditions import is_true
 from controller.errors import ControllerError
 from controller.informer import Informer
-from controller.jobs import running
+from controller.jobs import run_in_background
 from controller.manager import Manager
 from controller.meta import Key
 from controller.resource import Resource
@@ -61,7 +61,7 @@ async def wait_established(transport: Transport, clock: Clock, definitions: Defi
             done.set()
 
     informer.add_handler(check_established)
-    async with running([informer.run]):
+    async with run_in_background([informer.run]):
         await done.wait()
 
 

@@ -18,7 +18,7 @@ import anyio
 import structlog
 
 from controller.clock import Clock
-from controller.jobs import running
+from controller.jobs import run_in_background
 from controller.leases import LeaderLost
 from controller.manager import Manager
 from controller.meta import Key
@@ -96,7 +96,7 @@ async def replica(
     async with server.connected() as transport:
         made = Replica(transport, clock, settings, options)
         try:
-            async with running([made.run]):
+            async with run_in_background([made.run]):
                 yield made
         finally:
             with anyio.CancelScope(shield=True):

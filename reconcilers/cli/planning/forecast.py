@@ -80,7 +80,7 @@ from reconcilers.tenantcluster.status import (
     not_ready,
     patch,
     problem_verdict,
-    ready,
+    ready_finding,
     refs,
 )
 from reconcilers.tenantcluster.status import addresses as addresses_condition
@@ -404,7 +404,7 @@ class Forecast:
         refused = [
             state
             for group in groups(tenant, [one for one in wanted if one.existing is None])
-            for state in self._planner().refused(tenant, provider, group)
+            for state in self._planner().list_refused_states(tenant, provider, group)
         ]
         by_kind = {state.kind: state for state in refused}
         return [
@@ -435,7 +435,7 @@ class Forecast:
             return problem_verdict(tenant, problem, CLUSTER_FAILED)
         if provider.spec.networking.mode != IPAM:
             bypass = network_ready(True, "Ready", "cloud networking mode")
-            return Verdict(READY, (bypass, ready()))
+            return Verdict(READY, (bypass, ready_finding()))
         standings = self._standings(tenant, provider)
         addresses = addresses_condition(standings)
         found: tuple[Finding, ...] = (addresses,)

@@ -17,7 +17,15 @@ from allocator import (
     Layout,
     name_edge_addresses,
 )
-from allocator.addresses import BITS, Span, address_text, minus, parse_address, quoted, union
+from allocator.addresses import (
+    BITS,
+    Span,
+    address_text,
+    minus,
+    parse_address,
+    quote_value,
+    union,
+)
 from allocator.errors import MalformedText
 from reconcilers.integrations.clusterapi.api import IPPoolSpec, PrefixPoolSpec
 from reconcilers.promises.holdings import Layouts
@@ -166,7 +174,7 @@ def parse_entries(texts: Iterable[str]) -> list[AddressRange]:
         try:
             found.append(parse_entry(text))
         except MalformedText:
-            wrong.append(f"{quoted(text)} is not a valid IP, range, nor CIDR")
+            wrong.append(f"{quote_value(text)} is not a valid IP, range, nor CIDR")
     if wrong:
         raise InvalidPool(wrong)
     return found
@@ -176,7 +184,7 @@ def _parse_gateway(text: str) -> AddressRange:
     try:
         return AddressRange.parse(text, text)
     except MalformedText:
-        raise InvalidPool([f"gateway {quoted(text)} is not an IP address"]) from None
+        raise InvalidPool([f"gateway {quote_value(text)} is not an IP address"]) from None
 
 
 def parse_entry(text: str) -> AddressRange:
@@ -191,7 +199,7 @@ def parse_entry(text: str) -> AddressRange:
     _, slash, length = text.partition("/")
     if slash:
         if length != "0" and length.startswith("0"):
-            raise InvalidRange(f"{quoted(text)} has a prefix length with a leading zero")
+            raise InvalidRange(f"{quote_value(text)} has a prefix length with a leading zero")
         return AddressRange.parse_cidr(text)
     return AddressRange.parse(text, text)
 

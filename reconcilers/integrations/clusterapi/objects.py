@@ -99,7 +99,7 @@ async def read(lists: ScopedLists) -> Objects:
 
     async def listed(*versions: Resource[Any]) -> list[Any] | None:
         for resource in versions:
-            if await lists.client.served(resource):
+            if await lists.client.is_served(resource):
                 page = await lists.list_allowed(resource)
                 if page is None:
                     return None
@@ -138,7 +138,7 @@ async def remove(client: Client, kind: str, at: Version) -> None:
         resource: Resource[Any] = (
             api.claims(version) if kind == "IPAddressClaim" else api.addresses(version)
         )
-        if await client.served(resource):
+        if await client.is_served(resource):
             left = await client.delete(resource, at)
             if left is not None and kind == "IPAddress":
                 await remove_finalizer(client, resource, left, api.ADDRESS_FINALIZER)

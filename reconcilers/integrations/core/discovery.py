@@ -68,7 +68,7 @@ class Look:
         """
         for resource in versions:
             try:
-                if await self._client.served(resource):
+                if await self._client.is_served(resource):
                     return resource
             except DiscoveryIncomplete as error:
                 self._incomplete = self._incomplete or error

@@ -98,7 +98,7 @@ async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:
     """
     objects = Objects()
     for resource in kinds:
-        if not await lists.client.served(resource):
+        if not await lists.client.is_served(resource):
             return Objects()
     for resource in kinds:
         page = await lists.list_allowed(resource)

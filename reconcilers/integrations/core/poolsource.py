@@ -17,7 +17,7 @@ from controller.clock import Clock
 from controller.errors import Forbidden
 from controller.extension import Extension
 from controller.informer import Informer
-from controller.jobs import running
+from controller.jobs import run_in_background
 from controller.manager import Manager
 from controller.resource import Resource
 from reconcilers.integrations.core.discovery import Discovery, Look, Work
@@ -107,7 +107,7 @@ class PoolSource:
             for informer in informers
         ]
         try:
-            async with running([extension.run]):
+            async with run_in_background([extension.run]):
                 await self._settle(informers)
                 await anyio.sleep_forever()
         finally:

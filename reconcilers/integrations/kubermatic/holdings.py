@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from allocator import AddressRange
-from allocator.addresses import BITS, quoted, union
+from allocator.addresses import BITS, quote_value, union
 from allocator.errors import MalformedText
 from controller.meta import Key, Object
 from controller.plaintext import escape_text
@@ -70,12 +70,12 @@ def held(spec: AllocationSpec) -> Held:
         try:
             addresses.append(parse_range(text))
         except MalformedText:
-            faults.append(f"wrong ip format: {quoted(text)}")
+            faults.append(f"wrong ip format: {quote_value(text)}")
     if spec.cidr:
         try:
             prefix = parse_prefix(spec.cidr)
         except MalformedText:
-            faults.append(f"wrong ip format: {quoted(spec.cidr)}")
+            faults.append(f"wrong ip format: {quote_value(spec.cidr)}")
     return Held(tuple(addresses), prefix, tuple(faults))
 
 

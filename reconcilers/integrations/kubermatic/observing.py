@@ -127,7 +127,7 @@ async def list_observed_holdings(client: Client, pool: NetworkPool) -> OtherHold
     Raises:
         ControllerError: the list failed.
     """
-    if not await client.served(ALLOCATIONS):
+    if not await client.is_served(ALLOCATIONS):
         return OtherHoldings()
     page = await client.list(ALLOCATIONS)
     holdings = _named(parts_of(pool, page.items))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from allocator import AddressRange, Family, InvalidPool, Layout
-from allocator.addresses import BITS, address_in, address_text, quoted
+from allocator.addresses import BITS, address_in, address_text, quote_value
 from allocator.errors import MalformedText
 from reconcilers.integrations.kubermatic.api import PREFIX, RANGE, Datacenter
 
@@ -79,7 +79,7 @@ def space_of(datacenter: Datacenter) -> DatacenterSpace:
         layout = _block_layout(whole, holes, 0)
         return DatacenterSpace(layout, 0, datacenter.allocationRange, False)
     if datacenter.type != PREFIX:
-        raise InvalidPool([f"unknown allocation type {quoted(datacenter.type)}"])
+        raise InvalidPool([f"unknown allocation type {quote_value(datacenter.type)}"])
     shift = BITS[written.family] - datacenter.allocationPrefix
     if not 0 <= shift <= whole.size.bit_length() - 1:
         raise InvalidPool([INVALID_PREFIX])
@@ -119,7 +119,7 @@ def _read(texts: Iterable[str], parse: Callable[[str], AddressRange]) -> list[Ad
         try:
             found.append(parse(text))
         except MalformedText:
-            wrong.append(f"exclusion {quoted(text)} cannot be read")
+            wrong.append(f"exclusion {quote_value(text)} cannot be read")
     if wrong:
         raise InvalidPool(wrong)
     return found

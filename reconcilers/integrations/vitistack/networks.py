@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from allocator import AddressRange, PoolExhausted
-from allocator.addresses import quoted
+from allocator.addresses import quote_value
 from allocator.errors import RequestRefused
 from controller.cache import Cache
 from controller.client import Client
@@ -456,7 +456,7 @@ class NetworkTaker:
         return taken
 
     def _refused(self, text: str, why: str) -> Refused:
-        return Refused(ADDRESS_UNAVAILABLE, f"requested address {quoted(text)} {why}")
+        return Refused(ADDRESS_UNAVAILABLE, f"requested address {quote_value(text)} {why}")
 
 
 def _problem(reason: str, message: str) -> Problem:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from allocator import AddressRange, InvalidPool, Layout
-from allocator.addresses import BITS, parse_address, quoted
+from allocator.addresses import BITS, parse_address, quote_value
 from allocator.errors import MalformedText
 from reconcilers.integrations.vitistack.api import Static
 from reconcilers.promises.holdings import Layouts
@@ -95,5 +95,5 @@ def _end(text: str, name: str) -> int | None:
         return None
     parsed = parse_address(text)
     if parsed is None or parsed[1] != FAMILY:
-        raise InvalidPool([f"{INVALID}: {name} {quoted(text)} is not an IPv4 address"])
+        raise InvalidPool([f"{INVALID}: {name} {quote_value(text)} is not an IPv4 address"])
     return parsed[0]

@@ -59,7 +59,7 @@ class PoolClient:
     async def _find_version(self) -> None:
         """Find the served version, the newer one first."""
         for resource in (CILIUM_POOL, CILIUM_POOL_ALPHA):
-            if await self._client.served(resource):
+            if await self._client.is_served(resource):
                 self._version.resource = resource
                 return
         raise BalancerBlocked(
@@ -123,6 +123,6 @@ class PoolClient:
 
 
 def _judged_parts(pool: CiliumPool) -> object:
-    """Return what a decision about a pool relies on, apart from its counts."""
+    """Return the parts of a pool that a decision relies on, apart from its counts."""
     meta = pool.metadata
     return (meta.uid, meta.generation, dict(meta.annotations), meta.terminating)

@@ -45,7 +45,7 @@ class Advertiser:
             Conflict: it changed since it was read.
             ControllerError: the tenant did not answer.
         """
-        live = await self._read()
+        live = await self._read_advertisement()
         if live is not None and self._is_ours(live):
             await self._correct(live, projection)
         elif live is None or not live.spec.announces(POOL_NAME):
@@ -54,12 +54,12 @@ class Advertiser:
     def _is_ours(self, live: L2Advertisement) -> bool:
         return is_ours(live) or live.metadata.uid == self._upkeep.own_advertisement
 
-    async def _read(self) -> L2Advertisement | None:
+    async def _read_advertisement(self) -> L2Advertisement | None:
         """Read our L2Advertisement; raise BalancerBlocked if its kind is not served."""
         try:
             return await self._client.get(L2_ADVERTISEMENT, self._key)
         except NotFound:
-            if not await self._client.served(L2_ADVERTISEMENT):
+            if not await self._client.is_served(L2_ADVERTISEMENT):
                 raise BalancerBlocked(
                     NOT_INSTALLED,
                     "MetalLB is installed in the tenant only in part: L2Advertisement is not"

@@ -103,7 +103,7 @@ class MetalLB:
         return {pool.metadata.name: pool for pool in page.items}
 
     async def _require_installed(self) -> None:
-        if not await self._client.served(IP_ADDRESS_POOL):
+        if not await self._client.is_served(IP_ADDRESS_POOL):
             raise BalancerBlocked(
                 NOT_INSTALLED,
                 "MetalLB is not installed in the tenant: metallb.io is not served",

@@ -135,7 +135,7 @@ class Reading:
         if pool.status is not None:
             return _has_counted(pool, projection)
         if not memory.is_silent:
-            if await client.served(SERVICE_BGP_STATUS):
+            if await client.is_served(SERVICE_BGP_STATUS):
                 return False
             memory.is_silent = True
         return True

@@ -274,7 +274,7 @@ class Uptake:
     async def _counts(self, pools: Mapping[str, IPAddressPool]) -> bool:
         """Return whether MetalLB is one that counts the addresses of pools."""
         has_status = any(pool.status is not None for pool in pools.values())
-        return has_status or await self._client.served(SERVICE_BGP_STATUS)
+        return has_status or await self._client.is_served(SERVICE_BGP_STATUS)
 
     async def _mark(
         self,
@@ -345,7 +345,7 @@ async def configuration_error(client: Client, namespace: str) -> str:
     Raises:
         ControllerError: the tenant did not answer.
     """
-    if not await client.served(CONFIGURATION_STATE):
+    if not await client.is_served(CONFIGURATION_STATE):
         return ""
     try:
         state = await client.get(CONFIGURATION_STATE, Key(namespace, _CONTROLLER_STATE))

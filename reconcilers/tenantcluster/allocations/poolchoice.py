@@ -82,10 +82,10 @@ class PoolForecast:
             whole: whether a family that is only preferred is needed, too.
         """
         self._free_unseen(position)
-        needed = self._needed(asked, whole=whole)
+        needed = self._list_needed_spaces(asked, whole=whole)
         return bool(needed) and all(space.fits(count) for space in needed)
 
-    def _needed(self, asked: Networking, *, whole: bool) -> list[Space]:
+    def _list_needed_spaces(self, asked: Networking, *, whole: bool) -> list[Space]:
         """Return the spaces of the families that are needed; none if the pool lacks one."""
         by_family = {space.layout.family: space for space in self._spaces}
         try:
@@ -117,7 +117,7 @@ class PoolForecast:
             asked: the families that the request needs.
         """
         self._free_unseen(position)
-        needed = self._needed(asked, whole=False)
+        needed = self._list_needed_spaces(asked, whole=False)
         if not needed:
             return "lacks a family of the request"
         if all(space.fits(count) for space in needed):
@@ -131,7 +131,7 @@ class PoolForecast:
     def _served_from(self, count: int, asked: Networking) -> list[Space]:
         """Return the spaces that would serve a request, as it prefers; none if it would wait."""
         for whole in (True, False):
-            needed = self._needed(asked, whole=whole)
+            needed = self._list_needed_spaces(asked, whole=whole)
             if needed and all(space.fits(count) for space in needed):
                 return needed
         return []
@@ -394,7 +394,7 @@ class PoolChoice:
         return forecast.families(count, asked) if forecast is not None else set()
 
     @contextmanager
-    def reserved(self, pool: NetworkPool, count: int, asked: Networking) -> Iterator[None]:
+    def keep_free(self, pool: NetworkPool, count: int, asked: Networking) -> Iterator[None]:
         """Keep `count` addresses of each family from other choices while the context lasts."""
         key, name = pool.metadata.key, f"reservation {next(self._numbers)}"
         self._reserved.setdefault(key, {})[name] = count, asked

@@ -215,7 +215,7 @@ class Requester:
             new = self._planner.growth(tenant, provider, count)
             if new is None:
                 return number_created
-            with self._choice.reserved(new.pool, new.count, tenant.networking):
+            with self._choice.keep_free(new.pool, new.count, tenant.networking):
                 created = await self._create(tenant, new)
             self._metrics.grown(created.pool_key)
             _log.info(

@@ -216,12 +216,12 @@ class RequestPlanner:
                 )
                 refusal = self._refusal(tenant, provider, required.kind, required.count)
                 return replace(refusal, beside=" and ".join(beside))
-            kept_free = self._choice.reserved(new.pool, new.count, tenant.networking)
+            kept_free = self._choice.keep_free(new.pool, new.count, tenant.networking)
             reserved.enter_context(kept_free)
             drafts.append(new)
         return drafts
 
-    def refused(
+    def list_refused_states(
         self, tenant: TenantCluster, provider: ProviderConfig, group: Sequence[RequiredAllocation]
     ) -> list[AllocationState]:
         """Return the states of allocations that no pool can serve together."""

@@ -745,14 +745,14 @@ def _has_fresh_addresses(facts: SizeFacts) -> bool:
     """Return whether the load balancer was given free addresses only a moment ago."""
     return any(
         (part.in_pool or 0.0) < facts.settings.growth_after
-        and any(facts.demand.unassigned(part.spans).values())
+        and any(facts.demand.count_unassigned(part.spans).values())
         for part in facts.staying
     )
 
 
 def _count_free(facts: SizeFacts, parts: Iterable[RangeFacts]) -> dict[int, int]:
     """Return how many addresses of some allocations no Service shows, by family."""
-    return facts.demand.unassigned(chain.from_iterable(part.spans for part in parts))
+    return facts.demand.count_unassigned(chain.from_iterable(part.spans for part in parts))
 
 
 def _find_services_beyond_free_addresses(

@@ -98,7 +98,7 @@ class Demand:
         """Return how many addresses of a range are in use; all if the demand is cut."""
         return span.size if self.is_cut else self._used_counter.count_in(span)
 
-    def unassigned(self, spans: Iterable[AddressRange]) -> dict[int, int]:
+    def count_unassigned(self, spans: Iterable[AddressRange]) -> dict[int, int]:
         """Return how many addresses of some ranges no Service has, by family."""
         free = {4: 0, 6: 0}
         for span in spans:
@@ -248,7 +248,7 @@ class Turns:
 
 
 async def read_addresses(service: Service, turns: Turns) -> Sequence[AddressRange]:
-    """Return what `addresses` returns; other tasks run in between.
+    """Return the same as `addresses`; other tasks run in between.
 
     A Service of 1 MiB shows 50,000 addresses, so a limit on Services alone is none on the work.
 

@@ -85,9 +85,9 @@ async def test_a_selector_that_cannot_be_evaluated_is_refused(
 
 
 async def test_discovery_lists_what_is_served(client: Client) -> None:
-    assert await client.served(GAUGES)
-    assert await client.served(CONFIG_MAPS)
-    assert not await client.served(MISSING)
+    assert await client.is_served(GAUGES)
+    assert await client.is_served(CONFIG_MAPS)
+    assert not await client.is_served(MISSING)
     assert await client.find_kind(f"{GROUP}/v1", "Gauge") == ("gauges", True)
     assert await client.find_kind("other.example.com/v1", "Gauge") is None
 

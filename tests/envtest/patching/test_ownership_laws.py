@@ -39,7 +39,7 @@ def _paths(fields: Fields) -> frozenset[Path]:
 def test_a_set_holds_the_paths_that_were_put_in(paths: frozenset[Path]) -> None:
     fields = _set(paths)
     assert _paths(fields) == paths
-    assert fs.read(fields) == fields
+    assert fs.read_fields(fields) == fields
     assert fs.ordered(fields) == fields
     assert all(fs.has(fields, path) for path in paths)
 

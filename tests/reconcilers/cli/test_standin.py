@@ -10,7 +10,7 @@ import pytest
 from controller.clock import SystemClock
 from controller.errors import Invalid
 from controller.informer import Informer
-from controller.jobs import running
+from controller.jobs import run_in_background
 from controller.manager import Manager
 from controller.meta import Key
 from controller.transport import Transport
@@ -69,7 +69,7 @@ async def a_tenant() -> AsyncIterator[Tenant]:
     async with api_server("tenant", crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
         tenant = Tenant(server.transport)
-        async with running([tenant.manager.run]):
+        async with run_in_background([tenant.manager.run]):
             yield tenant
 
 

@@ -40,7 +40,7 @@ class Site:
     def see(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> Json:
         """Return an object as it is stored; empty if it is gone."""
         key = Key(namespace if kind.namespaced else "", name)
-        return self.home.api.stored(kind, key) or {}
+        return self.home.api.get_stored(kind, key) or {}
 
     def ready(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> Json:
         """Return the condition Ready of an object; empty for none."""

@@ -202,7 +202,7 @@ class MemoryBalancer(LoadBalancer):
         try:
             return await self._client.get(ADDRESS_OFFER, OFFER_KEY)
         except NotFound:
-            if await self._client.served(ADDRESS_OFFER):
+            if await self._client.is_served(ADDRESS_OFFER):
                 return None
             raise BalancerBlocked("OffersNotServed", "the tenant has no offers") from None
 

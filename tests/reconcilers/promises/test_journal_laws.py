@@ -10,7 +10,7 @@ import pytest
 
 from allocator import AddressRange
 from controller.meta import Key, MetadataOnly
-from controller.testing.patches import merged
+from controller.testing.patches import apply_merge_patch
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
@@ -69,7 +69,7 @@ class Place:
         """
         document = before or self.document("u")
         patch = self.store.patch(self.decode(document), journal)
-        changed: Json = merged(copy.deepcopy(document), dict(patch))
+        changed: Json = apply_merge_patch(copy.deepcopy(document), dict(patch))
         return changed
 
     def read(self, document: Json) -> Journal:

@@ -181,7 +181,7 @@ class Passes:
             group.start_soon(self._pass, number, key)
 
     async def _pass(self, number: int, key: Key) -> None:
-        with self._passes[number, key], self._partitions[number].running(key) as scope:
+        with self._passes[number, key], self._partitions[number].open_pass(key) as scope:
             try:
                 await self._reconcilers[number][0](key)
                 self.failures.pop((number, key), None)

@@ -122,7 +122,7 @@ class _Refused(Exception):
     """The tenant refuses an object for good; the message says which and why."""
 
 
-def installed(status: bool, reason: str, message: str) -> Finding:
+def find_condition(status: bool, reason: str, message: str) -> Finding:
     """Return the MetalLBInstalled condition, which says how far the bundle is applied."""
     return Finding(METALLB_INSTALLED, status, reason, message)
 
@@ -201,14 +201,14 @@ class Installer(BalancerInstaller):
         except TenantUnavailable:
             return None  # LoadBalancerReady has the reason
         except (InvalidBundle, _NotYet, _Refused) as problem:
-            return installed(False, *self._describe(problem))
+            return find_condition(False, *self._describe(problem))
         if tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE) != bundle.digest:
             await annotate({names.ANNOTATION_METALLB_BUNDLE: bundle.digest})
         if changed:
             _log.info("installed MetalLB in the tenant", tenant=str(tenant.metadata.key))
         if missing:  # the next pass sees whether all of it is there
-            return installed(False, BEING_INSTALLED, "MetalLB was just installed")
-        return installed(True, "Installed", f"the bundle {bundle.digest} is applied")
+            return find_condition(False, BEING_INSTALLED, "MetalLB was just installed")
+        return find_condition(True, "Installed", f"the bundle {bundle.digest} is applied")
 
     def _describe(self, problem: Exception) -> tuple[str, str]:
         """Return the condition's reason and message for a problem."""

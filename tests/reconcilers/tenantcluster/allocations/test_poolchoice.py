@@ -114,7 +114,7 @@ def test_what_is_reserved_is_not_available_to_others_until_it_is_released() -> N
     caches = PoolCaches()
     pool = next(iter(caches.pools))
     assert caches.largest(caches.choice) == 64
-    with caches.choice.reserved(pool, 32, Networking()):
+    with caches.choice.keep_free(pool, 32, Networking()):
         assert caches.largest(caches.choice) == 32
         caches.put(make.allocation("a", held=("10.40.0.60", "10.40.0.63")))
         assert caches.largest(caches.choice) == 28
