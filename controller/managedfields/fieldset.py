@@ -81,7 +81,7 @@ def sort_key(element: str) -> tuple[Any, ...]:
 
 
 def _value_key(value: Any) -> tuple[int, Any]:
-    """Return the sort key of a value: numbers come first, then strings, booleans, all other types."""
+    """Return the sort key of a value: numbers, strings, booleans, then all others."""
     if isinstance(value, bool):
         return 2, value
     if isinstance(value, int | float):
