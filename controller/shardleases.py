@@ -4,8 +4,8 @@
     NAME-COUNT-member-HASH                 a Lease for each replica, which only that one writes
 
 Every replica reads all of them once in a retry period, by their label. Those whose own Lease was
-renewed within the renew deadline are the members, and `assign_shards` says which member is to have which
-shard. A replica tries for the shards that it is to have, and gives back those that another is to
+renewed within the renew deadline are the members, and `assign_shards` shares the shards out.
+A replica tries for the shards that it is to have, and gives back those that another is to
 have: it begins no more work for them, lets running work end, cancels what is left, and releases
 the Lease. So a new replica gets its part within a few retry periods, and the shards of one that is
 gone are taken as soon as their Leases have expired.

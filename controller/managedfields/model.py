@@ -74,7 +74,7 @@ class Node:
     granular: bool = False
 
     def atom_for(self, value: Any) -> "MapNode | ListNode | Scalar":
-        """Return the atom to treat a value as; the first one for null and for a value that fits none."""
+        """Return the atom for a value: the first for null and for a value that fits none."""
         if isinstance(value, dict):
             if self.members is not None:
                 return self.members
@@ -204,7 +204,7 @@ def _coarse_elements(
 
 
 def _coarse(node: Node | None) -> MapNode | ListNode | None:
-    """Return the fields of a node that may be owned as a whole now, and those with such a field below."""
+    """Return the fields of a node that may be owned as a whole, or have such a field below."""
     if node is None or node.granular:
         return None
     atom = node.members or node.scalar or node.items

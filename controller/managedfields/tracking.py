@@ -188,7 +188,7 @@ def _starting_point(before: Any, sent: Any, *, is_subresource: bool) -> Managed:
 
 
 def _with(previous: Owned | None, own: Fields) -> Fields:
-    """Return the union of the fields that a manager owned and owns now; the same set if none is new."""
+    """Return the fields that a manager owned or owns now; the same set if none is new."""
     if previous is None:
         return fieldset.ordered(own)
     if fieldset.covers(previous.fields, own):

@@ -147,7 +147,7 @@ def test_addresses_are_written_as_for_other_controllers(text: str, bind: Bind | 
 
 @pytest.mark.parametrize("text", ["8080", ":x", ":70000", "::1:80", "localhost"])
 def test_what_is_no_address_is_refused_by_name(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"--flag: '{text}' is no address"):
+    with pytest.raises(ConfigurationError, match=f"--flag: '{text}' cannot be parsed"):
         parse_bind(text, "--flag")
 
 
