@@ -179,7 +179,7 @@ async def read_objects(
     before = len(lists.not_read)
     clusters = await listed(TENANT_CLUSTER)
     of_pools = {key for kind, key in unreadable if kind == NETWORK_POOL.kind}
-    network_pools = views.NetworkPools([*pools.values()], of_pools)
+    network_pools = views.NetworkPools([*pools.values()], of_pools, lists.not_read)
     integrations = await views.from_cluster(client, namespace, network_pools, datetime.now(UTC))
     return Objects(
         pools,

@@ -27,6 +27,7 @@ from reconcilers.cli.output import NOT_READ, Cell, Column, Form, fitted, output_
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
 from reconcilers.health.report import all_findings, findings_in
+from reconcilers.integrations.poolkinds import POOL_KINDS
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 _COLUMNS: Sequence[Column[Finding]] = (
@@ -135,6 +136,11 @@ def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = Fal
         "IPAllocations whose TenantCluster is gone": objects.limits_of(TENANT_CLUSTER)
         or objects.limits_of(IP_ALLOCATION, namespace),
         "references to ProviderConfigs and NetworkPools": objects.not_read,
+        "what refers to objects of other platforms that you may not read, and the figures of their"
+        " pools": objects.integrations.not_read,
+        "overlaps with pools that you may not read": [
+            limit for kind in POOL_KINDS for limit in objects.limits_of(kind)
+        ],
         "load balancers of tenants without an IPAllocation that you may read": (
             objects.not_read if tenants else ()
         ),

@@ -1,7 +1,8 @@
 """What integrations show of pools, kept current by watches while a reader looks.
 
 Which kinds are served is asked every few seconds meanwhile: who looks need not be allowed to watch
-definitions. A platform that is not served, or that may not be read, shows nothing.
+definitions. A platform that is not served shows nothing. Of pools of which a kind may not be read
+only the total is known.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -49,6 +50,7 @@ class _Session:
     served: frozenset[Resource[Any]]
     live: Live | None
     scope: anyio.CancelScope
+    not_read: Sequence[NotRead]
 
     @property
     def watched(self) -> Sequence[Watched]:
@@ -56,10 +58,19 @@ class _Session:
 
     @property
     def shows(self) -> Live | None:
-        """The platform, if all of it has been read, and may be."""
-        informers = [one.informer for one in self.watched]
-        complete = all(one.cache.synced and not _refused(one) for one in informers)
-        return self.live if complete else None
+        """The platform, once all of it has been read as far as the user may read it."""
+        informers = [one.informer for one in self.readable]
+        is_answered = all(one.cache.synced or _is_forbidden(one) for one in informers)
+        return self.live if is_answered and not any(map(_is_gone, informers)) else None
+
+    @property
+    def readable(self) -> Sequence[Watched]:
+        """The kinds that the user may read, at least in one namespace."""
+        return [
+            watched
+            for watched in self.watched
+            if readable_namespace(watched.informer.resource, self.not_read) is not None
+        ]
 
     def concerned(self) -> set[PoolName]:
         """Return all pools of which objects say something."""
@@ -71,10 +82,16 @@ class _Session:
         }
 
 
-def _refused(informer: Informer[Any]) -> bool:
-    """Return whether a kind may not be read, or is not served any more."""
+def _is_forbidden(informer: Informer[Any]) -> bool:
+    """Return whether a kind may not be read."""
     error = informer.last_error
-    return error is not None and isinstance(error.__cause__, Forbidden | NotFound)
+    return error is not None and isinstance(error.__cause__, Forbidden)
+
+
+def _is_gone(informer: Informer[Any]) -> bool:
+    """Return whether a kind is not served any more."""
+    error = informer.last_error
+    return error is not None and isinstance(error.__cause__, NotFound)
 
 
 def _is_unknown(informer: Informer[Any]) -> bool:
@@ -82,10 +99,7 @@ def _is_unknown(informer: Informer[Any]) -> bool:
 
     The kind is refused, or has not been listed yet. A kind that is not served any more has none.
     """
-    cause = informer.last_error.__cause__ if informer.last_error is not None else None
-    if isinstance(cause, NotFound):
-        return False
-    return isinstance(cause, Forbidden) or not informer.cache.synced
+    return _is_forbidden(informer) or not (informer.cache.synced or _is_gone(informer))
 
 
 class LiveViews:
@@ -136,9 +150,9 @@ class LiveViews:
 
     def views(self, wanted: Wanted = every_pool) -> Views:
         """Return what is shown now of the pools that are wanted."""
-        shown = [live.views(wanted) for live in self._shown()]
+        not_read = [*self._not_read, *self.not_read()]
+        shown = [live.views(wanted, not_read) for live in self._shown()]
         views = merge_views([*shown, Views(not_read=self.not_read())])
-        not_read = [*self._not_read, *views.not_read]
         pictures = [as_readable(pool, not_read) for pool in views.pictures]
         return replace(views, pictures=pictures)
 
@@ -151,7 +165,7 @@ class LiveViews:
         return [
             NotRead(watched.informer.resource.full_name)
             for session in self._sessions.values()
-            for watched in session.watched
+            for watched in session.readable
             if _is_unknown(watched.informer)
         ]
 
@@ -161,7 +175,8 @@ class LiveViews:
             yield str(self._error)
         for session in self._sessions.values():
             for one in session.watched:
-                if one.informer.last_error is not None and not _refused(one.informer):
+                is_refused = _is_forbidden(one.informer) or _is_gone(one.informer)
+                if one.informer.last_error is not None and not is_refused:
                     yield str(one.informer.last_error)
 
     async def run(self) -> None:
@@ -187,9 +202,7 @@ class LiveViews:
         client = Client(self._transport)
         kinds = [kind for platform in self._platforms for kind in platform.kinds]
         try:
-            served = await client.list_served(
-                kind for kind in kinds if readable_namespace(kind, self._not_read) is not None
-            )
+            served = await client.list_served(kinds)
         except ControllerError as error:
             self._error = error
             self._notify()
@@ -205,7 +218,7 @@ class LiveViews:
         if not self.looked.is_set():
             with self._clock.move_on_after(FIRST_SECONDS):
                 for session in self._sessions.values():
-                    for one in session.watched:
+                    for one in session.readable:
                         await one.informer.wait_synced()
             self.looked.set()
 
@@ -220,7 +233,8 @@ class LiveViews:
         known = self._sessions.get(at)
         if known is not None:
             known.scope.cancel()
-        session = _Session(served, platform.live(served, self._source), anyio.CancelScope())
+        live = platform.live(served, self._source)
+        session = _Session(served, live, anyio.CancelScope(), self._not_read)
         self._sessions = dict(sorted({**self._sessions, at: session}.items()))
         if session.live is not None:
             group.start_soon(self._follow, session)
@@ -232,9 +246,12 @@ class LiveViews:
             one.informer.cache.subscribe_unreadable(partial(self._note_unreadable, session))
         try:
             with session.scope:
-                async with run_in_background([one.informer.run for one in session.watched]):
-                    for one in session.watched:
-                        await one.informer.wait_synced()
+                async with run_in_background([one.informer.run for one in session.readable]):
+                    for watched in session.readable:
+                        await watched.informer.wait_attempted()
+                    self._notify(session.concerned())  # the pools, if some kind is refused
+                    for watched in session.readable:
+                        await watched.informer.wait_synced()
                     self._notify(session.concerned())
                     await anyio.sleep_forever()
         finally:

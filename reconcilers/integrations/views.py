@@ -19,7 +19,7 @@ from reconcilers.integrations.clusterapi.api import POOLS
 from reconcilers.integrations.clusterapi.offers import offers_of as cluster_api_offers
 from reconcilers.integrations.clusterapi.picture import views_of_contents
 from reconcilers.integrations.core.objects import Objects, from_bodies, is_of, read
-from reconcilers.integrations.core.scopedlists import ScopedLists
+from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 from reconcilers.integrations.core.views import (
     Planned,
     Views,
@@ -27,8 +27,10 @@ from reconcilers.integrations.core.views import (
     overlap_troubles,
 )
 from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
+from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
 from reconcilers.integrations.poolkinds import as_readable
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
+from reconcilers.integrations.vitistack.api import NETWORKS
 from reconcilers.networkpool.offers import offers_of as network_pool_offers
 from reconcilers.networkpool.picture import ALL_SIZES
 from reconcilers.spaces.index import SpaceIndex
@@ -39,6 +41,13 @@ _REMOVABLE: Mapping[str, Resource[Any]] = {one.kind: one for one in KUBERMATIC} 
     one.full_name: one for one in VITISTACK
 }
 """The kinds of which `check --repair` deletes objects, by the names that findings have."""
+_POOL_KINDS: Mapping[Kinds, Sequence[Resource[Any]]] = {
+    Kinds.NETWORK_POOLS: (NETWORK_POOL,),
+    Kinds.CLUSTER_API: POOLS,
+    Kinds.KUBERMATIC: (IPAM_POOLS,),
+    Kinds.VITISTACK: (NETWORKS,),
+}
+"""The kinds of pools that are compared with each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +57,12 @@ class NetworkPools:
     Args:
         readable: those that could be decoded.
         unreadable: the others.
+        not_read: what the user may not read of them.
     """
 
     readable: Sequence[NetworkPool] = ()
     unreadable: Collection[Key] = ()
+    not_read: Sequence[NotRead] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,12 @@ class Found:
     clusterapi: objects.Objects
     kubermatic: Objects
     vitistack: Objects
+
+    @property
+    def not_read(self) -> Sequence[NotRead]:
+        """What the user may not read of all platforms."""
+        platforms = (self.clusterapi, self.kubermatic, self.vitistack)
+        return [limit for platform in platforms for limit in platform.not_read]
 
 
 async def remove(client: Client, kind: str, at: Version) -> None:
@@ -112,7 +129,7 @@ async def from_cluster(
     )
     shown, spaces = [], spaces_of(found, pools)
     for platform, limited in zip(_views(found, pools, now, spaces), lists, strict=True):
-        part = platform.within({namespace}) if namespace and limited.not_read else platform
+        part = platform.within({"", namespace}) if namespace and limited.not_read else platform
         pictures = [as_readable(pool, limited.not_read) for pool in platform.pictures]
         shown.append(replace(part, pictures=pictures, not_read=limited.not_read))
     everything = _with_overlaps(merge_views(shown), spaces)
@@ -187,8 +204,10 @@ def spaces_of(found: Found, pools: NetworkPools) -> SpaceIndex:
             spaces.put(name, vitistack.offers_of(network))
     for name in _unreadable_pools(found, pools):
         spaces.note_unreadable(name, unreadable=True)
-    for kinds in Kinds:
-        spaces.settle(kinds)
+    not_read = {limit.kind for limit in (*pools.not_read, *found.not_read)}
+    for kinds, resources in _POOL_KINDS.items():
+        is_read = not_read.isdisjoint(resource.full_name for resource in resources)
+        spaces.settle(kinds, compared=is_read)
     return spaces
 
 
@@ -231,9 +250,10 @@ def _of_clusterapi(
         plan = planning.Plan(caches, held, now, spaces, namespaces)
         planned, bodies = plan.run(), plan.bodies(found.bodies)
     pools_held = list(contents.pools_of(caches))
+    not_read = (*found.not_read, *pools.not_read)
     return replace(
-        views_of_contents(pools_held),
-        troubles=list(auditing.audit(caches, pools_held, found.unreadable, now)),
+        views_of_contents(pools_held, found.not_read),
+        troubles=list(auditing.audit(caches, pools_held, found.unreadable, now, not_read)),
         planned=planned,
         bodies=bodies,
     )
@@ -270,8 +290,8 @@ def _of_kubermatic(found: Objects, *, planned: bool) -> Views:
         from reconcilers.integrations.kubermatic.forecast import forecast
 
         plan, bodies = forecast(caches, found.bodies)
-    pools = list(contents_of(caches))
-    troubles = list(audit(caches, pools, found.unreadable))
+    pools = list(contents_of(caches, not_read=found.not_read))
+    troubles = list(audit(caches, pools, found.unreadable, found.not_read))
     return Views([picture_of(pool) for pool in pools], troubles, planned=plan, bodies=bodies)
 
 
@@ -291,6 +311,6 @@ def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
 
         plan, bodies = forecast(caches, found.bodies, now)
     networks = list(contents_of(caches))
-    troubles = list(audit(caches, networks, found.unreadable, now))
+    troubles = list(audit(caches, networks, found.unreadable, now, found.not_read))
     shown = [picture_of(network) for network in networks]
     return Views(shown, troubles, planned=plan, bodies=bodies)

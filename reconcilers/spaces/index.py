@@ -46,12 +46,15 @@ class SpaceIndex:
         """How many offers there are of each platform."""
         self._unknown: set[Kinds] = set()
         self._compared: set[Kinds] = set()
+        self._refused: set[Kinds] = set()
+        """Kinds that may not be read, so that nothing is compared with them."""
         self._unreadable: set[PoolName] = set()
         self._listeners: list[Callable[[Sequence[Offer] | None], None]] = []
 
     def expect(self, kinds: Kinds) -> None:
         """Note that pools of these kinds will be read, and are not known yet."""
         self._compared.discard(kinds)
+        self._refused.discard(kinds)
         self._unknown.add(kinds)
 
     def settle(self, kinds: Kinds, *, compared: bool = True) -> None:
@@ -63,14 +66,19 @@ class SpaceIndex:
         """
         self._unknown.discard(kinds)
         self._compared.discard(kinds)
-        if compared:
-            self._compared.add(kinds)
+        self._refused.discard(kinds)
+        (self._compared if compared else self._refused).add(kinds)
         self._notify(None)
 
     @property
     def is_known(self) -> bool:
         """Whether the pools of all kinds that are expected have been read."""
         return not self._unknown
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all pools of the kinds that were settled could be read and decoded."""
+        return not self._refused and not self._unreadable
 
     def listen(self, listener: Callable[[Sequence[Offer] | None], None]) -> None:
         """Call `listener` with offers that came or went, or with None if any may have."""

@@ -11,14 +11,26 @@ from datetime import datetime, timedelta
 from controller.meta import Key
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
-from reconcilers.integrations.clusterapi.api import ADDRESS_FINALIZER
+from reconcilers.integrations.clusterapi.api import (
+    ADDRESS_FINALIZER,
+    CONTRACT_VERSIONS,
+    IPAddress,
+    IPAddressClaim,
+    addresses,
+    claims,
+    clusters,
+)
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.rules import host_bit_warnings
 from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, limits_in
 from reconcilers.integrations.core.views import HOST_BITS, Trouble, unreadable_troubles
 
+_HOLDERS = frozenset(
+    kind.full_name for kind in (claims(CONTRACT_VERSIONS[0]), addresses(CONTRACT_VERSIONS[0]))
+)
 STUCK_AFTER = timedelta(minutes=10)
 """As long as a deletion may take before it is worth a look."""
 
@@ -28,6 +40,7 @@ def audit(
     pools: Sequence[PoolContents],
     unreadable: Mapping[tuple[str, Key], str],
     now: datetime,
+    not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
     """Yield everything that is wrong at the time `now`.
 
@@ -36,14 +49,16 @@ def audit(
         pools: the pools with their contents.
         unreadable: objects that could not be decoded, by kind and key, with the reason.
         now: the time.
+        not_read: what the user may not read, NetworkPools included; an object that may be among
+            it is not missing, and figures that may count it are not compared.
     """
     yield from unreadable_troubles(unreadable)
     for one in pools:
-        yield from _pool(one)
+        yield from _pool(one, not_read)
         if one.kind != NETWORK_POOL:
             yield from _host_bits(one)
-    yield from _claims(caches, now)
-    yield from _addresses(caches)
+    yield from _claims(caches, now, not_read)
+    yield from _addresses(caches, not_read)
 
 
 def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
@@ -59,7 +74,7 @@ def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
         )
 
 
-def _pool(one: PoolContents) -> Iterator[Trouble]:
+def _pool(one: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
     """Yield the troubles of one pool: shared or stray addresses, status."""
     kind, key, own = one.kind.kind, one.pool.metadata.key, one.kind != NETWORK_POOL
     if one.space is None or one.holdings is None:
@@ -84,7 +99,7 @@ def _pool(one: PoolContents) -> Iterator[Trouble]:
                 " the pool, or delete this one (action delete)"
             )
             yield Trouble("OutOfRange", "warning", subject, last, sentence, seen, removable=True)
-    if not own:
+    if not own or limits_in(key.namespace, _HOLDERS, not_read):
         return
     said, counts = one.pool.status.ipAddresses, counts_of(one.space, one.holdings)
     if said is not None and said != counts:
@@ -97,30 +112,48 @@ def _pool(one: PoolContents) -> Iterator[Trouble]:
         yield Trouble("StatusDrift", "warning", kind, key, sentence, one.pool)
 
 
+def _pool_may_exist(
+    caches: ClaimCaches, obj: IPAddressClaim | IPAddress, not_read: Sequence[NotRead]
+) -> bool:
+    """Return whether the pool that a claim or an IPAddress names exists, or may exist."""
+    kind = kind_of(obj.spec.poolRef)
+    return (
+        caches.pool_of(obj) is not None
+        or caches.pool_is_unreadable(obj)
+        or (kind is not None and is_left_out(kind, pool_key(kind, obj), not_read))
+    )
+
+
 def _age(one: PoolContents, key: Key) -> tuple[str, Key]:
     """Return what the youngest holder has the highest of."""
     since = one.holder(key).metadata.creationTimestamp
     return since.isoformat() if since else "", key
 
 
-def _claims(caches: ClaimCaches, now: datetime) -> Iterator[Trouble]:
+def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
     """Yield the troubles of claims, in order of their keys."""
     for claim in sorted(caches.claims, key=lambda one: one.metadata.key):
         key, kind = claim.metadata.key, kind_of(claim.spec.poolRef)
         if kind is None:
             continue
         since = claim.metadata.deletionTimestamp
-        if caches.pool_of(claim) is None and not caches.pool_is_unreadable(claim):
+        if not _pool_may_exist(caches, claim, not_read):
             sentence = f"names {kind.kind} {pool_key(kind, claim)}, which does not exist; it waits"
             yield Trouble("UnknownPool", "error", CLAIM, key, sentence, claim)
-        if since is None and caches.names_no_cluster(claim):
+        cluster_kind = clusters(CONTRACT_VERSIONS[0])
+        may_have_cluster = is_left_out(cluster_kind, claim.cluster or key, not_read)
+        if since is None and caches.names_no_cluster(claim) and not may_have_cluster:
             consequence = (
                 "it waits" if record_of(claim) is None else "it keeps its address, unattended"
             )
             sentence = f"names Cluster {claim.cluster}, which does not exist; {consequence}"
             yield Trouble("UnknownCluster", "error", CLAIM, key, sentence, claim)
         named = Key(key.namespace, claim.address_name)
-        has_lost = named not in caches.addresses and named not in caches.addresses.unreadable
+        has_lost = (
+            named not in caches.addresses
+            and named not in caches.addresses.unreadable
+            and not is_left_out(caches.address_kind, named, not_read)
+        )
         if since is None and claim.address_name and has_lost:
             sentence = f"its addressRef names IPAddress {claim.address_name}, which is gone"
             yield Trouble("LostAddress", "error", CLAIM, key, sentence, claim)
@@ -130,16 +163,20 @@ def _claims(caches: ClaimCaches, now: datetime) -> Iterator[Trouble]:
             yield Trouble("StuckRelease", "warning", CLAIM, key, sentence, claim, since=since)
 
 
-def _addresses(caches: ClaimCaches) -> Iterator[Trouble]:
+def _addresses(caches: ClaimCaches, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
     """Yield the troubles of IPAddresses, in order of their keys."""
     for address in sorted(caches.addresses, key=lambda address: address.metadata.key):
         key = address.metadata.key
         named, kind = Key(key.namespace, address.spec.claimRef.name), kind_of(address.spec.poolRef)
         if kind is None or RELEASED_AT in address.metadata.annotations:
             continue
-        if named in caches.claims or named in caches.claims.unreadable:
+        if (
+            named in caches.claims
+            or named in caches.claims.unreadable
+            or is_left_out(caches.claim_kind, named, not_read)
+        ):
             continue
-        if caches.pool_of(address) is None and not caches.pool_is_unreadable(address):
+        if not _pool_may_exist(caches, address, not_read):
             sentence = f"names {kind.kind} {pool_key(kind, address)}, which does not exist"
             yield Trouble("UnknownPool", "warning", ADDRESS, key, sentence, address)
         if ADDRESS_FINALIZER in address.metadata.finalizers:

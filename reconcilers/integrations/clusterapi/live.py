@@ -3,7 +3,7 @@
 Clusters are not watched: the label of a claim says whose it is.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from controller.cache import Cache
@@ -16,6 +16,7 @@ from reconcilers.integrations.clusterapi.contents import pools_of
 from reconcilers.integrations.clusterapi.picture import views_of_contents
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.spaces.offers import PoolName
 
@@ -39,8 +40,8 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     def names() -> list[PoolName]:
         return [one for kind in api.POOLS for one in names_of(kind.kind, by_kind[kind.kind])]
 
-    def show(wanted: Wanted) -> Views:
-        return views_of_contents(list(pools_of(caches, wanted)))
+    def show(wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
+        return views_of_contents(list(pools_of(caches, wanted)), not_read)
 
     return Live(
         [

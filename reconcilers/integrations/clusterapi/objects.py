@@ -1,6 +1,6 @@
 """Cluster API's objects as a command reads them: from a cluster once, or from manifests."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
@@ -29,7 +29,7 @@ from reconcilers.integrations.core.objects import (
     filled,
     stamped_metadata,
 )
-from reconcilers.integrations.core.scopedlists import ScopedLists
+from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 
 UNREADABLE = "it cannot be decoded"
 """The reason where nobody shows it."""
@@ -43,10 +43,11 @@ class Objects:
     Args:
         claims: IPAddressClaims.
         addresses: IPAddresses.
-        clusters: Clusters; None where they are not served, so that none is there.
+        clusters: Clusters; None where they may not be read.
         pools: pools by kind.
         unreadable: objects that could not be decoded, by kind and key, with the reason.
         bodies: the manifests that they were read from, by kind and key.
+        not_read: the kinds, or kinds of other namespaces, that the user may not read.
     """
 
     claims: list[IPAddressClaim] = field(default_factory=list)
@@ -55,6 +56,7 @@ class Objects:
     pools: dict[str, list[Any]] = field(default_factory=dict)
     unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
     bodies: dict[tuple[str, Key], dict[str, Any]] = field(default_factory=dict)
+    not_read: Sequence[NotRead] = ()
 
     def caches(
         self, networkpools: Iterable[NetworkPool], unreadable_pools: Collection[Key] = ()
@@ -85,37 +87,50 @@ class Objects:
 
 
 async def read(lists: ScopedLists) -> Objects:
-    """Read all of them that are served and that one may read.
-
-    A user who may read NetworkPools need not be allowed to read these.
+    """Read all of them as far as they may be read; none if claims or IPAddresses are not served.
 
     Args:
-        lists: for the lists; notes what may not be read.
+        lists: for the lists.
 
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
-    found = Objects()
+    unreadable: dict[tuple[str, Key], str] = {}
 
-    async def listed(*versions: Resource[Any]) -> list[Any] | None:
+    async def find_served(versions: Iterable[Resource[Any]]) -> Resource[Any] | None:
         for resource in versions:
             if await lists.client.is_served(resource):
-                page = await lists.list_allowed(resource)
-                if page is None:
-                    return None
-                for key, reason in page.unreadable.items():
-                    found.unreadable[resource.kind, key] = reason
-                return list(page.items)
+                return resource
         return None
 
+    async def listed(resource: Resource[Any] | None) -> list[Any] | None:
+        """Return the objects of a kind; None if the user may not read them."""
+        if resource is None:
+            return []
+        page = await lists.list_allowed(resource)
+        if page is None:
+            return None
+        for key, reason in page.unreadable.items():
+            unreadable[resource.kind, key] = reason
+        return list(page.items)
+
+    address_kind = await find_served(map(api.addresses, api.CONTRACT_VERSIONS))
+    claim_kind = await find_served(map(api.claims, api.CONTRACT_VERSIONS))
+    if address_kind is None or claim_kind is None:
+        return Objects()
     # IPAddresses first: the claim of each was there before it.
-    addresses = await listed(*map(api.addresses, api.CONTRACT_VERSIONS))
-    claims = await listed(*map(api.claims, api.CONTRACT_VERSIONS))
-    if addresses is None or claims is None:
-        return found
-    clusters = await listed(*map(api.clusters, api.CONTRACT_VERSIONS))
-    pools = {kind.kind: await listed(kind) or [] for kind in api.POOLS}
-    return Objects(claims, addresses, clusters or [], pools, found.unreadable)
+    addresses = await listed(address_kind)
+    claims = await listed(claim_kind)
+    clusters = await listed(await find_served(map(api.clusters, api.CONTRACT_VERSIONS)))
+    pools = {kind.kind: await listed(await find_served([kind])) or [] for kind in api.POOLS}
+    return Objects(
+        claims or [],
+        addresses or [],
+        clusters,
+        pools,
+        unreadable,
+        not_read=lists.not_read,
+    )
 
 
 async def remove(client: Client, kind: str, at: Version) -> None:

@@ -10,9 +10,10 @@ from controller.meta import Key
 from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import addresses_of, subnet_of
-from reconcilers.integrations.clusterapi.api import IPAddressClaim
+from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, IPAddressClaim, addresses
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
 from reconcilers.pictures.poolpicture import (
@@ -28,10 +29,17 @@ from reconcilers.spaces.offers import PoolName
 
 PURPOSE = "claim"
 """The use of the addresses of claims, as people read it."""
+_ADDRESSES = addresses(CONTRACT_VERSIONS[0])
 
 
-def picture_of(contents: PoolContents) -> PoolPicture:
-    """Return the picture of a pool that is not a NetworkPool."""
+def picture_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> PoolPicture:
+    """Return the picture of a pool that is not a NetworkPool.
+
+    Args:
+        contents: the pool with its contents.
+        not_read: what the user may not read; a claim whose IPAddress may be among it is not known
+            to wait.
+    """
     pool, spec = contents.pool, contents.pool.spec
     listed = getattr(spec, "addresses", None) or getattr(spec, "prefixes", None)
     family = _family(contents, ", ".join(listed or ()))
@@ -44,24 +52,24 @@ def picture_of(contents: PoolContents) -> PoolPicture:
         PoolName(contents.kind.kind, pool.metadata.key),
         contents.kind.group,
         [family],
-        order_requests(_waiting(contents)),
+        order_requests(_waiting(contents, not_read)),
         status,
         reason,
         not_read=[str(unreadable) for unreadable in contents.unreadable],
     )
 
 
-def holders_of(contents: PoolContents) -> PoolHolders:
+def holders_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> PoolHolders:
     """Return what claims and IPAddresses hold of a pool, and the claims that wait."""
-    return PoolHolders(list(_held(contents)), list(_waiting(contents)))
+    return PoolHolders(list(_held(contents)), list(_waiting(contents, not_read)))
 
 
-def views_of_contents(contents: Sequence[PoolContents]) -> Views:
+def views_of_contents(contents: Sequence[PoolContents], not_read: Sequence[NotRead] = ()) -> Views:
     """Return the pictures of pools, and what claims hold of NetworkPools."""
     network_pools = [pool for pool in contents if pool.kind == NETWORK_POOL]
     return Views(
-        [picture_of(pool) for pool in contents if pool.kind != NETWORK_POOL],
-        holders={pool.pool.metadata.key: holders_of(pool) for pool in network_pools},
+        [picture_of(pool, not_read) for pool in contents if pool.kind != NETWORK_POOL],
+        holders={pool.pool.metadata.key: holders_of(pool, not_read) for pool in network_pools},
         unreadable={
             pool.pool.metadata.key: pool.unreadable for pool in network_pools if pool.unreadable
         },
@@ -137,13 +145,16 @@ def _tenant(claim: IPAddressClaim | None, key: Key) -> str:
     return str((claim.cluster if claim is not None else None) or key)
 
 
-def _waiting(contents: PoolContents) -> Iterator[PoolRequest]:
+def _waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[PoolRequest]:
     """Yield the claims without an address."""
     holding = {key for states in contents.states.values() for key in states}
     holding.update(contents.held_of_other_family)
     families: tuple[Family, ...] = (contents.space.family,) if contents.space is not None else ()
     for key, claim in contents.claims.items():
         if key in holding or record_of(claim) is not None or claim.metadata.terminating:
+            continue
+        named = Key(key.namespace, claim.address_name)
+        if claim.address_name and is_left_out(_ADDRESSES, named, not_read):
             continue
         ready = find(claim.status.conditions, READY)
         yield PoolRequest(

@@ -9,6 +9,7 @@ from controller.indexes import IndexFunction
 from controller.informer import Informer
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.spaces.offers import PoolName
 
@@ -35,12 +36,12 @@ class Live:
     Args:
         watched: its kinds.
         names: returns the pools that there are now, NetworkPools excepted, in order.
-        views: returns the views of the pools that are wanted.
+        views: returns the views of the pools that are wanted, given what may not be read.
     """
 
     watched: Sequence[Watched]
     names: Callable[[], list[PoolName]]
-    views: Callable[[Wanted], Views]
+    views: Callable[[Wanted, Sequence[NotRead]], Views]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -13,7 +13,7 @@ from controller.cache import Cache
 from controller.codec import DecodeFailure
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
-from reconcilers.integrations.core.scopedlists import ScopedLists
+from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 
 SPACE_INDEX = "space"
 """The index by which caches find the objects of a pool."""
@@ -27,11 +27,13 @@ class Objects:
         found: the objects by kind.
         unreadable: those that could not be decoded, by kind and key, with the reason.
         bodies: the manifests that they were read from, by kind and key.
+        not_read: the kinds, or kinds of other namespaces, that the user may not read.
     """
 
     found: dict[str, list[Any]] = field(default_factory=dict)
     unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
     bodies: dict[tuple[str, Key], Mapping[str, Any]] = field(default_factory=dict)
+    not_read: Sequence[NotRead] = ()
 
     @property
     def empty(self) -> bool:
@@ -87,10 +89,10 @@ def decode_failure(
 
 
 async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:
-    """Read all objects of kinds, unless one of the kinds is not served or may not be read.
+    """Read all objects of kinds, as far as they may be read; none if a kind is not served.
 
     Args:
-        lists: for the lists; notes what may not be read.
+        lists: for the lists.
         kinds: which.
 
     Raises:
@@ -103,12 +105,12 @@ async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:
     for resource in kinds:
         page = await lists.list_allowed(resource)
         if page is None:
-            return Objects()
+            continue  # `not_read` says so, and no caller takes what may exist for missing
         objects.found[resource.kind] = list(page.items)
         objects.unreadable.update(
             ((resource.kind, key), reason) for key, reason in page.unreadable.items()
         )
-    return objects
+    return replace(objects, not_read=lists.not_read)
 
 
 def is_of(body: Mapping[str, Any], kinds: Iterable[Resource[Any]]) -> bool:

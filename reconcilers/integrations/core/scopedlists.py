@@ -15,7 +15,7 @@ from typing_extensions import override
 from controller.client import Client
 from controller.codec import Page
 from controller.errors import Forbidden
-from controller.meta import Object
+from controller.meta import Key, Object
 from controller.resource import Resource
 
 T = TypeVar("T", bound=Object)
@@ -55,6 +55,17 @@ def limits_in(
         for limit in not_read
         if limit.kind in kinds and (not namespace or limit.except_namespace != namespace)
     ]
+
+
+def is_left_out(resource: Resource[Any], key: Key, not_read: Iterable[NotRead]) -> bool:
+    """Return whether an object may exist that a user may not read.
+
+    Args:
+        resource: its kind.
+        key: its namespace and name.
+        not_read: everything that may not be read.
+    """
+    return bool(limits_in(key.namespace, {resource.full_name}, not_read))
 
 
 def readable_namespace(resource: Resource[Any], not_read: Iterable[NotRead]) -> str | None:

@@ -87,7 +87,10 @@ def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
 def overlap_sentence(spaces: SpaceIndex, offers: Sequence[Offer]) -> str:
     """Return which other pools hand out addresses of a pool, and whether that is right; or ''."""
     sentence = spaces.sharing(offers).sentence
-    return f"{sentence}: well for separate sites, a slip otherwise" if sentence else ""
+    if not sentence:
+        return ""
+    limit = "" if spaces.is_complete else "; pools that were not read were not compared"
+    return f"{sentence}: well for separate sites, a slip otherwise{limit}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """What is wrong among KKP's pools and allocations, as findings for people."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from controller.meta import Key
+from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, limits_in
 from reconcilers.integrations.core.views import (
     HOST_BITS,
     Severity,
@@ -26,6 +27,7 @@ def audit(
     caches: KubermaticCaches,
     contents: Iterable[DatacenterContents],
     unreadable: Mapping[tuple[str, Key], str],
+    not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
     """Yield everything that is wrong.
 
@@ -33,6 +35,7 @@ def audit(
         caches: the objects.
         contents: the pools with their contents.
         unreadable: objects that could not be decoded, by kind and key, with the reason.
+        not_read: what the user may not read; an object that may be among it is not missing.
     """
     yield from unreadable_troubles(unreadable)
     for one in contents:
@@ -42,7 +45,7 @@ def audit(
             yield Trouble(HOST_BITS, "warning", POOLS.kind, pool.metadata.key, warning)
         for fault in list_pool_faults(pool):
             yield Trouble("InvalidPool", "error", POOLS.kind, pool.metadata.key, fault)
-    yield from _of_allocations(caches)
+    yield from _of_allocations(caches, not_read)
 
 
 def _of_datacenter(one: DatacenterContents) -> Iterator[Trouble]:
@@ -67,20 +70,24 @@ def _trouble(kind: str, severity: Severity, one: IPAMAllocation, sentence: str) 
     return Trouble(kind, severity, ALLOCATIONS.kind, key, sentence, one, removable=True)
 
 
-def _of_allocations(caches: KubermaticCaches) -> Iterator[Trouble]:
+def _of_allocations(caches: KubermaticCaches, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
     """Yield the troubles of allocations that are not used, or cannot be."""
+    may_have_cluster = bool(limits_in("", {CLUSTERS.full_name}, not_read))
     for one in sorted(caches.allocations, key=lambda one: one.metadata.key):
         key, pool = one.metadata.key, caches.pools.get(one.pool)
         if one.empty:
             sentence = "has no addresses; MetalLB refuses a pool that is made of it"
             yield _trouble("NoAddresses", "warning", one, sentence)
         if pool is None:
-            if one.pool not in caches.pools.unreadable:
+            is_unknown = is_left_out(POOLS, one.pool, not_read)
+            if one.pool not in caches.pools.unreadable and not is_unknown:
                 sentence = f"its IPAMPool {one.metadata.name} does not exist"
                 yield _trouble("UnknownPool", "warning", one, sentence)
         elif one.spec.dc not in pool.spec.datacenters:
             sentence = f"is of datacenter {one.spec.dc}, which its IPAMPool does not have"
             yield _trouble("UnknownPool", "warning", one, sentence)
+        if may_have_cluster:
+            continue
         named = any(cluster.namespace == key.namespace for cluster in caches.clusters)
         if not named and not caches.clusters.unreadable:  # the namespace is in a Cluster's status
             sentence = f"no {CLUSTERS.kind} has namespace {key.namespace}; it stays in use"

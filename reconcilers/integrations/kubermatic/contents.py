@@ -10,11 +10,13 @@ from functools import partial
 from allocator import AddressRange, InvalidPool
 from controller.meta import Key
 from reconcilers.integrations.core.heldparts import HeldPart
+from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.views import (
     Wanted,
     every_pool,
 )
 from reconcilers.integrations.kubermatic.api import (
+    ALLOCATIONS,
     JOURNALS,
     POOLS,
     Cluster,
@@ -81,13 +83,15 @@ class DatacenterContents:
 
 
 def contents_of(
-    caches: KubermaticCaches, wanted: Wanted = every_pool
+    caches: KubermaticCaches, wanted: Wanted = every_pool, not_read: Sequence[NotRead] = ()
 ) -> Iterator[DatacenterContents]:
     """Yield what every pool may hand out and what is held of it, by pool and datacenter.
 
     Args:
         caches: the objects.
         wanted: which pools.
+        not_read: what the user may not read; a cluster whose IPAMAllocation may be among it is
+            not known to wait.
     """
     clusters = {one.namespace: one.metadata.name for one in caches.clusters if one.namespace}
     for pool in sorted(caches.pools, key=lambda one: one.metadata.key):
@@ -103,7 +107,7 @@ def contents_of(
             except InvalidPool as invalid:
                 fault = "; ".join(invalid.messages)
             here = tuple(sorted((one for one in allocations if one.spec.dc == name), key=_key))
-            waiting = tuple(_waiting(caches, pool, name, space))
+            waiting = tuple(_waiting(caches, pool, name, space, not_read))
             yield DatacenterContents(pool, name, space, fault, here, waiting, clusters, unreadable)
 
 
@@ -112,11 +116,18 @@ def _key(one: IPAMAllocation) -> Key:
 
 
 def _waiting(
-    caches: KubermaticCaches, pool: IPAMPool, name: str, space: DatacenterSpace | None
+    caches: KubermaticCaches,
+    pool: IPAMPool,
+    name: str,
+    space: DatacenterSpace | None,
+    not_read: Sequence[NotRead],
 ) -> Iterator[Cluster]:
     """Yield the clusters of a datacenter that have less than they should."""
     for cluster in caches.served(name):
-        one = caches.allocations.get(Key(cluster.namespace, pool.metadata.name))
+        key = Key(cluster.namespace, pool.metadata.name)
+        if is_left_out(ALLOCATIONS, key, not_read):
+            continue
+        one = caches.allocations.get(key)
         mine = held(one.spec) if one is not None and one.spec.dc == name else None
         if space is None or mine is None or not _has_all(mine, space):
             yield cluster

@@ -1,11 +1,12 @@
 """IPAMPools, kept current by watches, to be shown."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from controller.cache import Change
 from controller.resource import Resource
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
@@ -50,8 +51,8 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     def names() -> list[PoolName]:
         return names_of(POOLS.kind, pools.cache)
 
-    def make_views(wanted: Wanted) -> Views:
-        return Views([picture_of(contents) for contents in contents_of(caches, wanted)])
+    def make_views(wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
+        return Views([picture_of(contents) for contents in contents_of(caches, wanted, not_read)])
 
     watched = [
         Watched(pools, either(itself)),

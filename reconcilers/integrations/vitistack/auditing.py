@@ -1,10 +1,11 @@
 """What is wrong among vitistack's networks and allocations, as findings for people."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from controller.meta import Key
 from reconcilers.addressing import addresstexts
+from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.views import HOST_BITS, Trouble, unreadable_troubles
 from reconcilers.integrations.vitistack.allocations import moment
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, CONFIGURATIONS, NETWORKS
@@ -22,6 +23,7 @@ def audit(
     contents: Iterable[NetworkContents],
     unreadable: Mapping[tuple[str, Key], str],
     now: datetime,
+    not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
     """Yield everything that is wrong at the time `now`.
 
@@ -30,6 +32,7 @@ def audit(
         contents: the networks with their contents.
         unreadable: objects that could not be decoded, by kind and key, with the reason.
         now: the time.
+        not_read: what the user may not read; an object that may be among it is not missing.
     """
     yield from unreadable_troubles(unreadable)
     for one in contents:
@@ -39,7 +42,7 @@ def audit(
         if static is not None and (warning := addresstexts.describe_host_bits(static.ipv4CIDR)):
             sentence = f"ipv4CIDR: {warning}"
             yield Trouble(HOST_BITS, "warning", NETWORKS.kind, key, sentence)
-    yield from _of_allocations(caches, now)
+    yield from _of_allocations(caches, now, not_read)
 
 
 def _of_network(one: NetworkContents) -> Iterator[Trouble]:
@@ -65,16 +68,24 @@ def _of_network(one: NetworkContents) -> Iterator[Trouble]:
             yield Trouble("OutOfRange", "warning", kind, last.key, sentence)
 
 
-def _of_allocations(caches: VitistackCaches, now: datetime) -> Iterator[Trouble]:
+def _of_allocations(
+    caches: VitistackCaches, now: datetime, not_read: Sequence[NotRead]
+) -> Iterator[Trouble]:
     """Yield the allocations whose network or configuration is missing, and those that expired."""
     kind = ALLOCATIONS.full_name
     for one in sorted(caches.allocations, key=lambda each: each.metadata.key):
         key = one.metadata.key
-        if caches.network_of(one) is None and one.network not in caches.networks.unreadable:
+        may_have_network = one.network in caches.networks.unreadable or is_left_out(
+            NETWORKS, one.network, not_read
+        )
+        if caches.network_of(one) is None and not may_have_network:
             sentence = f"names {NETWORKS.kind} {one.network}, which does not exist; it waits"
             yield Trouble("UnknownPool", "error", kind, key, sentence)
         machines = caches.configurations
-        if one.configuration not in machines and one.configuration not in machines.unreadable:
+        may_have_machine = one.configuration in machines.unreadable or is_left_out(
+            CONFIGURATIONS, one.configuration, not_read
+        )
+        if one.configuration not in machines and not may_have_machine:
             sentence = f"its {CONFIGURATIONS.kind} {one.configuration} does not exist; its address"
             sentence = f"{sentence} is free when it expires"
             yield Trouble("Unclaimed", "warning", kind, key, sentence, one, removable=True)

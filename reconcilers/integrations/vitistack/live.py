@@ -3,13 +3,14 @@
 NetworkConfigurations are not watched: an IPAllocation names its own.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from controller.cache import Cache
 from controller.resource import Resource
 from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -41,7 +42,8 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     def names() -> list[PoolName]:
         return names_of(NETWORKS.kind, networks.cache)
 
-    def make_views(wanted: Wanted) -> Views:
+    def make_views(wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
+        del not_read  # an IPAllocation says itself whether it waits
         return Views([picture_of(contents) for contents in contents_of(caches, wanted)])
 
     watched = [Watched(networks, either(itself)), Watched(allocations, either(of_allocation))]

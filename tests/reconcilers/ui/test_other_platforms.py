@@ -160,7 +160,9 @@ async def test_kinds_that_are_served_later_are_shown_then(harness: Harness) -> N
             assert MACHINES in await latest(harness, reader)
 
 
-async def test_what_may_not_be_read_is_not_shown_and_no_failure(harness: Harness) -> None:
+async def test_only_the_total_is_known_of_a_pool_whose_claims_may_not_be_read(
+    harness: Harness,
+) -> None:
     harness.cluster.serve_platforms(*CLUSTER_API)
     await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
 
@@ -173,8 +175,11 @@ async def test_what_may_not_be_read_is_not_shown_and_no_failure(harness: Harness
         with harness.feed.reading() as reader:
             await harness.clock.advance(60)
             news = await harness.news(reader, 0)
-            assert news["order"] == [EAST, WEST]
+            assert news["order"] == [EAST, WEST, MACHINES]
             assert news["failures"] == []
+            shown = news["pools"][MACHINES]
+            assert (shown["total"], shown["notRead"]) == (3, [CLAIMS.full_name])
+            assert {extent["state"] for extent in ranges(shown)}.isdisjoint({"free"})
 
 
 async def test_a_kind_that_discovery_names_and_no_server_has_hides_nothing(

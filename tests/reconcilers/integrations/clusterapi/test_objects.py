@@ -8,8 +8,8 @@ from controller.errors import Forbidden
 from controller.meta import ObjectMeta
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import IPAddress
-from reconcilers.integrations.clusterapi.objects import Objects, read
-from reconcilers.integrations.core.scopedlists import ScopedLists
+from reconcilers.integrations.clusterapi.objects import read
+from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 
 
 class Answers:
@@ -18,7 +18,7 @@ class Answers:
     def __init__(self, refused: str) -> None:
         self._refused = refused
 
-    async def served(self, resource: Resource[Any]) -> bool:
+    async def is_served(self, resource: Resource[Any]) -> bool:
         return resource.version != "v1beta1"
 
     async def list(self, resource: Resource[Any], *, namespace: str = "") -> Page[Any]:
@@ -33,8 +33,14 @@ def lists(refused: str) -> ScopedLists:
     return ScopedLists(cast("Client", Answers(refused)), "")
 
 
-async def test_who_may_not_read_claims_is_shown_nothing_and_not_refused() -> None:
-    assert await read(lists("IPAddressClaim")) == Objects()
+async def test_who_may_not_read_claims_is_shown_the_rest() -> None:
+    found = await read(lists("IPAddressClaim"))
+    assert [address.metadata.name for address in found.addresses] == ["a"]
+    assert found.not_read == (NotRead("ipaddressclaims.ipam.cluster.x-k8s.io"),)
+
+
+async def test_clusters_that_may_not_be_read_are_not_taken_for_missing() -> None:
+    assert (await read(lists("Cluster"))).clusters is None
 
 
 async def test_who_may_not_read_pools_of_the_whole_cluster_sees_the_rest() -> None:

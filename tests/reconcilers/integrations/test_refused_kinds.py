@@ -1,0 +1,128 @@
+"""What is shown and reported of other platforms to a user who may not read one of their kinds."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from controller.client import Client
+from controller.errors import Forbidden
+from controller.resource import Resource
+from controller.testing import Request
+from reconcilers.addressmap.objects import Objects, read_objects
+from reconcilers.addressmap.poolpictures import pool_pictures
+from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
+from reconcilers.health.report import all_findings
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.poolkinds import HOLDERS, POOL_KINDS
+from reconcilers.pictures.documents import map_document
+from tests.clock import VirtualClock
+from tests.reconcilers.cli import test_claims as claims
+from tests.reconcilers.cli import test_platforms as platforms
+from tests.reconcilers.cli.commandline import pool
+from tests.reconcilers.ui.cluster import KINDS, PLATFORMS, Cluster
+
+CLUSTERS = clusterapi.clusters("v1beta2")
+KINDS[CLUSTERS.group, CLUSTERS.kind] = CLUSTERS
+REFUSED = {
+    kind.full_name: kind
+    for kind in (*PLATFORMS, CLUSTERS, NETWORK_POOL)
+    if kind.plural != "prefixes"
+}
+LABELS = {clusterapi.CLUSTER_LABEL: "machines"}
+STATUS = {"addressRef": {"name": "web"}}
+SITE = pool("site", "10.9.0.0/29")
+SITE["metadata"]["namespace"] = "b"
+NET_CLAIM = {"addressRef": {"name": "lb"}}
+OBJECTS = (
+    SITE,
+    claims.body("Cluster", "machines", {}) | {"apiVersion": f"{CLUSTERS.group}/v1beta2"},
+    claims.ip_pool("nodes", "10.0.0.10-10.0.0.12")
+    | {"status": {"ipAddresses": {"total": 3, "used": 1, "free": 2, "outOfRange": 0}}},
+    claims.claim("web", "nodes", metadata={"labels": LABELS}, status=STATUS),
+    claims.address("web", "nodes", "10.0.0.11", metadata={"labels": LABELS}),
+    claims.claim("lb", "site", "NetworkPool", status=NET_CLAIM),
+    claims.address("lb", "site", "10.9.0.2", "NetworkPool"),
+    platforms.ipam_pool("metallb", east={**platforms.RANGE, "poolCidr": "10.1.0.0/29"}),
+    platforms.cluster("blue", "east"),
+    platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
+    platforms.network(),
+    platforms.request("net-web", "10.3.0.11"),
+    platforms.VM,
+)
+SHOWN = ["NetworkPool", "InClusterIPPool", "IPAMPool", "NetworkNamespace"]
+
+
+async def objects_without(refused: Resource[Any] | None, *more: Any) -> Objects:
+    """Return what a user reads who may not read one kind.
+
+    Args:
+        refused: the kind; None for none.
+        *more: objects beside those of a cluster without faults.
+    """
+    cluster = Cluster(VirtualClock())
+    cluster.serve_platforms(*PLATFORMS, CLUSTERS)
+    bodies = [dict(body) for body in (*OBJECTS, *more)]
+    for body in bodies:
+        if body["kind"] == "IPAddress":
+            finalizers = [clusterapi.ADDRESS_FINALIZER]
+            body["metadata"] = {**body["metadata"], "finalizers": finalizers}
+    await cluster.create(*bodies)
+
+    def refuse(request: Request) -> None:
+        if refused is not None and request.resource == refused.full_name:
+            raise Forbidden(403, "Forbidden", request.resource)
+
+    cluster.on_request = refuse
+    return await read_objects(Client(cluster), required=(TENANT_CLUSTER,))
+
+
+async def test_nothing_is_wrong_for_a_user_who_may_read_everything() -> None:
+    objects = await objects_without(None)
+    assert objects.all_not_read == ()
+    assert all_findings(objects, datetime.now(UTC)) == []
+    assert [shown.name.kind for shown in pool_pictures(objects)] == SHOWN
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+async def test_nothing_that_may_exist_is_reported_as_missing(kind: str) -> None:
+    objects = await objects_without(REFUSED[kind])
+    assert [limit.kind for limit in objects.all_not_read] == [kind]
+    assert all_findings(objects, datetime.now(UTC)) == []
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+async def test_a_pool_is_shown_though_a_kind_that_holds_addresses_of_it_is_refused(
+    kind: str,
+) -> None:
+    pictures = pool_pictures(await objects_without(REFUSED[kind]))
+    hidden = REFUSED[kind].kind if REFUSED[kind] in POOL_KINDS else ""
+    assert [shown.name.kind for shown in pictures] == [one for one in SHOWN if one != hidden]
+    for shown in pictures:
+        holders_are_read = kind not in HOLDERS[shown.name.kind]
+        assert shown.figures.is_known is holders_are_read
+        document = map_document(shown)
+        assert (document["waiting"], document["requests"]) == (
+            (0, []) if holders_are_read else (None, [])
+        )
+
+
+@pytest.mark.parametrize("kind", [None, *POOL_KINDS], ids=str)
+async def test_an_overlap_says_that_pools_which_were_not_read_were_not_compared(
+    kind: Resource[Any] | None,
+) -> None:
+    objects = await objects_without(
+        kind,
+        pool("one", "10.60.0.0/29"),
+        pool("two", "10.60.0.0/29"),
+        claims.ip_pool("three", "10.70.0.8-10.70.0.9"),
+        claims.ip_pool("four", "10.70.0.9"),
+    )
+    overlaps = [
+        finding.sentence
+        for finding in all_findings(objects, datetime.now(UTC))
+        if finding.kind == "PoolsOverlap"
+    ]
+    assert overlaps
+    limit = "; pools that were not read were not compared"
+    assert {sentence.endswith(limit) for sentence in overlaps} == {kind is not None}
