@@ -34,7 +34,7 @@ class WatchBackoff:
         """Begin with 0.8 s again at the next failure."""
         self._next = WATCH_BASE_SECONDS
 
-    def failed(self) -> float:
+    def note_failure(self) -> float:
         """Count a failure; return the seconds to wait before the retry."""
         now = self._clock.monotonic()
         if now - self._retried_at > WATCH_RESET_SECONDS:

@@ -332,11 +332,11 @@ class Client:
                 data = await self._transport.request("DELETE", path, body=encode(options))
             except NotFound as error:
                 if error.reason == "NotFound":
-                    self._deleted(resource, at)
+                    self._note_deleted(resource, at)
                 raise
             if still_exists(decode_json(data)):
                 return self._decode(resource, data)
-            self._deleted(resource, at)
+            self._note_deleted(resource, at)
             return None
 
     async def apply(  # noqa: PLR0913 - which object, what of it, and under which conditions
@@ -410,7 +410,7 @@ class Client:
         return await discovery.is_served(self._transport, resource, self._looks)
 
     async def list_served(self, resources: Iterable[Resource[Any]]) -> frozenset[Resource[Any]]:
-        """Return those of these kinds that the server's discovery documents list.
+        """Return the kinds among these that the server's discovery documents list.
 
         Args:
             resources: the kinds that are asked about.
@@ -432,7 +432,7 @@ class Client:
         """
         return await discovery.find_kind(self._transport, api_version, kind)
 
-    def _deleted(self, resource: Resource[Any], version: Version) -> None:
+    def _note_deleted(self, resource: Resource[Any], version: Version) -> None:
         self._notify(self._on_deleted, resource, version)
 
     def _notify(
@@ -454,7 +454,7 @@ class Client:
         meta = obj.metadata
         if meta.terminating and not meta.finalizers and not still_exists(decode_json(data)):
             # This write removed the last finalizer, so the object was deleted.
-            self._deleted(resource, Version.from_object(obj))
+            self._note_deleted(resource, Version.from_object(obj))
         else:
             self._notify(self._on_object, resource, obj)
         return obj

@@ -258,7 +258,7 @@ class Clusters:
     def open(self, key: Key) -> bool:
         """Open the cluster `key`, or mark it as used if it is open; return whether it has a slot.
 
-        This does not wait for the cluster: `synced` says when its caches can be read. Poll a
+        This does not wait for the cluster: `is_synced` says when its caches can be read. Poll a
         cluster that has no slot, or that is not synced.
         """
         if key in self._clusters:
@@ -290,7 +290,7 @@ class Clusters:
         if cluster is not None:
             await cluster.transport.renew()
 
-    def synced(self, key: Key) -> bool:
+    def is_synced(self, key: Key) -> bool:
         """Return whether the cluster `key` is open and all its kinds were listed."""
         cluster = self._clusters.get(key)
         self._mark_used(key)

@@ -204,7 +204,7 @@ async def _is_defined(transport: "Transport", resource: Resource[Any]) -> bool:
 async def list_served(
     transport: "Transport", resources: Iterable[Resource[Any]]
 ) -> frozenset[Resource[Any]]:
-    """Return those of these kinds that a server's documents list, by as few requests as it takes.
+    """Return the kinds among these that a server's documents list, by as few requests as it takes.
 
     Raises:
         ControllerError: discovery failed, so the answer is not known.

@@ -7,7 +7,7 @@ import anyio
 
 from controller.jobs import cancel_when
 from controller.leases import Elector, LeaderLost
-from controller.supervisor import guarded
+from controller.supervisor import call_guarded
 
 WaitToLead = Callable[[anyio.Event], Awaitable[bool]]
 """Waits until this process leads or the given event is set; returns whether it leads."""
@@ -41,7 +41,7 @@ async def with_election(
 
     async def hold() -> None:
         try:
-            await guarded(elector.hold)
+            await call_guarded(elector.hold)
         except Exception as error:
             report(0)
             lost.set()

@@ -108,7 +108,7 @@ def event_body(
         "type": key.type,
         "reason": key.reason,
         "action": key.action,
-        "note": shortened(note),
+        "note": shorten(note),
         "regarding": regarding.body,
         **({"related": related.body} if related is not None else {}),
         "reportingController": reporter.controller,
@@ -126,7 +126,7 @@ def series_patch(count: int, last: datetime) -> dict[str, Any]:
     return {"series": {"count": count, "lastObservedTime": rfc3339_micro(last)}}
 
 
-def shortened(note: str, limit: int = NOTE_BYTES) -> str:
+def shorten(note: str, limit: int = NOTE_BYTES) -> str:
     """Return `note`, cut to at most `limit` bytes of UTF-8 with an ellipsis at its end.
 
     What UTF-8 has no bytes for, as in names of files that Python could not decode, becomes `?`.

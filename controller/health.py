@@ -21,11 +21,11 @@ class Failing:
     """The result of a check that fails.
 
     Args:
-        what: what does not work; always shown.
+        problem: what does not work; always shown.
         why: the reason; shown with `?verbose`.
     """
 
-    what: str
+    problem: str
     why: str = ""
 
 
@@ -58,7 +58,7 @@ class Report:
     """The response to a probe."""
 
     healthy: bool
-    text: str
+    body: str
 
 
 def report(
@@ -98,4 +98,4 @@ def _line(name: str, failing: Failing | None, *, verbose: bool) -> str:
     if failing is None:
         return f"[+]{name} ok"
     why = failing.why if verbose and failing.why else "reason withheld"
-    return f"[-]{name} failed: {failing.what}: {why}"
+    return f"[-]{name} failed: {failing.problem}: {why}"

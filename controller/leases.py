@@ -32,7 +32,7 @@ from controller.errors import Conflict, ControllerError, Forbidden, NotFound
 from controller.health import Check, Failing
 from controller.meta import Key, ObjectMeta, Version
 from controller.resource import Resource
-from controller.supervisor import guarded
+from controller.supervisor import call_guarded
 
 MARGIN = 1.2
 """The renew deadline is longer than so many retry periods; the value is client-go's."""
@@ -389,7 +389,7 @@ class Elector:
         """Make a request; return whether it succeeded in time."""
         try:
             with self._clock.move_on_after(self._settings.request_seconds) as scope:
-                await guarded(request)
+                await call_guarded(request)
         except Conflict as error:
             # Another process has written the lease in between: what it says is read next.
             log.info("Leader election request failed", error=str(error))

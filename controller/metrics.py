@@ -58,7 +58,7 @@ class ReconcileMetrics:
         self.timeouts = families.reconcile_timeouts.labels(name)
         families.max_concurrent.labels(name).set(concurrency)
 
-    def ended(self, result: str, seconds: float) -> None:
+    def count_reconciliation(self, result: str, seconds: float) -> None:
         """Count a reconciliation with its result, one of RESULTS, and its duration."""
         self._results[result].inc()
         self.seconds.observe(seconds)
@@ -82,11 +82,11 @@ class InformerMetrics(WatchObserver):
         self._undelivered = families.undelivered.labels(name)
 
     @override
-    def restarted(self, reason: str) -> None:
+    def note_restart(self, reason: str) -> None:
         self._restarts[reason].inc()
 
     @override
-    def undelivered(self) -> None:
+    def note_undelivered(self) -> None:
         self._undelivered.inc()
 
     @override
@@ -134,11 +134,11 @@ class UnmeasuredInformer(InformerMetrics):
         self._name = name
 
     @override
-    def restarted(self, reason: str) -> None:
+    def note_restart(self, reason: str) -> None:
         """Count nothing."""
 
     @override
-    def undelivered(self) -> None:
+    def note_undelivered(self) -> None:
         """Count nothing."""
 
     @override

@@ -121,11 +121,11 @@ class QueueMetrics(QueueObserver):
         self._worked.observe(worked)
 
     @override
-    def delayed(self) -> None:
+    def note_delayed(self) -> None:
         self._retries.inc()
 
     @override
-    def dropped(self, depths: Mapping[int, int]) -> None:
+    def note_dropped(self, depths: Mapping[int, int]) -> None:
         for priority, count in depths.items():
             self._add_depth(priority, -count)
 

@@ -57,7 +57,7 @@ class KeyBackoff(Generic[K]):
         """Return the number of keys that have failures."""
         return len(self._failures)
 
-    def failed(self, key: K) -> float:
+    def note_failure(self, key: K) -> float:
         """Count a failure of `key`; return the seconds to wait before the retry."""
         before = self._failures.get(key, 0)
         self._failures[key] = before + 1

@@ -65,7 +65,7 @@ class Undelivered(Generic[T]):
         """Log that `handler` raised on an unreadable object, and call it again later."""
         log.error("event handler raised", resource=self._kind, object=str(key), exc_info=error)
         self._left_keys.setdefault(handler, set()).add(key)
-        self._observer.undelivered()
+        self._observer.note_undelivered()
         self._kept.set()
 
     def forget_keys(self, handler: KeyHandler) -> None:
@@ -149,7 +149,7 @@ class Undelivered(Generic[T]):
 
     def _add(self, handler: Handler[T], key: Key, old: T | None) -> None:
         self._left.setdefault(handler, {}).setdefault(key, old)
-        self._observer.undelivered()
+        self._observer.note_undelivered()
         self._kept.set()
 
 

@@ -280,7 +280,7 @@ class Reflector(Generic[T]):
             if self._initial is not None:
                 raise errors.NoAnswer("the watch ended before its initial events were complete")
         except ControllerError as error:
-            self._observer.restarted(end_reason(error))
+            self._observer.note_restart(end_reason(error))
             if self._initial is not None:
                 return await self._after_incomplete_stream(self._initial, error)
             if isinstance(error, errors.SilentWatch) and not self._bookmarks_seen:
@@ -290,14 +290,14 @@ class Reflector(Generic[T]):
             await self._wait_after("watch", error)
             return self._after_failed_watch(error)
         if received or self._clock.monotonic() - begun >= SHORT_WATCH_SECONDS:
-            self._observer.restarted(ENDED)
+            self._observer.note_restart(ENDED)
             if not self._limit.exceeded:
                 return Watching()
             if self._clock.monotonic() - begun < RESET_WATCH_SECONDS:
                 await self._wait_after("watch", errors.MalformedAnswer("too many events at once"))
             return self._read_all(str(self._cache.position))
         # Some servers and proxies end the watch at once instead of answering 410.
-        self._observer.restarted(SHORT)
+        self._observer.note_restart(SHORT)
         short = errors.NoAnswer("the watch ended at once, without an event")
         await self._wait_after("watch", short)
         return self._read_all(str(self._cache.position))
@@ -433,7 +433,7 @@ class Reflector(Generic[T]):
         if self.failing_since is None:
             self.failing_since = self._clock.monotonic()
         self._failed()
-        seconds = self._backoff.failed()
+        seconds = self._backoff.note_failure()
         if isinstance(error, errors.ApiError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)
         log.warning(

@@ -15,7 +15,7 @@ from typing_extensions import override
 from controller.callbacks import describe_result, function_name
 from controller.clock import Clock
 from controller.errors import Expired, MalformedAnswer, NoAnswer, Unauthorized
-from controller.supervisor import guarded
+from controller.supervisor import call_guarded
 from controller.transport import NO_QUERY, Transport
 
 R = TypeVar("R")
@@ -190,7 +190,7 @@ class RenewableTransport(Transport):
             UnexpectedError: it was cancelled by other code.
             Exception: what it raises.
         """
-        connection: object = await guarded(self._open_connection)
+        connection: object = await call_guarded(self._open_connection)
         if not isinstance(connection, Connection):
             raise TypeError(
                 f"{function_name(self._open_connection)} returned {describe_result(connection)}:"

@@ -183,7 +183,7 @@ class Controller:
             is_owned = self._partition.owns(key)
             passing = self._partition.open_pass(key)
         except Exception as error:  # noqa: BLE001 - logged and retried like an error of the pass
-            await self._reconcile_once(key, partial(_failed, error))
+            await self._reconcile_once(key, partial(_return_error, error))
             return
         if not is_owned:
             self._drop(key)
@@ -214,8 +214,8 @@ class Controller:
                 reconcileID=str(uuid.uuid4()),
             ):
                 outcome = await attempt(key)
-                result = self._requeue(key, self._paced(key, outcome, begun))
-                metrics.ended(result, clock.monotonic() - begun)
+                result = self._requeue(key, self._pace(key, outcome, begun))
+                metrics.count_reconciliation(result, clock.monotonic() - begun)
         finally:
             metrics.active.dec()
             self.queue.done(key)
@@ -263,7 +263,7 @@ class Controller:
         except DeadlinePassed as error:
             raise ControllerError(f"not reconciled within {seconds:g} s, and cancelled") from error
 
-    def _paced(self, key: Key, outcome: Outcome | Exception, begun: float) -> Outcome | Exception:
+    def _pace(self, key: Key, outcome: Outcome | Exception, begun: float) -> Outcome | Exception:
         """Return `outcome`, with a longer delay if the key keeps coming back at once."""
         if not isinstance(outcome, Again) or outcome.after >= LONGEST_PACE_SECONDS:
             self._hurries.pop(key, None)
@@ -390,7 +390,7 @@ def most_severe(group: ExceptionGroup[Exception]) -> Exception:
     return min(errors, key=_severity)
 
 
-async def _failed(error: Exception, _: Key) -> Exception:
+async def _return_error(error: Exception, _: Key) -> Exception:
     """Return the error that ended a pass before the reconciler was called."""
     return error
 

@@ -212,6 +212,6 @@ def health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page:
             return Response(f"there is no check {request.tail}\n".encode(), status=404)
         exclude = request.query.get("exclude", ())
         result = report(name, chosen, verbose="verbose" in request.query, exclude=exclude)
-        return Response(result.text.encode(), status=200 if result.healthy else 503)
+        return Response(result.body.encode(), status=200 if result.healthy else 503)
 
     return page

@@ -47,7 +47,7 @@ from controller.leases import (
 )
 from controller.meta import Key, Version
 from controller.shards import assign_shards, lease_name, member_lease_name, member_prefix
-from controller.supervisor import guarded
+from controller.supervisor import call_guarded
 
 LABEL = "shards-of"
 """The label of all Leases of one division into shards."""
@@ -179,17 +179,17 @@ class ShardLeases:
             return
         await self._member.release()
         with self._clock.move_on_after(self._settings.request_seconds):
-            await self._logged(self._delete_own_member)
+            await self._request_logged(self._delete_own_member)
 
     async def _delete_own_member(self) -> None:
         lease = await self._client.get(LEASES, self._member_key)
         if not lease.spec.holderIdentity:
             await self._client.delete(LEASES, Version.from_object(lease))
 
-    async def _logged(self, request: Callable[[], Awaitable[object]]) -> None:
+    async def _request_logged(self, request: Callable[[], Awaitable[object]]) -> None:
         """Make a request, and log why it failed if it does."""
         try:
-            await guarded(request)
+            await call_guarded(request)
         except ControllerError as error:
             log.warning("A request for the leases of shards failed", error=str(error))
 
@@ -199,7 +199,7 @@ class ShardLeases:
             await self._member.acquire()
             self._joined.set()
             try:
-                await guarded(self._member.hold)
+                await call_guarded(self._member.hold)
             except LeaderLost as error:
                 log.warning(
                     "Membership lease lost, other replicas take its shards", reason=str(error)
@@ -211,7 +211,7 @@ class ShardLeases:
             seconds = self._settings.request_seconds
             try:
                 with self._clock.move_on_after(seconds) as scope:
-                    await guarded(self._look)
+                    await call_guarded(self._look)
             except ControllerError as error:
                 self._failed_looks.note_failure(str(error), error)
             else:
@@ -263,7 +263,7 @@ class ShardLeases:
             seen = self._seen.get(lease.metadata.name)
             if seen is not None and now - seen.since >= patience:
                 delete = partial(self._client.delete, LEASES, Version.from_object(lease))
-                await self._logged(delete)
+                await self._request_logged(delete)
 
     def _is_ours(self, shard: int) -> bool:
         """Return whether this replica is to have a shard."""
@@ -308,7 +308,7 @@ class ShardLeases:
 
                 async def renew() -> None:
                     try:
-                        await guarded(elector.hold)
+                        await call_guarded(elector.hold)
                     except Exception as error:  # noqa: BLE001 - logged below
                         lost.append(error)
                         group.cancel_scope.cancel()
@@ -344,7 +344,7 @@ async def hold_shards(leases: ShardLeases, lost: anyio.Event) -> AsyncIterator[N
 
     async def run() -> None:
         try:
-            await guarded(leases.run)
+            await call_guarded(leases.run)
         except Exception:
             lost.set()
             raise

@@ -38,7 +38,7 @@ from prometheus_client import Histogram
 
 from controller.clock import Clock, SystemClock
 from controller.manager import Manager
-from controller.supervisor import guarded
+from controller.supervisor import call_guarded
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 ENDING_SECONDS = 5.0
@@ -76,7 +76,7 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
         if manager.options.leader_elect:
             group.start_soon(_exit_after_lost_lease, manager, clock or SystemClock())
         try:
-            await guarded(manager.run)
+            await call_guarded(manager.run)
         except Exception as error:  # noqa: BLE001 - raised below, outside of the group's wrapping
             failures.append(error)
         finally:

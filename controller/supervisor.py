@@ -3,7 +3,7 @@
 A task can end without a trace: code that awaits a task which other code has cancelled gets a
 CancelledError. A task group takes that for its own cancellation, and ends without an error. So
 code that calls other people's (a reconciler, a service, a webhook, a transport) does so
-with `guarded` or `as_exception`, and what must not end is run by a Supervisor:
+with `call_guarded` or `as_exception`, and what must not end is run by a Supervisor:
 
 | what it does                                 | a service                 | a controller         |
 |----------------------------------------------|---------------------------|----------------------|
@@ -84,7 +84,7 @@ def is_bug(error: Exception) -> bool:
     return isinstance(error, _BUGS)
 
 
-async def guarded(run: Callable[[], Awaitable[R]]) -> R:
+async def call_guarded(run: Callable[[], Awaitable[R]]) -> R:
     """Await `run()`, and raise an Exception for whatever must not end the caller silently.
 
     Args:
@@ -195,7 +195,7 @@ class Supervisor:
     async def _run_lasting(self, name: str, run: Part) -> None:
         """Run a task that must not end before the manager is stopped."""
         try:
-            await guarded(run)
+            await call_guarded(run)
         except Exception:
             self._ended = f"{name} has failed"
             log.exception("A task failed, stopping the manager", part=name)
@@ -208,7 +208,7 @@ class Supervisor:
         while True:
             begun = self._clock.monotonic()
             try:
-                await guarded(run)
+                await call_guarded(run)
             except Exception:
                 if self._clock.monotonic() - begun > STEADY_SECONDS:
                     delay = FIRST_RESTART_SECONDS

@@ -72,7 +72,7 @@ class UnreadableObjects(Mapping[Key, str]):
         """
         return self._keys[index].get(value, _NO_KEYS)
 
-    def unplaced(self, index: str) -> AbstractSet[Key]:
+    def list_unplaced(self, index: str) -> AbstractSet[Key]:
         """Return the keys that may have any value in `index`; valid until the next change.
 
         Raises:
@@ -86,7 +86,7 @@ class UnreadableObjects(Mapping[Key, str]):
         Raises:
             KeyError: there is no index of that name.
         """
-        keys = (*self.by_index(index, value), *self.unplaced(index))
+        keys = (*self.by_index(index, value), *self.list_unplaced(index))
         return {key: self._reasons[key] for key in keys}
 
     def _compute_values(self, index: str, outline: Object | None) -> AbstractSet[str] | None:

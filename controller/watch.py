@@ -41,10 +41,10 @@ REASONS = (IDLE, ENDED, SHORT, EXPIRED, THROTTLED, BROKEN, FAILED)
 class WatchObserver:
     """Called when lists and watches end; this one ignores it, InformerMetrics counts."""
 
-    def restarted(self, reason: str) -> None:
+    def note_restart(self, reason: str) -> None:
         """Note that a watch ended, for one of `REASONS`; another watch or a list follows."""
 
-    def undelivered(self) -> None:
+    def note_undelivered(self) -> None:
         """Note that a handler raised on a change, which is delivered to it again later."""
 
     def note_listed(self) -> None:

@@ -54,10 +54,10 @@ class QueueObserver:
     def done(self, worked: float) -> None:
         """Note that a key was processed for `worked` seconds."""
 
-    def delayed(self) -> None:
+    def note_delayed(self) -> None:
         """Note that a key was added with a delay."""
 
-    def dropped(self, depths: Mapping[int, int]) -> None:
+    def note_dropped(self, depths: Mapping[int, int]) -> None:
         """Note that a shut-down removed ready keys; `depths` is their number by priority."""
 
 
@@ -159,7 +159,7 @@ class WorkQueue(Generic[K]):
             return
         if self._closed:
             return
-        self._observer.delayed()
+        self._observer.note_delayed()
         now = self._queue_due_keys()
         current = self._processing.get(key)
         if key in self._ready or (current is not None and current.again is not None):
@@ -176,7 +176,7 @@ class WorkQueue(Generic[K]):
             priority: as for `add`.
         """
         if not self._closed:
-            self.add_after(key, self._backoff.failed(key), priority=priority)
+            self.add_after(key, self._backoff.note_failure(key), priority=priority)
 
     def forget(self, key: K) -> None:
         """Reset the back-off of `key`: its next failure counts as the first."""
@@ -237,7 +237,7 @@ class WorkQueue(Generic[K]):
         self._closed = True
         self._delays.clear()
         if not drain:
-            self._observer.dropped(self._ready.clear())
+            self._observer.note_dropped(self._ready.clear())
             for current in self._processing.values():
                 current.again = None
         self._wake()

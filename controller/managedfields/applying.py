@@ -7,7 +7,7 @@ import json
 from typing import Any, NamedTuple
 
 from controller.managedfields import entries, fieldset, gotext
-from controller.managedfields.compare import claimed, equal
+from controller.managedfields.compare import equal, list_claims
 from controller.managedfields.entries import APPLY, UNOWNED, UPDATE, Managed, Manager, Owned
 from controller.managedfields.errors import ApplyConflict, Cause, ModelError, bad_request, internal
 from controller.managedfields.fieldmodel import FieldModel, Versions
@@ -40,7 +40,7 @@ def read_annotation(write: Write, live: dict[str, Any]) -> Fields | None:
     except (ValueError, ModelError):
         return None
     change = write.compare(last, live)
-    fields = fieldset.difference(claimed(root, last), change.list_written())
+    fields = fieldset.difference(list_claims(root, last), change.list_written())
     return fieldset.difference(fields, change.removed)
 
 
@@ -148,7 +148,7 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
         else {"apiVersion": version_and_kind[0], "kind": version_and_kind[1], **fields.zero}
     )
     try:
-        managed = entries.decoded((base.get("metadata") or {}).get("managedFields"))
+        managed = entries.decode_entries((base.get("metadata") or {}).get("managedFields"))
     except ValueError as error:
         raise internal(f"failed to decode managed fields: {error}") from None
     act = _Act(Write(fields, version_and_kind[0], subresource, versions), base, applied)
@@ -160,7 +160,7 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
     except Conflicts as conflicts:
         act.may_force(conflicts, manager)
         result = act.run(managed, owner, now, force=True)
-    return _finished(result, applied, manager)
+    return _finish(result, applied, manager)
 
 
 def _check_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tuple[str, str]:
@@ -190,7 +190,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _finished(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str, Any]:
+def _finish(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str, Any]:
     """Return the object with its entries."""
     obj = renew_annotation(result.obj, applied, manager)
     metadata = dict(obj.get("metadata") or {})
@@ -250,7 +250,7 @@ class _Act:
             raise internal(str(error)) from None
         merged = merge(write.model.root, live, self._applied)
         last = managed.get(manager)
-        claims = claimed(write.model.root, self._applied)
+        claims = list_claims(write.model.root, self._applied)
         claims = fieldset.without_trees(claims, write.ignored)
         managed[manager] = Owned(claims, write.api_version, last.time if last else None)
         new = prune(write, merged, managed, last) if last and last.fields else merged
@@ -265,7 +265,7 @@ class _Act:
         managed.pop(manager, None)
         if own:
             time = now if changed else last.time if last else None
-            managed[manager] = Owned(fieldset.ordered(own), write.api_version, time)
+            managed[manager] = Owned(fieldset.order_elements(own), write.api_version, time)
         return _Applied(new if changed else live, managed)
 
     def _check(self) -> None:

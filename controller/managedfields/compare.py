@@ -183,16 +183,16 @@ def everything(node: Node, value: Any) -> Fields:
     return {}
 
 
-def claimed(node: Node, value: Any) -> Fields:
+def list_claims(node: Node, value: Any) -> Fields:
     """Return the fields that the applier of an object claims to own.
 
     Unlike `everything`, containers are claimed only where nothing else would show that they are
     there: items of lists, members of free maps, and whatever is empty or null.
     """
-    return _claimed(node, value) or {}
+    return _list_claims(node, value) or {}
 
 
-def _claimed(node: Node, value: Any) -> Fields | None:
+def _list_claims(node: Node, value: Any) -> Fields | None:
     """Return the node of a value, None if nothing is claimed."""
     atom = node.atom_for(value)
     if isinstance(atom, MapNode):
@@ -206,7 +206,7 @@ def _claimed_members(atom: MapNode, value: Any) -> Fields | None:
     """Return the node of an object whose members have owners of their own."""
     out: Fields = {}
     for name, inner in value.items() if isinstance(value, dict) else ():
-        node = _claimed(atom.child(name), inner)
+        node = _list_claims(atom.child(name), inner)
         if inner is None or inner == {} or name not in atom.fields:
             node = {SELF: {}, **node} if node else {}
         if node is not None:
@@ -218,7 +218,7 @@ def _claimed_items(atom: ListNode, value: Any) -> Fields | None:
     """Return the node of a list whose items have owners of their own."""
     out: Fields = {}
     for element, items in by_element(atom, value if isinstance(value, list) else []).items():
-        node = _claimed(atom.item, items[0]) if len(items) == 1 else None
+        node = _list_claims(atom.item, items[0]) if len(items) == 1 else None
         out[element] = {SELF: {}, **node} if node else {}
     return out or None
 

@@ -104,7 +104,7 @@ def identity(entry: dict[str, Any]) -> Manager:
     )
 
 
-def decoded(entries: Any) -> Managed:
+def decode_entries(entries: Any) -> Managed:
     """Read entries that a client wrote.
 
     Raises:
@@ -114,11 +114,11 @@ def decoded(entries: Any) -> Managed:
         return {}
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError("managedFields must be a list of objects")
-    tidy = [_tidied(index, entry) for index, entry in enumerate(entries)]
+    tidy = [_tidy(index, entry) for index, entry in enumerate(entries)]
     return read_trusted(tidy)
 
 
-def _tidied(index: int, entry: dict[str, Any]) -> dict[str, Any]:
+def _tidy(index: int, entry: dict[str, Any]) -> dict[str, Any]:
     """Return an entry in the form that the server writes.
 
     Raises:
@@ -206,7 +206,7 @@ def cap(managed: Managed) -> None:
             managed[bucket] = managed.pop(first)
         fields = fieldset.union(owned.fields, managed[bucket].fields)
         del managed[updater]
-        managed[bucket] = Owned(fieldset.ordered(fields), owned.api_version, owned.time)
+        managed[bucket] = Owned(fieldset.order_elements(fields), owned.api_version, owned.time)
         excess -= 1
 
 
@@ -257,7 +257,7 @@ def decoding_error(obj: dict[str, Any]) -> str | None:
     The real server says so in a warning when an admission webhook has spoilt them.
     """
     try:
-        decoded((obj.get("metadata") or {}).get("managedFields"))
+        decode_entries((obj.get("metadata") or {}).get("managedFields"))
     except (ValueError, TypeError) as error:
         return str(error)
     return None

@@ -161,7 +161,7 @@ def _difference(first: Fields, second: Fields) -> Fields | None:
     if not first:
         return None if is_member(second) else first
     if not second:
-        return _tidied({e: n for e, n in first.items() if e != SELF}) if SELF in first else first
+        return _tidy({e: n for e, n in first.items() if e != SELF}) if SELF in first else first
     out = first
     for element in first if len(first) < len(second) else second:
         node, other = first.get(element), second.get(element)
@@ -176,7 +176,7 @@ def _difference(first: Fields, second: Fields) -> Fields | None:
             del out[element]
         else:
             out[element] = rest
-    return first if out is first else _tidied(out)
+    return first if out is first else _tidy(out)
 
 
 def covers(whole: Fields, part: Fields) -> bool:
@@ -193,7 +193,7 @@ def covers(whole: Fields, part: Fields) -> bool:
     return True
 
 
-def _tidied(node: Fields) -> Fields | None:
+def _tidy(node: Fields) -> Fields | None:
     """Bring a node that may have lost children into its one form."""
     if not node:
         return None
@@ -231,17 +231,17 @@ def _intersection(first: Fields, second: Fields) -> Fields | None:
             both = _intersection(node, other)
             if both is not None:
                 out[element] = both
-    return _tidied(out)
+    return _tidy(out)
 
 
-def ordered(node: Fields) -> Fields:
+def order_elements(node: Fields) -> Fields:
     """Return the set with its elements in the order that the server writes them."""
     if not node:
         return node
     names = sorted(node)
     if names[-1][0] > "f":  # not only "." and names, which are sorted by their texts
         names.sort(key=sort_key)
-    return {name: node[name] and ordered(node[name]) for name in names}
+    return {name: node[name] and order_elements(node[name]) for name in names}
 
 
 def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

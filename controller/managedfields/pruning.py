@@ -6,7 +6,7 @@ A field goes if the applier applied it last time, does not now, and has no other
 from typing import Any
 
 from controller.managedfields import fieldset
-from controller.managedfields.compare import claimed
+from controller.managedfields.compare import list_claims
 from controller.managedfields.entries import Managed, Owned
 from controller.managedfields.fieldset import SELF, Fields, is_member
 from controller.managedfields.model import ListNode, MapNode, Node, item_element
@@ -100,13 +100,13 @@ def prune(write: Write, merged: dict[str, Any], managed: Managed, last: Owned) -
     if model is None:
         return merged
     root = model.root
-    whole = write.converted(merged, last.api_version)
+    whole = write.convert(merged, last.api_version)
     pruned = remove(root, whole, with_named(root, last.fields))
     pruned = _with_owned(write, whole, pruned, managed, last.api_version)
-    pruned = write.converted(pruned, last.api_version)
+    pruned = write.convert(pruned, last.api_version)
     removed = fieldset.difference(_list_named(root, whole), _list_named(root, pruned))
     dropped = fieldset.intersection(removed, with_named(root, last.fields))
-    return write.converted(remove(root, whole, dropped), write.api_version)
+    return write.convert(remove(root, whole, dropped), write.api_version)
 
 
 def _with_owned(
@@ -124,7 +124,7 @@ def _with_owned(
         if model is None or not fields:
             continue
         root = model.root
-        whole, pruned = write.converted(whole, version), write.converted(pruned, version)
+        whole, pruned = write.convert(whole, version), write.convert(pruned, version)
         kept = fieldset.union(_list_named(root, pruned), with_named(root, fields))
         pruned = remove(root, whole, fieldset.difference(_list_named(root, whole), kept))
     return pruned
@@ -132,4 +132,4 @@ def _with_owned(
 
 def _list_named(root: Node, obj: dict[str, Any]) -> Fields:
     """Return the fields of an object with all named ones on the way to them."""
-    return with_named(root, claimed(root, obj))
+    return with_named(root, list_claims(root, obj))

@@ -45,7 +45,7 @@ class Write:
             raise ModelError([message])
         return model
 
-    def converted(self, obj: dict[str, Any], api_version: str) -> dict[str, Any]:
+    def convert(self, obj: dict[str, Any], api_version: str) -> dict[str, Any]:
         """Return an object as it reads in a version that has a model."""
         here = obj.get("apiVersion", self.api_version)
         if here == api_version or self._versions is None:
@@ -65,7 +65,7 @@ class Write:
         model = self.model_of(api_version)
         if model is None:
             return None
-        before, after = self.converted(old, api_version), self.converted(new, api_version)
+        before, after = self.convert(old, api_version), self.convert(new, api_version)
         return compare(model.root, before, after)
 
     def reconcile(self, managed: Managed) -> Managed:
@@ -179,7 +179,7 @@ def _starting_point(before: Any, sent: Any, *, is_subresource: bool) -> Managed:
         if _is_reset(sent):
             return {}
         try:
-            managed = entries.decoded(sent)
+            managed = entries.decode_entries(sent)
         except (ValueError, TypeError):
             managed = {}
         if managed:
@@ -190,10 +190,10 @@ def _starting_point(before: Any, sent: Any, *, is_subresource: bool) -> Managed:
 def _with(previous: Owned | None, own: Fields) -> Fields:
     """Return the fields that a manager owned or owns now; the same set if none is new."""
     if previous is None:
-        return fieldset.ordered(own)
+        return fieldset.order_elements(own)
     if fieldset.covers(previous.fields, own):
         return previous.fields
-    return fieldset.ordered(fieldset.union(own, previous.fields))
+    return fieldset.order_elements(fieldset.union(own, previous.fields))
 
 
 def _is_reset(sent: Any) -> bool:

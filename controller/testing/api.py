@@ -45,11 +45,11 @@ from controller.testing.rules import (
     check_body,
     check_uid,
     conflict,
-    created,
+    create_object,
     is_gone,
     marked_deleted,
-    replaced,
-    updated,
+    replace_object,
+    update_object,
 )
 from controller.testing.selectors import field_selector, label_selector
 from controller.transport import NO_QUERY, Transport
@@ -220,7 +220,7 @@ class FakeApi(Transport):
         kind = self._kinds[_place(resource)]
         old = self._history.get(kind, key)
         assert old is not None, f"{resource.full_name} {key} does not exist"
-        new = replaced(kind, old, apply_merge_patch(old, patch))
+        new = replace_object(kind, old, apply_merge_patch(old, patch))
         if "managedFields" not in patch.get("metadata", {}):
             new = self._owned_by_user(kind, old, new)
         return self._keep(kind, key, new)
@@ -406,7 +406,7 @@ class FakeApi(Transport):
             raise ApiError(405, "MethodNotAllowed", f"{kind.resource.kind} needs a namespace")
         check_body(kind, body, key.namespace)
         self._made += 1
-        name = body["metadata"].get("name") or self._generated(body["metadata"])
+        name = body["metadata"].get("name") or self._generate_name(body["metadata"])
         obj = self._new(kind, Key(key.namespace, name), body)
         if self._track_owners:
             obj = self._track(kind, None, obj, query, "")
@@ -420,7 +420,7 @@ class FakeApi(Transport):
             "uid": self._uid(),
             "creationTimestamp": self._now(),
         }
-        return created(kind, body, metadata)
+        return create_object(kind, body, metadata)
 
     def _insert(
         self, request: Request, kind: Kind, key: Key, obj: Json, query: Mapping[str, str]
@@ -439,7 +439,7 @@ class FakeApi(Transport):
     def _now(self) -> str:
         return rfc3339(self._clock.now())
 
-    def _generated(self, metadata: Mapping[str, Any]) -> str:
+    def _generate_name(self, metadata: Mapping[str, Any]) -> str:
         if not metadata.get("generateName"):
             raise Invalid(422, "Invalid", "metadata.name: name or generateName is required")
         return f"{metadata['generateName']}{self._made:05}"
@@ -482,7 +482,7 @@ class FakeApi(Transport):
         body = owners.apply(old, sent, query, target.subresource, self._now())
         check_body(kind, body, key.namespace)
         if old is not None:
-            new = updated(kind, old, body, target.subresource)
+            new = update_object(kind, old, body, target.subresource)
             managed = body["metadata"].get("managedFields")
             meta = {n: v for n, v in new["metadata"].items() if n != "managedFields"}
             meta |= {"managedFields": managed} if managed else {}
@@ -499,7 +499,7 @@ class FakeApi(Transport):
         self, request: Request, target: _Target, body: Json, query: Mapping[str, str]
     ) -> Json:
         old = self._existing(target)
-        new = updated(target.kind, old, body, target.subresource)
+        new = update_object(target.kind, old, body, target.subresource)
         if new != old:
             new = self._track(target.kind, old, new, query, target.subresource)
         return self._store(request, target, old, new, query)
@@ -587,8 +587,8 @@ def _make_predicate(target: _Target, query: Mapping[str, str]) -> Selected:
     known = ("metadata.name", "metadata.namespace", *target.kind.fields)
     by_field = field_selector(query.get("fieldSelector", ""), known)
 
-    def selected(obj: Mapping[str, Any]) -> bool:
+    def is_selected(obj: Mapping[str, Any]) -> bool:
         within = not namespace or obj["metadata"].get("namespace") == namespace
         return within and by_label(obj) and by_field(obj)
 
-    return selected
+    return is_selected

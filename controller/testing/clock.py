@@ -89,10 +89,10 @@ class VirtualClock(Clock):
 
     @override
     def move_on_after(self, seconds: float) -> AbstractContextManager[anyio.CancelScope]:
-        return self._bounded(seconds)
+        return self._bound_wait(seconds)
 
     @contextmanager
-    def _bounded(self, seconds: float) -> Iterator[anyio.CancelScope]:
+    def _bound_wait(self, seconds: float) -> Iterator[anyio.CancelScope]:
         with anyio.CancelScope() as scope:
             timer = self._at(seconds, scope.cancel)
             if seconds <= 0:

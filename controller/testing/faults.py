@@ -55,7 +55,7 @@ class Request:
 class _Fault:
     """What happens to the next `times` requests that fit; without an error the answer is lost."""
 
-    wanted: Mapping[str, str]
+    conditions: Mapping[str, str]
     error: ControllerError | None
     times: int
 
@@ -85,10 +85,10 @@ class Faults:
     def meet(self, request: Request) -> bool:
         """Raise the error that is ordered for a request; return whether its answer is lost."""
         for fault in self._faults:
-            names_method = not {"method", "verb"}.isdisjoint(fault.wanted)
+            names_method = not {"method", "verb"}.isdisjoint(fault.conditions)
             if request.method == "WATCH" and not names_method:
                 continue
-            if fault.times > 0 and request.fits(**fault.wanted):
+            if fault.times > 0 and request.fits(**fault.conditions):
                 fault.times -= 1
                 if fault.error is not None:
                     raise fault.error

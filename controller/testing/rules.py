@@ -65,7 +65,7 @@ def check_uid(old: Mapping[str, Any], body: Mapping[str, Any]) -> None:
         raise conflict(before["name"], f"its uid is {before['uid']}, not {sent}")
 
 
-def created(kind: Kind, body: Json, metadata: Mapping[str, Any]) -> Json:
+def create_object(kind: Kind, body: Json, metadata: Mapping[str, Any]) -> Json:
     """Return a new object as it is stored.
 
     Args:
@@ -86,7 +86,7 @@ def created(kind: Kind, body: Json, metadata: Mapping[str, Any]) -> Json:
     return stored
 
 
-def updated(kind: Kind, old: Json, body: Json, subresource: str) -> Json:
+def update_object(kind: Kind, old: Json, body: Json, subresource: str) -> Json:
     """Return the object after a replacement or patch, without a new resourceVersion.
 
     Args:
@@ -117,7 +117,7 @@ def updated(kind: Kind, old: Json, body: Json, subresource: str) -> Json:
     return result
 
 
-def replaced(kind: Kind, old: Json, new: Json) -> Json:
+def replace_object(kind: Kind, old: Json, new: Json) -> Json:
     """Return an object as a user of a test leaves it, with the next generation if it changed.
 
     Args:

@@ -90,7 +90,7 @@ def _refuse_another(value: Json, returned: Json, path: str) -> None:
 
 def _refuse_unnamed(value: Json, known: Json, path: str) -> None:
     """Raise if a value that the function dropped or changed has a field that its type skips."""
-    lost = next(_unnamed(value, known, path), "")
+    lost = next(_list_unnamed(value, known, path), "")
     if lost:
         raise UnfitResult(
             f"{lost}: the type of this version does not name the field, and {path} is not the"
@@ -99,17 +99,17 @@ def _refuse_unnamed(value: Json, known: Json, path: str) -> None:
         )
 
 
-def _unnamed(value: Json, known: Json, path: str) -> Iterator[str]:
+def _list_unnamed(value: Json, known: Json, path: str) -> Iterator[str]:
     """Yield the paths of the fields in `value` that are not in `known`."""
     if isinstance(value, Mapping) and isinstance(known, Mapping):
         for name, member in value.items():
             if name in known:
-                yield from _unnamed(member, known[name], f"{path}.{name}")
+                yield from _list_unnamed(member, known[name], f"{path}.{name}")
             else:
                 yield f"{path}.{name}"
     elif isinstance(value, list) and isinstance(known, list):
         for index, (member, other) in enumerate(zip(value, known, strict=False)):
-            yield from _unnamed(member, other, f"{path}[{index}]")
+            yield from _list_unnamed(member, other, f"{path}[{index}]")
 
 
 def _without_nulls(value: Json) -> Json:

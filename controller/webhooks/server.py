@@ -82,7 +82,7 @@ class WebhookMetrics:
             families.requests.labels(path, code)
 
     @contextmanager
-    def measured(self) -> Iterator[None]:
+    def measure_request(self) -> Iterator[None]:
         """Count a request as in flight inside the context, and measure its duration."""
         begun = perf_counter()
         self._in_flight.inc()
@@ -92,7 +92,7 @@ class WebhookMetrics:
             self._in_flight.dec()
             self._latency.observe(perf_counter() - begun)
 
-    def answered(self, code: int, *, failed: bool) -> None:
+    def count_answer(self, code: int, *, failed: bool) -> None:
         """Count an answer by its HTTP status code, and whether the handler raised."""
         self._requests.labels(self._path, str(code)).inc()
         if failed:
@@ -139,13 +139,13 @@ class WebhookServer:
 
     def _handler(self, webhook: Served, metrics: WebhookMetrics) -> Handle:
         async def handle(request: web.Request) -> web.Response:
-            with metrics.measured():
+            with metrics.measure_request():
                 try:
                     response, failed = await self._answer(webhook, request)
                 except DeadlineExceeded as error:
                     failed = False
                     response = web.Response(text=str(error), status=504)
-            metrics.answered(response.status, failed=failed)
+            metrics.count_answer(response.status, failed=failed)
             return response
 
         return handle

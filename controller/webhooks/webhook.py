@@ -24,7 +24,7 @@ from structlog.contextvars import bound_contextvars
 
 from controller.callbacks import check_callable, describe_result, function_name
 from controller.clock import Clock
-from controller.supervisor import guarded, is_bug
+from controller.supervisor import call_guarded, is_bug
 from controller.webhooks.answers import Answer, Denied, Patched
 from controller.webhooks.envelope import BadReview
 from controller.webhooks.review import (
@@ -123,7 +123,7 @@ class Webhook(Generic[T]):
         """Return the encoded answer of the handler, and whether the handler has a bug."""
         encoded = partial(encode_review, uid=review.uid, about=review)
         try:
-            answer = self._check_answer(await guarded(partial(self._handler, request)))
+            answer = self._check_answer(await call_guarded(partial(self._handler, request)))
             return encoded(answer, api_version=review.api_version), False
         except Exception as error:
             bug = is_bug(error)

@@ -45,7 +45,7 @@ from reconcilers.integrations.core.views import (
     Views,
 )
 from reconcilers.reporting.wording import count_noun, name_with_count
-from reconcilers.tenantcluster.provider import referred
+from reconcilers.tenantcluster.provider import parse_reference
 
 EXIT_CODES = """
 \b
@@ -90,7 +90,7 @@ def work_out(
     how many more tenants of that size fit.
     """
     ledger = Ledger.from_manifests(manifests)
-    default = referred(manifests.platform_default, settings.namespace)
+    default = parse_reference(manifests.platform_default, settings.namespace)
     unreadable_pools = manifests.unreadable_of("NetworkPool").keys()
     pools = views.NetworkPools(list(ledger.pools), unreadable_pools)
     others = partial(

@@ -24,7 +24,7 @@ import structlog
 
 from controller.clock import Clock
 from controller.conditions import Condition, find, is_true
-from controller.eventkind import NOTE_BYTES, shortened
+from controller.eventkind import NOTE_BYTES, shorten
 from controller.events import EventType, Recorder
 from controller.meta import Key
 from reconcilers.addressing import statusranges
@@ -242,7 +242,7 @@ def _failure_events(
 def _failure(allocation: IPAllocation, why: str) -> _AllocationEvent:
     name = allocation.metadata.name
     _log.warning("allocation failed", allocation=name, reason=why)
-    item = f"{name} ({shortened(why, ITEM_BYTES - len(name) - len(' ()'))})"
+    item = f"{name} ({shorten(why, ITEM_BYTES - len(name) - len(' ()'))})"
     return _AllocationEvent(allocation, f"Failed to allocate IPs for {name}: {why}", item)
 
 

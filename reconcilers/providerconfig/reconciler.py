@@ -51,7 +51,7 @@ class _ReadSecret:
 
     generation: int
     at: float
-    found: Finding
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +145,9 @@ class ProviderConfigReconciler:
         if (
             known is not None
             and known.generation == config.metadata.generation
-            and now - known.at < 0.99 * self._requeue_after(known.found)
+            and now - known.at < 0.99 * self._requeue_after(known.finding)
         ):
-            return known.found
+            return known.finding
         outcome = await self._check_secret(config, where)
         self._secrets[key] = _ReadSecret(config.metadata.generation, now, outcome)
         return outcome

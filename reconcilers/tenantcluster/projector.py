@@ -432,7 +432,7 @@ class Projector:
                 await self._begin(current, balancer)
             await balancer.project(
                 projection,
-                lambda: self._confirmed(tenant),
+                lambda: self._project_live(tenant),
                 lambda offer: self._permit(tenant, offer),
             )
             health = await balancer.health(projection)
@@ -475,7 +475,7 @@ class Projector:
         with _as_management_error():
             await self._claims.require(tenant, offer)
 
-    async def _confirmed(self, tenant: TenantCluster) -> Projection:
+    async def _project_live(self, tenant: TenantCluster) -> Projection:
         """Return the projection for a tenant, with each of its allocations read live.
 
         One by one, as they are few: a LIST would return those of all tenants.

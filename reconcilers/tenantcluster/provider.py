@@ -230,7 +230,7 @@ async def read_platform_default(client: Client, default_namespace: str) -> Key |
         await _check_absent(client, error)
         return None
     reference = config.spec.defaultProviderConfigRef if config is not None else None
-    return referred(reference, default_namespace)
+    return parse_reference(reference, default_namespace)
 
 
 async def _check_absent(client: Client, error: ApiError) -> None:
@@ -265,7 +265,7 @@ class _Default:
     read_at: float
 
 
-def referred(reference: Mapping[str, Any] | None, default_namespace: str) -> Key | None:
+def parse_reference(reference: Mapping[str, Any] | None, default_namespace: str) -> Key | None:
     """Return the key of the object that a reference names; None if it names none."""
     if not reference or not reference.get("name"):
         return None
@@ -381,7 +381,7 @@ def find_obstacle(
     if refused:
         message = f"ProviderConfig {provider.metadata.key} is not used: {refused}"
         return network_ready(False, NAMESPACE_NOT_ALLOWED, message)
-    return _denied(tenant, provider)
+    return _find_denial(tenant, provider)
 
 
 def describe_absent(tenant: TenantCluster, key: Key | None) -> str:
@@ -393,7 +393,7 @@ def describe_absent(tenant: TenantCluster, key: Key | None) -> str:
     return f"the platform's default is ProviderConfig {key}, which does not exist"
 
 
-def _denied(tenant: TenantCluster, provider: ProviderConfig) -> Finding | None:
+def _find_denial(tenant: TenantCluster, provider: ProviderConfig) -> Finding | None:
     """Return why the provider's scope excludes `tenant`, None if it does not.
 
     A provider of one team serves that team's clusters. A cluster that names no team is taken for

@@ -92,7 +92,7 @@ def ready_finding(message: str = "Cluster is ready") -> Finding:
     return Finding(READY, True, "Ready", message)
 
 
-def degraded(message: str) -> Finding:
+def degraded_finding(message: str) -> Finding:
     """Return the Ready condition of a cluster that stays Ready though a pass cannot go on."""
     return Finding(READY, True, "ReconcileDegraded", message)
 
@@ -102,7 +102,7 @@ def still_ready(projected: Finding, *, behind: bool) -> Finding:
 
     One whose pool another replica has just written is no worse for that.
     """
-    return ready_finding() if projected.status or behind else degraded(projected.message)
+    return ready_finding() if projected.status or behind else degraded_finding(projected.message)
 
 
 def not_ready(reason: str, message: str) -> Finding:
@@ -136,7 +136,7 @@ def problem_verdict(
         network: the new status.network; None to leave it.
     """
     if tenant.is_ready:
-        return Verdict(READY_PHASE, (problem, degraded(problem.message)), network=network)
+        return Verdict(READY_PHASE, (problem, degraded_finding(problem.message)), network=network)
     findings = (problem, not_ready(problem.reason, problem.message))
     return Verdict(phase, findings, network=network)
 

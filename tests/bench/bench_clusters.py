@@ -51,7 +51,7 @@ async def measure(server: Server) -> None:
         for key in keys:
             clusters.open(key)
         with anyio.fail_after(PATIENCE):
-            while not all(map(clusters.synced, keys)):  # noqa: ASYNC110 - it is not measured
+            while not all(map(clusters.is_synced, keys)):  # noqa: ASYNC110 - it is not measured
                 await anyio.sleep(0.5)
         click.echo(
             f"{TENANTS:,} clusters synced in {perf_counter() - begun:.1f} s wall,"
@@ -66,7 +66,7 @@ async def measure(server: Server) -> None:
             f"idle: {after:.0f} MiB resident ({1024 * (after - before) / TENANTS:.0f} KiB for each"
             f" cluster, {before:.0f} MiB without any), {100 * share:.1f} % of a core"
         )
-        assert all(map(clusters.synced, keys))
+        assert all(map(clusters.is_synced, keys))
         group.cancel_scope.cancel()
 
 

@@ -27,7 +27,7 @@ from controller.queueorder import ReadyLevels
 from controller.resource import Scope
 from controller.runner import Controller
 from controller.shards import Partition, Shards
-from controller.supervisor import guarded
+from controller.supervisor import call_guarded
 from controller.triggers import ClusterWatch, Watch, to_self
 from controller.webhooks.answers import Allowed
 from controller.webhooks.webhook import Webhook
@@ -321,7 +321,7 @@ async def test_whatever_other_functions_raise_ends_no_caller(
     assert levels.pop(1.0) is not None
     checked = report("readyz", [Check("ours", function)], verbose=True)
     assert not checked.healthy
-    assert checked.text.startswith("[-]ours failed: the check ")
+    assert checked.body.startswith("[-]ours failed: the check ")
 
 
 @pytest.mark.parametrize("result", [True, False, "broken", 0])
@@ -331,7 +331,7 @@ def test_a_check_with_a_wrong_result_fails_by_itself(result: Any) -> None:
 
     why = f"{function_name(check)} returned {result!r}: return None or a Failing"
     checks = [Check("ours", check), Check("other", lambda: Failing("it", "broke"))]
-    assert report("readyz", checks, verbose=True).text.splitlines() == [
+    assert report("readyz", checks, verbose=True).body.splitlines() == [
         f"[-]ours failed: the check returned a wrong result: {why}",
         "[-]other failed: it: broke",
         "readyz check failed",
@@ -501,7 +501,7 @@ async def test_a_service_that_is_a_plain_function_is_named() -> None:
         return None
 
     with pytest.raises(TypeError, match=r"serve must be an `async def`: it returned None"):
-        await guarded(serve)
+        await call_guarded(serve)
 
 
 @pytest.mark.parametrize(

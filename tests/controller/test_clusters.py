@@ -35,12 +35,12 @@ async def test_a_cluster_is_opened_on_demand_and_then_in_the_cache() -> None:
     async with running(fleet):
         await fleet.clock.advance(3600)
         assert fleet.opened == []
-        assert not fleet.clusters.synced(key)
+        assert not fleet.clusters.is_synced(key)
         assert fleet.names(key) is None
 
         assert fleet.clusters.open(key)
         await fleet.clock.advance(0)
-        assert fleet.clusters.synced(key)
+        assert fleet.clusters.is_synced(key)
         assert fleet.names(key) == ["a", "b"]
         fleet.put(key, "c", "blue")
         await fleet.clock.advance(0)
@@ -214,7 +214,7 @@ async def test_many_clusters_asked_for_at_once_are_opened_at_a_limited_rate() ->
         await fleet.clock.advance(0)
         assert len(fleet.opened) <= 11
         await fleet.clock.advance(5)
-        assert all(fleet.clusters.synced(key) for key in keys[50:])
+        assert all(fleet.clusters.is_synced(key) for key in keys[50:])
 
 
 async def test_refused_credentials_are_replaced() -> None:

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from controller.client import Client
 from controller.errors import AlreadyExists, Forbidden, NoAnswer
-from controller.eventkind import shortened
+from controller.eventkind import shorten
 from controller.events import MAX_BUCKETS, QUEUE_LENGTH, Recorder, SpamFilter
 from controller.meta import ObjectMeta
 from controller.metrics import Metrics
@@ -314,7 +314,7 @@ async def test_an_event_about_an_object_without_namespace_is_in_namespace_defaul
 
 @pytest.mark.parametrize("note", ["x" * 2000, "ü" * 1000, "x" + "€" * 500])
 def test_a_long_note_is_cut_to_what_the_server_accepts(note: str) -> None:
-    cut = shortened(note)
+    cut = shorten(note)
     assert 1020 <= len(cut.encode()) <= 1024
     assert note.startswith(cut.removesuffix("…"))
 

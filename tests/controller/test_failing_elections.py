@@ -68,7 +68,7 @@ async def test_an_election_that_cannot_be_won_is_an_error_in_log_and_readiness(
             assert line["lease"] == "system/leader"
             failing = ready.run()
             assert failing is not None
-            assert failing.what == "no process holds the lease"
+            assert failing.problem == "no process holds the lease"
             assert "system/leader for 16 s: " in failing.why
             assert line["error"] in failing.why
             await election.clock.advance(150)

@@ -154,7 +154,7 @@ def test_what_is_no_address_is_refused_by_name(text: str) -> None:
 def test_a_failing_report_names_every_check_and_withholds_reasons() -> None:
     result = report("readyz", [PING, BROKEN])
     assert not result.healthy
-    assert result.text.splitlines() == [
+    assert result.body.splitlines() == [
         "[+]ping ok",
         "[-]broken failed: cannot list widgets: reason withheld",
         "readyz check failed",
@@ -162,8 +162,8 @@ def test_a_failing_report_names_every_check_and_withholds_reasons() -> None:
 
 
 def test_a_verbose_report_has_all_reasons() -> None:
-    assert "token of system:x" in report("readyz", [PING, BROKEN], verbose=True).text
-    assert report("healthz", [PING], verbose=True).text == "[+]ping ok\nhealthz check passed\n"
+    assert "token of system:x" in report("readyz", [PING, BROKEN], verbose=True).body
+    assert report("healthz", [PING], verbose=True).body == "[+]ping ok\nhealthz check passed\n"
 
 
 def test_an_excluded_check_is_not_run() -> None:

@@ -205,7 +205,7 @@ async def test_readiness_fails_when_a_mapping_or_an_index_has_raised_for_a_minut
         await harness.clock.advance(1)
         failing = harness.ready()
         assert failing is not None
-        assert failing.what == "an index function raises for 1 widgets.example.com"
+        assert failing.problem == "an index function raises for 1 widgets.example.com"
         harness.widget("a")
         await harness.clock.advance(0)
         assert harness.ready() is None
@@ -216,7 +216,7 @@ async def test_readiness_fails_when_a_mapping_or_an_index_has_raised_for_a_minut
         await harness.clock.advance(60)
         failing = harness.ready()
         assert failing is not None
-        assert failing.what == "a handler or mapping raises for 1 widgets.example.com"
+        assert failing.problem == "a handler or mapping raises for 1 widgets.example.com"
 
 
 async def test_creating_an_object_that_cannot_be_indexed_returns_it() -> None:

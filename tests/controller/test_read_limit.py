@@ -33,11 +33,11 @@ async def test_a_list_above_the_limit_is_not_kept_and_the_error_says_so() -> Non
         fleet.clusters.open(large)
         fleet.clusters.open(small)
         await fleet.clock.advance(5)
-        assert not fleet.clusters.synced(large)
+        assert not fleet.clusters.is_synced(large)
         assert f"the list of widgets is larger than {MOST} bytes" in str(
             fleet.clusters.last_error(large)
         )
-        assert fleet.clusters.synced(small)
+        assert fleet.clusters.is_synced(small)
         assert fleet.clusters.last_error(small) is None
 
 

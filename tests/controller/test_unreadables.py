@@ -51,7 +51,7 @@ def test_an_unreadable_object_is_found_by_its_outline() -> None:
     cache.replace([], 5, {_key("two"): _failure("two", 2), _key("odd"): _failure("odd")})
     assert cache.unreadable.by_index(SIZE_INDEX, "2") == {_key("two")}
     assert cache.unreadable.by_index(SIZE_INDEX, "1") == set()
-    assert cache.unreadable.unplaced(SIZE_INDEX) == {_key("odd")}
+    assert cache.unreadable.list_unplaced(SIZE_INDEX) == {_key("odd")}
     assert set(cache.unreadable.near(SIZE_INDEX, "2")) == {_key("two"), _key("odd")}
     assert set(cache.unreadable.near(SIZE_INDEX, "1")) == {_key("odd")}
 
@@ -71,7 +71,7 @@ def test_an_outline_for_which_the_index_function_raises_may_have_any_value() -> 
     cache = _cache()
     outline = Outline(ObjectMeta("odd", "default"), None)
     cache.replace([], 5, {_key("odd"): DecodeFailure("no spec", outline)})
-    assert cache.unreadable.unplaced(SIZE_INDEX) == {_key("odd")}
+    assert cache.unreadable.list_unplaced(SIZE_INDEX) == {_key("odd")}
 
 
 def test_many_unreadable_objects_of_a_list_are_noted_and_reported_in_slices() -> None:

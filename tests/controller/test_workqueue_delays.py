@@ -182,8 +182,8 @@ async def test_rate_limited_keys_wait_twice_as_long_each_time_until_forgotten() 
 
 def test_the_back_off_of_a_key_doubles_up_to_its_maximum_without_overflow() -> None:
     backoff = KeyBackoff[str]()
-    delays = [backoff.failed("a") for _ in range(5000)]
+    delays = [backoff.note_failure("a") for _ in range(5000)]
     assert delays[:6] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16]
     assert delays[17:19] == [655.36, 1000.0]
     assert delays[-1] == 1000.0
-    assert backoff.failed("b") == 0.005
+    assert backoff.note_failure("b") == 0.005

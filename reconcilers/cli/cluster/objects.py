@@ -268,7 +268,7 @@ def _of_files(where: Scope) -> Objects:
     from reconcilers.cli.reading.findings import Findings  # with all that validates a file
     from reconcilers.cli.reading.manifests import Manifest, read
     from reconcilers.integrations import views
-    from reconcilers.tenantcluster.provider import referred
+    from reconcilers.tenantcluster.provider import parse_reference
 
     findings = Findings()
     manifests = read(
@@ -306,7 +306,7 @@ def _of_files(where: Scope) -> Objects:
             datetime.now(UTC),
         ),
         platform_default=PlatformDefault(
-            referred(manifests.platform_default, names.DEFAULT_NAMESPACE)
+            parse_reference(manifests.platform_default, names.DEFAULT_NAMESPACE)
         ),
     )
 

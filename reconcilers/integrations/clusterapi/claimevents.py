@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from controller.clock import Clock
-from controller.eventkind import shortened
+from controller.eventkind import shorten
 from controller.events import EventType, Recorder
 from controller.meta import Key
 from controller.resource import Resource
@@ -63,7 +63,7 @@ class ClaimEvents:
                     )
             else:
                 texts = (f"{claim.metadata.key}: {found.message}" for claim, found in some)
-                note = shortened(f"{len(some)} IPAddressClaims: " + "; ".join(texts))
+                note = shorten(f"{len(some)} IPAddressClaims: " + "; ".join(texts))
                 self._recorder.record(pool_kind, pool, type_, reason, note, action=ACTION)
 
     def _may_record_each(self, pool: Key, count: int) -> bool:

@@ -92,7 +92,7 @@ class PoolProjection:
         """
         by_name = {pool_name(ranges.allocation): ranges for ranges in projection.allocations}
         pools = await self._pools.list(frozenset(by_name))
-        ours = await self._permitted(pools, by_name, projection, permit)
+        ours = await self._list_permitted(pools, by_name, projection, permit)
         for name in set(self._upkeep.written) - set(by_name):
             del self._upkeep.written[name]
         created = {
@@ -100,7 +100,7 @@ class PoolProjection:
             for name, ranges in by_name.items()
             if name not in pools and self._may_create(name)
         }
-        confirmed = await self._confirmed(ours | created, by_name, projection, confirm)
+        confirmed = await self._confirm_projection(ours | created, by_name, projection, confirm)
         for name, ranges in by_name.items():
             pool = created.get(name) or ours.get(name)
             if pool is not None:
@@ -132,7 +132,7 @@ class PoolProjection:
             await self._write(pool, spans, projection, uid)
         return offer_of(newer[0]) if newer else None
 
-    async def _permitted(
+    async def _list_permitted(
         self,
         pools: Mapping[str, CiliumPool],
         by_name: Mapping[str, ProjectedRanges],
@@ -175,7 +175,7 @@ class PoolProjection:
         return await self._pools.create(name, annotations, {"blocks": [], "disabled": False})
 
     @staticmethod
-    async def _confirmed(
+    async def _confirm_projection(
         pools: Mapping[str, CiliumPool],
         by_name: Mapping[str, ProjectedRanges],
         projection: Projection,

@@ -167,9 +167,9 @@ def next_step(
     if first := _find_first_step(pool, withdrawal, memory, now):
         return first
     if not is_acknowledged(pool):
-        return _unacknowledged(pools, pool, now - memory.written_at)
+        return _step_waiting(pools, pool, now - memory.written_at)
     others = {other: its for other, its in pools.items() if other != name}
-    return _acknowledged(pool, others, withdrawal, is_confirmed=memory.note_acknowledged())
+    return _step_acknowledged(pool, others, withdrawal, is_confirmed=memory.note_acknowledged())
 
 
 def _find_first_step(
@@ -194,7 +194,7 @@ def _find_first_step(
     return None
 
 
-def _acknowledged(
+def _step_acknowledged(
     pool: CiliumPool,
     others: Mapping[str, CiliumPool],
     withdrawal: Withdrawal,
@@ -223,7 +223,7 @@ def _acknowledged(
     return Step(Proven())
 
 
-def _unacknowledged(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: float) -> Step:
+def _step_waiting(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: float) -> Step:
     """Return the step for a write that the operator has not acknowledged.
 
     Args:

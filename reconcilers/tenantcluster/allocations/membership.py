@@ -104,7 +104,7 @@ def hashed_name(tenant: TenantCluster, kind: str) -> str:
 
     Tenants a-b/c and a/b-c would otherwise want the same name.
     """
-    return _hashed(tenant, kind, str(tenant.metadata.key))
+    return _make_hashed_name(tenant, kind, str(tenant.metadata.key))
 
 
 def own_name(tenant: TenantCluster, kind: str) -> str:
@@ -112,15 +112,15 @@ def own_name(tenant: TenantCluster, kind: str) -> str:
 
     Its allocation may stay for long, where collection is suspended: that must not stop a new one.
     """
-    return _hashed(tenant, kind, f"{tenant.metadata.key} {tenant.metadata.uid}")
+    return _make_hashed_name(tenant, kind, f"{tenant.metadata.key} {tenant.metadata.uid}")
 
 
 def successor_name(tenant: TenantCluster, deleted: IPAllocation) -> str:
     """Return the name of what takes the place of a deleted allocation, which still has its own."""
-    return _hashed(tenant, deleted.spec.type, deleted.metadata.uid)
+    return _make_hashed_name(tenant, deleted.spec.type, deleted.metadata.uid)
 
 
-def _hashed(tenant: TenantCluster, kind: str, hashed_value: str) -> str:
+def _make_hashed_name(tenant: TenantCluster, kind: str, hashed_value: str) -> str:
     meta = tenant.metadata
     suffix = f"-{_SUFFIX[kind]}-{names.short_hash(hashed_value)}"
     return names.shortened(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
@@ -152,7 +152,7 @@ def free_name(
     """
     first = [make(tenant, kind) for make in (base_name, hashed_name, own_name)]
     own = f"{tenant.metadata.key} {tenant.metadata.uid}"
-    more = (_hashed(tenant, kind, f"{own} {number}") for number in count(1))
+    more = (_make_hashed_name(tenant, kind, f"{own} {number}") for number in count(1))
     free = (
         name for name in chain(first, more) if _is_usable(tenant, kind, taken_by, namespace, name)
     )

@@ -39,15 +39,15 @@ def load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:
         count = 0
     else:
         count = network.sizing.initialPoolSize
-    return _clamped(count, network.quota.maxLoadBalancerIPs)
+    return _clamp(count, network.quota.maxLoadBalancerIPs)
 
 
 def node_count(pool: NetworkPool, network: ProviderNetwork) -> int:
     """Return how many node addresses a tenant gets from `pool`, quota applied."""
-    return _clamped(pool.spec.default_count(names.TYPE_NODES), network.quota.maxNodeIPs)
+    return _clamp(pool.spec.default_count(names.TYPE_NODES), network.quota.maxNodeIPs)
 
 
-def _clamped(count: int, limit: int | None) -> int:
+def _clamp(count: int, limit: int | None) -> int:
     return count if limit is None else min(count, limit)
 
 

@@ -34,7 +34,9 @@ def unreadable_members(
         return ()
     index, value = TENANT_INDEX, str(tenant)
     keys = set(unreadable.by_index(index, value))
-    keys.update(key for key in unreadable.unplaced(index) if _is_named(allocations, key, tenant))
+    keys.update(
+        key for key in unreadable.list_unplaced(index) if _is_named(allocations, key, tenant)
+    )
     keys.update(
         allocation.metadata.key
         for allocation in allocations.by_index(index, value)

@@ -173,7 +173,7 @@ class UnservedGrowth:
         """
         return used <= self.used and digest in self.digests
 
-    def updated(self, waiting: Iterable[str], used: int) -> "UnservedGrowth":
+    def add_release(self, waiting: Iterable[str], used: int) -> "UnservedGrowth":
         """Return the memory after a growth range was released while `waiting` waited.
 
         Services that wait no longer are forgotten; the number of addresses in use never falls.
@@ -244,11 +244,11 @@ class SizeFacts:
 
     def have_waited(self, seconds: float, services: Iterable[Service]) -> list[Service]:
         """Return the Services that have waited for at least so many seconds."""
-        return [service for service in services if self._waited(service) >= seconds]
+        return [service for service in services if self._seconds_waited(service) >= seconds]
 
     def list_remaining_waits(self, seconds: float, services: Iterable[Service]) -> list[float]:
         """Return the seconds until each Service has waited for `seconds`; skip those that have."""
-        so_far = map(self._waited, services)
+        so_far = map(self._seconds_waited, services)
         return [seconds - waited for waited in so_far if waited < seconds]
 
     @property
@@ -260,9 +260,13 @@ class SizeFacts:
     def unservable(self) -> list[UnservableService]:
         """The Services that have long waited for an address that no growth can provide."""
         after = self.settings.growth_after
-        return [unmet for unmet in self.demand.unservable if self._waited(unmet.service) >= after]
+        return [
+            unmet
+            for unmet in self.demand.unservable
+            if self._seconds_waited(unmet.service) >= after
+        ]
 
-    def _waited(self, service: Service) -> float:
+    def _seconds_waited(self, service: Service) -> float:
         return self.waited[service.metadata.uid]
 
 
@@ -295,8 +299,8 @@ class Growth:
     """Whether an elastic tenant grows.
 
     Args:
-        wanted: addresses that Services have waited for long enough; 0 if no Service waits that
-            more addresses would help.
+        needed_addresses: addresses that Services have waited for long enough; 0 if more addresses
+            would help none of the waiting Services.
         create: how many allocations to create.
         withdraw: marked ranges that stay.
         is_over_quota: whether the quota forbids allocations that are needed.
@@ -306,7 +310,7 @@ class Growth:
         due_in: for each Service that has not waited long enough, seconds until it has.
     """
 
-    wanted: int = 0
+    needed_addresses: int = 0
     create: int = 0
     withdraw: tuple[IPAllocation, ...] = ()
     is_over_quota: bool = False
@@ -394,7 +398,7 @@ class FixedSize:
     """
 
     target: TargetSize
-    held: int
+    held_addresses: int
     add: int = 0
     withdraw: tuple[IPAllocation, ...] = ()
     is_release_awaited: bool = False
@@ -453,7 +457,7 @@ def decide_size(facts: SizeFacts) -> SizeChange:
             withdraw=growth.withdraw,
             create=growth.create,
             addresses=facts.increment,
-            should_move=growth.wanted > 0,
+            should_move=growth.needed_addresses > 0,
             disuse=shrink.disuse,
             unserved=shrink.unserved,
             mark=shrink.mark,
@@ -517,7 +521,7 @@ def decide_growth(facts: SizeFacts) -> Growth:
         room = max(0, (facts.quota - facts.held_until_gone) // facts.increment)
     return replace(
         nothing,
-        wanted=needed_addresses,
+        needed_addresses=needed_addresses,
         create=min(needed, room),
         withdraw=marked,
         is_over_quota=room < needed,
@@ -582,7 +586,7 @@ def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
             mark.append(NewMark(part.allocation, f"no Service has used it since {since}"))
             if facts.waiting_long and part.has_range:
                 digests = map(facts.demand.digest, facts.waiting_long)
-                updated = facts.unserved.updated(digests, len(facts.demand.used))
+                updated = facts.unserved.add_release(digests, len(facts.demand.used))
                 unserved = updated if updated != facts.unserved else None
             continue
         if measured.since != since:
@@ -841,9 +845,9 @@ def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Find
     """Return the condition of an elastic tenant."""
     if growth.obstacle is not None:
         return growth.obstacle
-    if not growth.wanted:
+    if not growth.needed_addresses:
         return _describe_demand_without_growth(growth.unserved, facts.unservable)
-    waiting = f"{count_noun(growth.wanted, 'Service')} without an address"
+    waiting = f"{count_noun(growth.needed_addresses, 'Service')} without an address"
     if created.refusal:
         return demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")
     if growth.is_over_quota:
@@ -942,24 +946,24 @@ def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -
     """Return the condition of a static tenant that asks for a size."""
     target, size = fixed.target, fixed.target.addresses
     is_changing = bool(fixed.add or fixed.withdraw or fixed.is_release_awaited)
-    total = fixed.held if is_changing or fixed.release or fixed.surplus else facts.held
+    total = fixed.held_addresses if is_changing or fixed.release or fixed.surplus else facts.held
     asked = f"{target.description}, {count_noun(total, 'is held', 'are held')}"
     if created.refusal:
-        return _sized(False, POOL_EXHAUSTED, f"{asked}; cannot grow: {created.refusal}")
+        return _sized_finding(False, POOL_EXHAUSTED, f"{asked}; cannot grow: {created.refusal}")
     if total < size:
         message = f"{asked}; a range of {size - total} is added"
         if fixed.is_release_awaited:
             message += " once the tenant has released those that are deleted"
-        return _sized(False, GROWING, message)
+        return _sized_finding(False, GROWING, message)
     if fixed.release:
         listed = ", ".join(allocation.metadata.name for allocation in fixed.release)
-        return _sized(False, "Shrinking", f"{asked}; released: {listed}")
+        return _sized_finding(False, "Shrinking", f"{asked}; released: {listed}")
     if fixed.surplus:
         return _describe_surplus(fixed, asked)
     if not target.is_cut:
-        return _sized(True, "Ready", f"{count_addresses(size)}, as {SIZE_FIELD} asks")
+        return _sized_finding(True, "Ready", f"{count_addresses(size)}, as {SIZE_FIELD} asks")
     remedy = f"raise maxLoadBalancerIPs of its ProviderConfig, or set {SIZE_FIELD} to {size}"
-    return _sized(False, QUOTA_EXCEEDED, f"{asked}; {remedy}")
+    return _sized_finding(False, QUOTA_EXCEEDED, f"{asked}; {remedy}")
 
 
 def _describe_surplus(fixed: FixedSize, asked: str) -> Finding:
@@ -973,17 +977,17 @@ def _describe_surplus(fixed: FixedSize, asked: str) -> Finding:
         message = (
             f"{asked}; Services use or wait for addresses of every range that could be released"
         )
-        return _sized(False, "AddressesInUse", message)
+        return _sized_finding(False, "AddressesInUse", message)
     remedy = "raise maxLoadBalancerIPs" if fixed.target.is_cut else "set the size"
     message = (
         f"{asked}; no added range has {count_addresses(fixed.surplus)} or fewer, and a range"
         " cannot be divided: the cluster keeps them until it is deleted, or"
-        f" {remedy} to {fixed.held}"
+        f" {remedy} to {fixed.held_addresses}"
     )
-    return _sized(False, "RangeNotDivisible", message)
+    return _sized_finding(False, "RangeNotDivisible", message)
 
 
-def _sized(status: bool, reason: str, message: str) -> Finding:
+def _sized_finding(status: bool, reason: str, message: str) -> Finding:
     return Finding(LOAD_BALANCER_SIZED, status, reason, message)
 
 

@@ -82,7 +82,7 @@ class Demand:
     used: frozenset[AddressRange]
     waiting: tuple[Service, ...]
     unservable: tuple["UnservableService", ...] = ()
-    shown: frozenset[AddressRange] = frozenset()
+    shown_addresses: frozenset[AddressRange] = frozenset()
     unexamined: int = 0
     users: tuple[tuple[AddressRange, str], ...] = field(default=(), repr=False, compare=False)
     views: Mapping[str, ServiceView] = field(default_factory=dict, repr=False, compare=False)
@@ -92,7 +92,7 @@ class Demand:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_used_counter", AddressCounter(self.used))
-        object.__setattr__(self, "_shown_counter", AddressCounter(self.shown))
+        object.__setattr__(self, "_shown_counter", AddressCounter(self.shown_addresses))
 
     def in_use(self, span: AddressRange) -> int:
         """Return how many addresses of a range are in use; all if the demand is cut."""
@@ -191,7 +191,7 @@ class DemandReader:
             used=frozenset(self._used),
             waiting=tuple(self._waiting),
             unservable=tuple(self._unservable),
-            shown=frozenset(self._shown),
+            shown_addresses=frozenset(self._shown),
             unexamined=self._unexamined,
             users=tuple(self._users),
             views=self._views,

@@ -275,7 +275,7 @@ async def test_a_configuration_that_may_not_be_read_is_named_by_readiness() -> N
         await harness.clock.advance(10)
         problem = leader.injector.check().run()
         assert problem is not None
-        assert problem.what == f"cannot watch {plural} rules"
+        assert problem.problem == f"cannot watch {plural} rules"
         assert "not yours" in problem.why
         leader.transport.forbidden.clear()
         await harness.clock.advance(120)

@@ -323,7 +323,7 @@ async def test_before_there_is_a_certificate_connections_and_readiness_fail() ->
     holder = ServingCertificate("webhook", CertificateMetrics(metrics.registry))
     failing = holder.check().run()
     assert failing is not None
-    assert (failing.what, failing.why) == (
+    assert (failing.problem, failing.why) == (
         "the webhook server has no certificate",
         "no certificate yet",
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controller.managedfields import ApplyConflict, FieldModel, apply, same_except_times
 from controller.managedfields import fieldset as fs
-from controller.managedfields.compare import claimed, compare
+from controller.managedfields.compare import compare, list_claims
 from controller.managedfields.fieldset import Fields
 from tests.envtest.patching.values import LAW
 
@@ -40,7 +40,7 @@ def test_a_set_holds_the_paths_that_were_put_in(paths: frozenset[Path]) -> None:
     fields = _set(paths)
     assert _paths(fields) == paths
     assert fs.read_fields(fields) == fields
-    assert fs.ordered(fields) == fields
+    assert fs.order_elements(fields) == fields
     assert all(fs.has(fields, path) for path in paths)
 
 
@@ -168,8 +168,8 @@ def test_a_forced_applier_gets_its_values_and_owns_them(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     merged = _apply(_apply(None, first, "a"), second, "b")
-    claims = claimed(MODEL.root, {"spec": second})
-    assert _fields(merged, "b") == fs.ordered(claims)
+    claims = list_claims(MODEL.root, {"spec": second})
+    assert _fields(merged, "b") == fs.order_elements(claims)
     change = compare(MODEL.root, merged, {**merged, "spec": second})
     assert not fs.intersection(claims, fs.union(change.modified, change.removed))
 

@@ -55,7 +55,7 @@ async def ready(home: Cluster) -> Any:
 
 def probe(replica: Replica) -> str:
     """Return what /readyz?verbose says."""
-    return report("readyz", replica.manager._readiness(), verbose=True).text
+    return report("readyz", replica.manager._readiness(), verbose=True).body
 
 
 async def start(home: Cluster, *, hidden: str = "") -> Replica:

@@ -198,7 +198,7 @@ def filled_unconfirmed(mp: Patch) -> None:
     async def confirmed(self: Projector, tenant: TenantCluster) -> Projection:
         return self.find_projection(tenant)
 
-    mp.setattr(Projector, "_confirmed", confirmed)
+    mp.setattr(Projector, "_project_live", confirmed)
 
 
 def deleted_unmarked(mp: Patch) -> None:

@@ -52,7 +52,7 @@ def test_the_ranges_of_a_new_pool_are_confirmed_live() -> None:
         return projection
 
     def switch_off(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(PoolProjection, "_confirmed", staticmethod(confirmed))
+        patch.setattr(PoolProjection, "_confirm_projection", staticmethod(confirmed))
 
     scene = scenes.late_creation_waited_for
     check_scene(switch_off, lambda: scenes.played(scene, CiliumYard), GIVEN)

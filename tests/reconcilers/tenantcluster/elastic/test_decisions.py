@@ -121,7 +121,7 @@ def tenants(draw: st.DrawFn) -> SizeFacts:
     waiting = [load_balancer(f"waits-{number}") for number in range(draw(st.integers(0, 6)))]
     waited = {service.metadata.uid: draw(_SECONDS) for service in waiting}
     unhelped = digests(waiting[: draw(st.integers(0, 6))])
-    forgiven = UnservedGrowth().updated(unhelped, len(services))
+    forgiven = UnservedGrowth().add_release(unhelped, len(services))
     static = draw(st.booleans())
     size = draw(st.integers(0, 12))
     return size_facts(

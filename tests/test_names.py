@@ -1,0 +1,111 @@
+"""Names and docstrings that a reader of one function cannot understand.
+
+The rules are those of CONTRIBUTING.md, "Names". `PACKAGES` are the packages that keep them.
+"""
+
+import ast
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = (
+    "allocator",
+    "controller",
+    "reconcilers/loadbalancers",
+    "reconcilers/providerconfig",
+    "reconcilers/tenantcluster",
+)
+EMPTY_NAMES = {
+    *("one", "each", "some", "every", "mine", "what", "who", "those", "them", "text", "left"),
+    *("found", "made", "wanted", "shown", "held", "served", "given", "named", "taken"),
+}
+"""Names that do not say what the variable holds."""
+PARTICIPLES = {
+    *("held", "given", "taken", "shown", "found", "made", "left", "kept", "told", "seen", "gone"),
+    *("known", "chosen", "written", "sent", "drawn", "built", "bound", "begun", "split", "cut"),
+}
+"""Participles that do not end in -ed."""
+VERBS_IN_ED = {"feed", "seed", "need", "embed"}
+EMPTY_BEGINNING = re.compile(r"(Return|Yield) (what|who|whose|those|which|whether what)\b")
+
+WIRE_NAMES = {"controller/discovery.py": {"served"}}
+"""Fields of objects in JSON, by module: the API names them."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def is_property(function: Function) -> bool:
+    """Return whether a method is read as an attribute."""
+    names = {getattr(node, "id", getattr(node, "attr", "")) for node in function.decorator_list}
+    return bool(names & {"property", "cached_property", "setter"})
+
+
+def is_participle(name: str) -> bool:
+    """Return whether a function's name is a bare participle: it says neither verb nor noun."""
+    word = name.strip("_")
+    is_regular = word.endswith("ed") and word not in VERBS_IN_ED
+    return "_" not in word and (is_regular or word in PARTICIPLES)
+
+
+def variable_name(node: ast.arg | ast.Name) -> str:
+    """Return the name that a node gives to a variable, a parameter or a field; else nothing."""
+    if isinstance(node, ast.arg):
+        return node.arg
+    return node.id if isinstance(node.ctx, ast.Store) else ""
+
+
+def find_problems(source: str, wire_names: Collection[str] = ()) -> Iterator[tuple[int, str]]:
+    """Yield the line of each name or docstring against the rules, and what is wrong there.
+
+    Args:
+        source: the text of a module.
+        wire_names: fields that are named as in JSON.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.arg | ast.Name):
+            name = variable_name(node)
+            if name in EMPTY_NAMES and name not in wire_names:
+                yield node.lineno, f"the variable {name} does not say what it holds"
+        if not isinstance(node, Function):
+            continue
+        if is_participle(node.name) and not is_property(node):
+            yield node.lineno, f"the function {node.name} is a bare participle"
+        if EMPTY_BEGINNING.match(ast.get_docstring(node) or ""):
+            yield node.lineno, f"the docstring of {node.name} does not name what it returns"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_names_and_docstrings_of_a_package_say_what_they_are(package: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files
+    problems = [
+        f"{path.relative_to(ROOT)}:{line}: {problem}"
+        for path in files
+        for line, problem in find_problems(
+            path.read_text(encoding="utf-8"), WIRE_NAMES.get(str(path.relative_to(ROOT)), ())
+        )
+    ]
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "for one in pools: pass",
+        "pools = [one for one in pools]",
+        "def take(text): pass",
+        "def served(): pass",
+        "def _held(): pass",
+        "def serve():\n    '''Return what is served.'''",
+    ],
+)
+def test_a_name_or_docstring_against_the_rules_is_found(source: str) -> None:
+    assert list(find_problems(source))
+
+
+def test_names_that_say_what_they_are_pass() -> None:
+    source = "def list_served(pools):\n    '''Return the pools that are served.'''"
+    assert list(find_problems(source)) == []
