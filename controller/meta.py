@@ -134,6 +134,19 @@ class ObjectMeta:
         return self.deletionTimestamp is not None
 
 
+def parse_revision(text: str) -> int | None:
+    """Return a resourceVersion that a person may have edited as a number; None if it is none.
+
+    The API server counts with 64 bits, so text of more than 20 digits is no resourceVersion.
+    `int` raises ValueError for 4,300 digits and more.
+    """
+    is_number = len(text) <= _MOST_DIGITS and text.isascii() and text.isdecimal()
+    return int(text) if is_number else None
+
+
+_MOST_DIGITS = 20
+
+
 @dataclass(frozen=True, slots=True)
 class Writer:
     """One entry of `metadata.managedFields`: the last write of one manager, not its fields.

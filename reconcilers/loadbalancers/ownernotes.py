@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from controller.meta import Key, Object
+from controller.meta import Key, Object, parse_revision
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
@@ -12,8 +12,6 @@ from reconcilers.clusteraccess.clusteridentity import is_of_another, management_
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
 """What is read of a tenant as `namespace/name`: it goes into the path of a request."""
-_MOST_DIGITS = 20
-"""A resourceVersion is a number of 64 bits."""
 
 
 def owner_note(of: TenantCluster | IPAllocation, management: str) -> dict[str, str]:
@@ -62,5 +60,4 @@ def names_other_owner(obj: Object, owner: Mapping[str, str]) -> bool:
 
 def position_of(obj: Object, annotation: str) -> int:
     """Return the cache position that an annotation of something in a tenant has; 0 if none."""
-    noted = obj.metadata.annotations.get(annotation, "")
-    return int(noted) if len(noted) <= _MOST_DIGITS and noted.isdecimal() else 0
+    return parse_revision(obj.metadata.annotations.get(annotation, "")) or 0

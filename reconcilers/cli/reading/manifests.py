@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from controller.meta import Key, Object
+from controller.meta import Key, Object, parse_revision
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -222,7 +222,7 @@ def _is_decodable(raw: RawObject, key: Key, found: Manifests) -> bool:
 def _is_stored(metadata: Mapping[str, Any]) -> bool:
     """Return whether an object comes from a cluster, by its resourceVersion."""
     version = metadata.get("resourceVersion")
-    return isinstance(version, str) and version.isascii() and version.isdecimal()
+    return isinstance(version, str) and parse_revision(version) is not None
 
 
 def _type(
@@ -230,7 +230,7 @@ def _type(
 ) -> None:
     """Turn sound objects into typed ones, filling in what a server would."""
     every = list(accepted)
-    revision = max((int(one.meta("resourceVersion") or 0) for one in every), default=0)
+    revision = max((parse_revision(one.meta("resourceVersion")) or 0 for one in every), default=0)
     stamps = [text.upper() for one in every if (text := one.meta("creationTimestamp"))]
     moment = max([now, *map(datetime.fromisoformat, stamps)])
     known_uids = _tenant_uids(every)

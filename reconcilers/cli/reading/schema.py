@@ -37,7 +37,7 @@ _NAMESPACE_PATTERN = rf"^(?=.{{0,63}}$)({DNS_LABEL})?$"
 _LABEL_PATTERN = rf"^(?=.{{0,63}}$)({_WORD})?$"
 _LABEL_KEY_PATTERN = f"^{_KEY}"
 _ANNOTATION_KEY_PATTERN = f"(?i)^{_KEY}"
-_VERSION_PATTERN = r"^\d*$"
+_VERSION_PATTERN = r"^[0-9]{0,20}$"
 
 _TEXT: Schema = {"type": "string"}
 _NUMBER: Schema = {"type": "integer"}
@@ -77,7 +77,7 @@ _EXPECTATIONS = {
     _LABEL_PATTERN: "is no label value: at most 63 letters, digits, '-', '_', '.'",
     _LABEL_KEY_PATTERN: "is no label key",
     _ANNOTATION_KEY_PATTERN: "is no annotation key",
-    _VERSION_PATTERN: "is no resourceVersion: not a number",
+    _VERSION_PATTERN: "is no resourceVersion: not a number of at most 20 digits",
 }
 
 

@@ -263,6 +263,7 @@ def test_free_form_values_are_kept_as_they_are() -> None:
         ({"finalizers": "x"}, "metadata.finalizers: has to be a list, not 'x'"),
         ({"generation": "1"}, "metadata.generation: has to be a whole number, not '1'"),
         ({"resourceVersion": "abc"}, "'abc' is no resourceVersion"),
+        ({"resourceVersion": "9" * 5000}, "is no resourceVersion"),
         ({"creationTimestamp": "yesterday"}, "'yesterday' is no time"),
         ({"creationTimestamp": "2026-02-31T00:00:00Z"}, "is no time"),
     ],
