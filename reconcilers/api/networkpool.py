@@ -348,8 +348,9 @@ class NetworkPoolStatus(_Counted):
     """By kind, as plural.group: up to which resourceVersion a controller must have read its
     objects before it may hand out ranges. Never edit by hand."""
     journalOf: str = ""
-    """The uid of the pool that assignments and revisions were written for. If it is another one,
-    they count as lost, and the controller voids earlier promises before it hands out ranges."""
+    """The uid of the pool that assignments and revisions were written for, and a checksum of them.
+    If either differs, they count as lost, and the controller voids earlier promises before it
+    hands out ranges. Never edit by hand."""
     infrastructureAllocations: Annotated[
         tuple[InfrastructureAllocation, ...],
         FieldSchema(

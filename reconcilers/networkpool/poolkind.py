@@ -51,8 +51,8 @@ from reconcilers.networkpool.problems import (
 from reconcilers.networkpool.protocol import Decision, blockers, decide
 from reconcilers.networkpool.statusjournal import (
     STATUS_JOURNALS,
-    has_journal,
     settle_journal,
+    stored_kinds,
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import OtherHolders, Reader, View, keep_holdings
@@ -79,6 +79,8 @@ from reconcilers.spaces.index import SpaceIndex
 _log = structlog.get_logger(__name__)
 
 OUTDATED = "DefinitionOutdated"
+UNSERVED_RETRY = 5.0
+"""Seconds until the next look at a pool whose journal names a kind that is not served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,12 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
 
     @override
     def request_kinds(self, pool: NetworkPool) -> Sequence[AllocationKind]:
+        """Return IPAllocations, the kind that NetworkPools serve.
+
+        Raises:
+            Behind: the journal names another kind. What requests of that kind hold is not known.
+        """
+        check_kinds(pool)
         return (self._allocations,)
 
     @override
@@ -364,11 +372,11 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
 
     @override
     async def block_not_stored(self, pool: NetworkPool, after: float, *, is_new: bool) -> Outcome:
-        """Report that the API server does not store the journal, and make what it stores void."""
+        """Report that the API server does not store the journal as it is written."""
         if not is_new:
             return await self._block(pool, OUTDATED, after)
         wanted = status.definition_outdated(pool, self._clock.now())
-        written = await self._statuses.write(pool, wanted, is_due=has_journal(pool))
+        written = await self._statuses.write(pool, wanted)
         if written is not pool:
             self._events.allocations.definition_outdated(written)
         return await self._block(written, OUTDATED, after)
@@ -440,11 +448,15 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         """Return how many allocations block the pool's deletion, and the view that shows it.
 
         The cache may show that there are some; only a live LIST may show that there are none.
+
+        Raises:
+            Behind: the journal names a kind that this version does not serve.
         """
         cached = self._reader.cached(pool.metadata.key)
         count = blockers(journal, cached) + self._others.seen_blockers(pool)
         if count:
             return count, cached
+        check_kinds(pool)
         listed = await self._reader.shared(pool)
         return blockers(journal, listed) + await self._others.blockers(pool), listed
 
@@ -522,6 +534,25 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         kept = await self._allocations.write_promised(pool, due)
         void = partial(self._allocations.void_refused, pool)
         await void_refused(kept, void, memory, self._clock)
+
+
+def check_kinds(pool: NetworkPool) -> None:
+    """Check that a pool's journal names no kind of requests but the one that is served.
+
+    Requests of such a kind may hold ranges, and promises to them would take up the journal. This
+    holds for a lost journal as well: a fence would drop these promises without voiding them.
+
+    Raises:
+        Behind: the journal names another kind.
+    """
+    unknown = sorted(stored_kinds(pool) - {KIND})
+    if unknown:
+        reason = (
+            f"status.revisions or status.assignments names {', '.join(unknown)}, which this"
+            " version does not serve; run a version that does, or set both fields to null if no"
+            " controller does"
+        )
+        raise Behind(UNSERVED_RETRY, reason)
 
 
 def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes

@@ -16,7 +16,7 @@ from reconcilers.api.networkpool import (
 )
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS, LOST
+from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable
 from reconcilers.reporting.conditions import (
@@ -226,8 +226,7 @@ def shown_unknown(pool: NetworkPool) -> str:
 def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
     """Return the status of a pool whose journal the API server does not store as it is written.
 
-    What is stored is no journal of ours, so it counts as lost from now on: it may lack promises
-    that are still written.
+    What is stored instead does not match its checksum, so it counts as lost for every replica.
     """
     message = (
         "nothing is handed out: the CustomResourceDefinition in force drops fields of the journal"
@@ -236,7 +235,7 @@ def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
         " nothing change these fields"
     )
     finding = Finding(READY, False, "DefinitionOutdated", message)
-    return _conditions_only(pool, [finding], now) | LOST
+    return _conditions_only(pool, [finding], now)
 
 
 def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> Finding | None:

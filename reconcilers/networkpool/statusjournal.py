@@ -1,28 +1,28 @@
 """The journal of a NetworkPool: the part of its status that other replicas rely on.
 
 `status.assignments` has the open promises. `status.revisions` has, by the full name of a kind, the
-revision up to which a reader must have read the objects of that kind. `status.journalOf` is the
-uid of the pool that the journal was written for: a restore from a backup can write a status to
-another object, where the resourceVersions belong to another history.
+revision up to which a reader must have read the objects of that kind. `status.journalOf` has two
+parts. The uid of the pool that the journal was written for: a restore from a backup can write a
+status to another object, where the resourceVersions belong to another history. And a checksum of
+the two other fields: a writer may drop or replace one of them, and leave the rest.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
-from controller.meta import Key
+from controller.meta import Key, parse_revision
 from reconcilers.addressing import statusranges
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.networkpool.facts import KIND, name_spaces
 from reconcilers.networkpool.view import View
-from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.journal import Journal, Promise, checksum_of
 from reconcilers.promises.settling import settle
 
 JOURNAL_FIELDS = frozenset({"assignments", "revisions", "journalOf"})
 """The fields of a pool's status that carry its journal."""
-LOST: dict[str, Any] = {"journalOf": None}
-"""The status patch after which a pool's journal counts as lost."""
 
 
 class StatusJournal:
@@ -33,12 +33,13 @@ class StatusJournal:
     def read(self, pool: NetworkPool) -> Journal:
         """Return the journal of a pool; an empty one if it is lost.
 
-        It is lost if it was written for another uid, or for none, or if a promise in it cannot be
-        parsed. A revision that is no number is left out, so the kind has no memory.
+        It is lost if it was written for another uid, or for none, if it does not match its
+        checksum, or if a promise in it cannot be parsed. A revision that is no number is left out,
+        so the kind has no memory.
         """
-        status, meta = pool.status, pool.metadata
-        if not status.journalOf or status.journalOf != meta.uid:
+        if not is_intact(pool):
             return Journal()
+        status, meta = pool.status, pool.metadata
         promises = []
         for assignment in status.assignments:
             promise = _parse(meta.namespace, assignment)
@@ -46,7 +47,9 @@ class StatusJournal:
                 return Journal()
             promises.append(promise)
         revisions = {
-            kind: int(text) for kind, text in status.revisions.items() if text.isdecimal()
+            kind: revision
+            for kind, text in status.revisions.items()
+            if (revision := parse_revision(text)) is not None
         }
         return Journal(revisions, tuple(promises))
 
@@ -60,12 +63,12 @@ class StatusJournal:
             pool: as it is stored.
             journal: to write. A kind without revision gets none: only a fence gives memory.
         """
-        revisions: dict[str, str | None] = dict.fromkeys(pool.status.revisions)
-        revisions |= {kind: str(revision) for kind, revision in journal.revisions.items()}
+        revisions = {kind: str(revision) for kind, revision in journal.revisions.items()}
+        assignments = [*map(_assignment_of, journal.promises)]
         return {
-            "assignments": list(map(_rendered, journal.promises)),
-            "revisions": revisions,
-            "journalOf": pool.metadata.uid,
+            "assignments": list(map(_rendered, assignments)),
+            "revisions": dict.fromkeys(pool.status.revisions) | revisions,
+            "journalOf": seal(pool.metadata.uid, revisions, assignments),
         }
 
     def patch(self, pool: NetworkPool, journal: Journal) -> Mapping[str, Any]:
@@ -91,14 +94,44 @@ class StatusJournal:
 STATUS_JOURNALS = StatusJournal()
 
 
+def seal(uid: str, revisions: Mapping[str, str], assignments: Iterable[Assignment]) -> str:
+    """Return what `status.journalOf` is: for which pool a journal was written, and its checksum.
+
+    The words that tell how a range was chosen are left out: they decide nothing.
+
+    Args:
+        uid: of the pool.
+        revisions: as the status has them.
+        assignments: as the status has them.
+    """
+    return f"{uid}/{checksum_of(sorted(revisions.items()), [*map(_sealed, assignments)])}"
+
+
+def is_intact(pool: NetworkPool) -> bool:
+    """Return whether a pool has a journal that was written for it, and is as it was written."""
+    status, uid = pool.status, pool.metadata.uid
+    return bool(uid and status.journalOf.startswith(uid)) and (
+        status.journalOf == seal(uid, status.revisions, status.assignments)
+    )
+
+
+def stored_kinds(pool: NetworkPool) -> set[str]:
+    """Return the kinds that a pool's journal names, by full name, even if the journal is lost."""
+    of_promises = {assignment.kind or KIND for assignment in pool.status.assignments}
+    return of_promises.union(pool.status.revisions)
+
+
 def has_journal(pool: NetworkPool) -> bool:
     """Return whether our controllers ever wrote a pool's status, for whichever object."""
     return bool(pool.status.journalOf or pool.status.revisions)
 
 
 def count_promises(pool: NetworkPool) -> int:
-    """Return how many promises the journal of a pool has, to requests of all kinds."""
-    return len(STATUS_JOURNALS.read(pool).promises)
+    """Return how many promises the journal of a pool has, to requests of all kinds.
+
+    They are not parsed: each scrape of the metrics counts those of all pools.
+    """
+    return len(pool.status.assignments) if is_intact(pool) else 0
 
 
 def memory(pool: NetworkPool) -> int | None:
@@ -136,7 +169,7 @@ def _parse(namespace: str, assignment: Assignment) -> Promise | None:
         bool(promised)
         and len(families) == len(promised)
         and bool(assignment.name and assignment.uid)
-        and assignment.resourceVersion.isdecimal()
+        and parse_revision(assignment.resourceVersion) is not None
     )
     if not is_usable:
         return None
@@ -155,7 +188,7 @@ def _without_words(promise: Promise) -> tuple[Any, ...]:
     return promise.kind, promise.key, promise.identity, promise.ranges
 
 
-def _rendered(promise: Promise) -> dict[str, str]:
+def _assignment_of(promise: Promise) -> Assignment:
     """Return a promise as an entry of the status.
 
     Raises:
@@ -165,7 +198,7 @@ def _rendered(promise: Promise) -> dict[str, str]:
     if len(others) > 1:
         raise ValueError(f"{promise.key}: an entry of the status has room for two ranges")
     second = others[0] if others else None
-    assignment = Assignment(
+    return Assignment(
         name=promise.key.name,
         uid=promise.uid,
         resourceVersion=promise.resourceVersion,
@@ -176,9 +209,14 @@ def _rendered(promise: Promise) -> dict[str, str]:
         choice=promise.choice or None,
         kind=None if promise.kind == KIND else promise.kind,
     )
+
+
+def _rendered(assignment: Assignment) -> dict[str, str]:
+    """Return an entry of the status as JSON has it."""
     # Not by asdict, which copies each text: a status has hundreds of promises.
     values = ((name, getattr(assignment, name)) for name in _FIELDS)
     return {name: value for name, value in values if value is not None}
 
 
 _FIELDS = tuple(field.name for field in fields(Assignment))
+_sealed = attrgetter(*(name for name in _FIELDS if name != "choice"))

@@ -22,15 +22,12 @@ class PoolStatusWriter:
         self._client = client
         self._events = events
 
-    async def write(
-        self, pool: NetworkPool, wanted: Mapping[str, Any], *, is_due: bool = False
-    ) -> NetworkPool:
+    async def write(self, pool: NetworkPool, wanted: Mapping[str, Any]) -> NetworkPool:
         """Write the status of a pool if it differs from what is wanted.
 
         Args:
             pool: as it was read.
             wanted: its status; fields that are absent stay as they are.
-            is_due: whether to write an equal status, too.
 
         Returns:
             The pool as it was written; `pool` itself if it was not.
@@ -39,7 +36,7 @@ class PoolStatusWriter:
             Conflict: the pool has changed since it was read.
             ControllerError: the write failed.
         """
-        if not is_due and not status.differs(pool.status, wanted):
+        if not status.differs(pool.status, wanted):
             return pool
         written = await self._client.patch_status(NETWORK_POOL, pool, wanted)
         self._events.status_written(pool, written)

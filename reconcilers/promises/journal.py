@@ -10,8 +10,9 @@ An annotation travels: `clusterctl move`, backups and copied manifests carry it 
 where its resourceVersions belong to another history. So the journal names the uid of its pool. A
 journal with another uid counts as lost, and a pool without journal is fenced before it allocates.
 The same goes for tools that replace all annotations: a lost journal costs a fence, nothing else.
-An edit by hand that removes a revision, or makes a part unreadable, counts as a loss too: what
-that part promised may still be written.
+A journal carries a checksum of its revisions and promises. A journal that was edited, truncated
+or written in part by something else does not match it, and counts as lost too: what the missing
+part promised may still be written. An earlier journal that is put back as a whole is not noticed.
 
 Rejected: an object of our own for each pool (two objects cannot be written with one precondition,
 and its deletion would have to follow the pool's), and promises in the requests (a request does not
@@ -20,13 +21,15 @@ serialise the writers of its pool).
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from allocator import AddressRange
-from controller.meta import Key, Object
+from controller.meta import Key, Object, parse_revision
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.promises.identities import Holder
@@ -71,16 +74,17 @@ class Promise:
     resourceVersion: str
     ranges: tuple[PromisedRange, ...]
     choice: str = ""
+    holder: Holder = field(init=False, repr=False, compare=False)
+    """The request, whichever version it has."""
+
+    def __post_init__(self) -> None:
+        # Each pass asks several times, so it is built once.
+        object.__setattr__(self, "holder", Holder(self.kind, self.key))
 
     @property
     def identity(self) -> Identity:
         """The uid and resourceVersion: a request has at most one promise for each version."""
         return self.uid, self.resourceVersion
-
-    @property
-    def holder(self) -> Holder:
-        """The request, whichever version it has."""
-        return Holder(self.kind, self.key)
 
     @property
     def revision(self) -> int:
@@ -152,7 +156,7 @@ def parse_promise(
         resource_version: of the request.
         spans: first address, last address and space of each range.
     """
-    if not resource_version.isdecimal() or not spans:
+    if parse_revision(resource_version) is None or not spans:
         return None
     promised = []
     for start, end, space in spans:
@@ -161,6 +165,14 @@ def parse_promise(
             return None
         promised.append(PromisedRange(parsed, space))
     return Promise(kind, key, uid, resource_version, tuple(promised))
+
+
+def checksum_of(*parts: Any) -> str:
+    """Return a checksum of what JSON can express: 16 hexadecimal digits.
+
+    It notices accidents. It does not protect against a person who computes it again.
+    """
+    return blake2b(msgspec.json.encode(parts), digest_size=8).hexdigest()
 
 
 PoolT_contra = TypeVar("PoolT_contra", bound=Object, contravariant=True)
@@ -177,8 +189,9 @@ class JournalStore(Protocol[PoolT_contra]):
     def read(self, pool: PoolT_contra) -> Journal:
         """Return the journal of a pool; an empty one if it is lost.
 
-        It is lost if the pool has none, if it was written for another uid, or if a promise in it
-        cannot be parsed: what that promised may still be written, and only a fence voids it.
+        It is lost if the pool has none, if it was written for another uid, if it does not match
+        its checksum, or if a promise in it cannot be parsed. What it promised may still be
+        written, and only a fence voids that.
         """
         ...
 
@@ -230,6 +243,20 @@ class _Stored(msgspec.Struct, omit_defaults=True):
     promises: list[_StoredPromise] = []
     effects: str = ""
     """A number, 0 included, if the kind has effects; empty otherwise."""
+    checksum: str = ""
+    """Of all other fields."""
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the fields are as they were when the checksum was computed."""
+        return self.checksum == self._compute_checksum()
+
+    def with_checksum(self) -> "_Stored":
+        """Return the same with its checksum."""
+        return replace(self, checksum=self._compute_checksum())
+
+    def _compute_checksum(self) -> str:
+        return checksum_of(self.uid, self.revision, self.effects, self.promises)
 
 
 _decoder = msgspec.json.Decoder(_Stored)
@@ -271,7 +298,8 @@ class AnnotatedJournal:
             stored = _decoder.decode(text)
         except ValueError:  # edited by hand: as if it were wiped
             return Journal()
-        if stored.uid != meta.uid or not stored.revision.isdecimal():
+        revision = parse_revision(stored.revision)
+        if stored.uid != meta.uid or revision is None or not stored.is_intact:
             return Journal()
         promises = []
         for stored_promise in stored.promises:
@@ -279,9 +307,10 @@ class AnnotatedJournal:
             if promise is None:
                 return Journal()
             promises.append(promise)
-        revisions = {self.kind: int(stored.revision)}
-        if self.effects and stored.effects.isdecimal():
-            revisions[self.effects] = int(stored.effects)
+        revisions = {self.kind: revision}
+        of_effects = parse_revision(stored.effects)
+        if self.effects and of_effects is not None:
+            revisions[self.effects] = of_effects
         return Journal(revisions, tuple(promises))
 
     def has_memory(self, journal: Journal) -> bool:
@@ -339,7 +368,7 @@ class AnnotatedJournal:
         ]
         effects = str(journal.revisions[self.effects]) if self.effects else ""
         stored = _Stored(uid, str(journal.revisions[self.kind]), promises, effects)
-        return msgspec.json.encode(stored).decode()
+        return msgspec.json.encode(stored.with_checksum()).decode()
 
     def _parse(self, stored: _StoredPromise) -> Promise | None:
         """Return a promise as it was stored; None if an edit by hand made it unusable."""

@@ -74,7 +74,7 @@ def largest_pool(family: Family) -> Json:
 
 CLAIMS = "ipaddressclaims.ipam.cluster.x-k8s.io"
 JOURNAL: Json = {
-    "journalOf": "12345678-1234-1234-1234-123456789012",
+    "journalOf": "12345678-1234-1234-1234-123456789012/0123456789abcdef",
     "revisions": {f"{CLAIMS}{number}": "9" * 19 for number in range(MAX_KINDS)},
 }
 """The fields of a pool's journal beside its promises."""

@@ -11,14 +11,14 @@ import msgspec
 
 from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool import status as poolstatus
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.offers import offers_of
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, seal
 from reconcilers.networkpool.view import View
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
@@ -94,22 +94,45 @@ def pool(
         spec["secondary"] = secondary
     meta = {"finalizers": ["butler.butlerlabs.dev/networkpool"]} | meta
     own = metadata(name, **meta)
-    journal = {} if memory is None else journal_of(own["uid"], memory)
-    body = {"metadata": own, "spec": spec, "status": journal | dict(status or {})}
+    stored = dict(status or {})
+    if memory is not None:
+        stored = sealed(own["uid"], journal_of(own["uid"], memory) | stored)
+    body = {"metadata": own, "spec": spec, "status": stored}
     return msgspec.convert(body, NetworkPool)
 
 
 CLAIMS = "ipaddressclaims.ipam.cluster.x-k8s.io"
 
 
-def journal_of(uid: str, revision: int) -> dict[str, Any]:
-    """Return the status of a pool whose journal has no promises.
+def journal_of(uid: str, revision: int, *assignments: Mapping[str, str]) -> dict[str, Any]:
+    """Return the status of a pool that has a journal.
 
     Args:
         uid: of the pool.
         revision: up to which allocations have to be read.
+        assignments: the promises.
     """
-    return {"revisions": {KIND: str(revision)}, "journalOf": uid, "assignments": []}
+    return sealed(uid, {"revisions": {KIND: str(revision)}, "assignments": [*assignments]})
+
+
+def sealed(uid: str, status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a status whose journal counts as one that was written for the pool with this uid."""
+    journal = msgspec.convert(status, NetworkPoolStatus)
+    return {**status, "journalOf": seal(uid, journal.revisions, journal.assignments)}
+
+
+def with_promises(pool: Mapping[str, Any], *assignments: Mapping[str, str]) -> dict[str, Any]:
+    """Return the patch by which a pool comes to have these promises alone.
+
+    Args:
+        pool: as it is stored.
+        assignments: the promises, as a status has them.
+    """
+    revisions = (pool.get("status") or {}).get("revisions") or {}
+    status = sealed(
+        pool["metadata"]["uid"], {"revisions": revisions, "assignments": [*assignments]}
+    )
+    return {"status": status}
 
 
 def revision_of(status: Mapping[str, Any]) -> str:

@@ -161,7 +161,7 @@ class ClaimTaker:
                 ALLOCATION_FAILED, f"{name}, but {other.key} has {address.spec.address} too"
             )
         if any(blocks.overlaps(one) for one in self._also_held):
-            what = f"but an IPAllocation has {address.spec.address}, too"
+            what = f"but an IPAllocation or IPAMAllocation has {address.spec.address}"
             raise Refused(ALLOCATION_FAILED, f"{name}, {what}")
         if any(blocks.overlaps(one) for one in self._promised):
             raise Refused(ALLOCATION_FAILED, f"{name}, but its address is promised to another")

@@ -226,7 +226,7 @@ def test_promises_of_a_dumped_pool_are_kept() -> None:
     one = pool(
         resourceVersion="80",
         uid="p",
-        status=make.journal_of("p", 60) | {"assignments": [promise]},
+        status=make.journal_of("p", 60, promise),
     )
     finalizers = ["butler.butlerlabs.dev/ipallocation"]
     waiting = allocation("a", 4, uid=uid, resourceVersion="70", finalizers=finalizers)
@@ -245,7 +245,7 @@ def test_a_promise_to_an_allocation_that_the_input_does_not_show_still_counts() 
         "startAddress": "10.40.0.0",
         "endAddress": "10.40.0.7",
     }
-    status = make.journal_of("p", 60) | {"assignments": [promise]}
+    status = make.journal_of("p", 60, promise)
     one = pool(resourceVersion="80", uid="p", status=status)
     outcome = plan(one, allocation("a", 4))
     assert cidr(outcome, "a") == "10.40.0.8/30"

@@ -199,7 +199,8 @@ async def test_an_open_promise_blocks_a_pools_deletion_and_is_kept() -> None:
     lab = _lab(waiting, pool=make.pool())
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     entry = make.listed(make.promise(waiting, "10.40.0.0", "10.40.0.7", version=version))
-    lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry]}})
+    stored = lab.server.see("networkpools", "lab")
+    lab.server.edit("networkpools", "lab", make.with_promises(stored, entry))
     lab.server.delete("networkpools", "lab")
     assert isinstance(await lab.pool(), Blocked)
     await lab.clock.advance(10)

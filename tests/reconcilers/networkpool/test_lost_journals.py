@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.outcome import Again, Blocked
+from controller.outcome import Blocked
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.networkpool.facts import KIND
 from tests.reconcilers import make
@@ -37,14 +37,20 @@ def writes(lab: Lab, name: str) -> int:
     return lab.server.count(verb="patch", plural="ipallocations", name=name)
 
 
+def sealed(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a status whose journal was written for the pool as it is."""
+    return make.sealed("of the pool", status)
+
+
 OURS = make.journal_of("of the pool", 1)
 LOST: dict[str, Mapping[str, Any]] = {
     "wiped": {},
     "restored to another object": make.journal_of("of an earlier pool", 1),
     "without uid": {"revisions": {KIND: "1"}},
-    "without revision": {"journalOf": "of the pool"},
-    "with a revision that is no number": OURS | {"revisions": {KIND: "x"}},
-    "with revisions of other kinds alone": OURS | {"revisions": {make.CLAIMS: "1"}},
+    "without revision": sealed({}),
+    "with a revision that is no number": sealed({"revisions": {KIND: "x"}}),
+    "with the uid alone": {"revisions": {KIND: "1"}, "journalOf": "of the pool"},
+    "with another checksum": OURS | {"revisions": {KIND: "2"}},
 }
 
 
@@ -69,7 +75,7 @@ async def test_one_assignment_that_cannot_be_read_voids_earlier_promises(
     edit: Mapping[str, str],
 ) -> None:
     waiting = make.allocation("b", size=8)
-    lab = lab_of(OURS | {"assignments": [promised_to(waiting, **edit)]}, waiting)
+    lab = lab_of(sealed(OURS | {"assignments": [promised_to(waiting, **edit)]}), waiting)
     await lab.pool()
     assert writes(lab, "b") == 2, "voided, then served"
 
@@ -82,43 +88,61 @@ async def test_what_a_status_promised_as_that_of_another_object_holds_nothing() 
     assert lab.see("ipallocations", "b")["startAddress"] == RANGE[0]
 
 
-async def test_revisions_that_came_with_the_status_of_another_object_give_no_kind_memory() -> None:
-    """A merge patch leaves entries of a map alone; with our uid they would be believed."""
-    status = make.journal_of("of an earlier pool", 1)
-    status["revisions"][make.CLAIMS] = "9000"
-    lab = lab_of(status, make.allocation("b"))
+async def test_a_pool_whose_promises_were_dropped_by_another_writer_voids_them() -> None:
+    waiting = make.allocation("a", size=8)
+    lab = lab_of(sealed(OURS | {"assignments": [promised_to(waiting)]}), waiting)
+    lab.server.edit("networkpools", "lab", {"status": {"assignments": None}})
     await lab.pool()
-    assert lab.see("networkpools", "lab")["revisions"].keys() == {KIND}
+    assert writes(lab, "a") == 2, "voided, then served"
 
 
-async def test_a_fence_for_allocations_leaves_promises_and_revisions_of_other_kinds() -> None:
-    status = OURS | {"revisions": {KIND: "x", make.CLAIMS: "7"}, "assignments": [TO_CLAIM]}
-    lab = lab_of(status, make.allocation("b", size=8))
-    await lab.pool()
-    found = lab.see("networkpools", "lab")
-    assert found["revisions"][make.CLAIMS] == "7"
-    assert found["assignments"][0] == TO_CLAIM
-    assert lab.see("ipallocations", "b")["startAddress"] == "10.40.0.8"
+FOREIGN: dict[str, dict[str, Any]] = {
+    "a promise": {"assignments": [TO_CLAIM]},
+    "a revision": {"revisions": {KIND: "1", make.CLAIMS: "7"}},
+}
+"""What a version that serves a further kind leaves in a journal."""
+entries = pytest.mark.parametrize("entry", FOREIGN.values(), ids=FOREIGN.keys())
 
 
-async def test_a_promise_to_another_kind_is_not_settled_by_an_allocation_of_its_name() -> None:
-    lab = lab_of(OURS | {"assignments": [TO_CLAIM]}, make.allocation("a", size=8))
-    for _ in range(3):
+@entries
+@pytest.mark.parametrize("is_lost", [False, True], ids=["intact", "lost"])
+async def test_a_pool_whose_journal_names_a_kind_that_is_not_served_allocates_nothing(
+    entry: dict[str, Any], is_lost: bool
+) -> None:
+    """Requests of that kind hold what nobody reads here; their promises would starve the rest."""
+    status = OURS | entry
+    lab = lab_of(status if is_lost else sealed(status), make.allocation("a", size=8))
+    for _ in range(4):
         await lab.pool()
-        await lab.clock.advance(61)
-    assert lab.see("networkpools", "lab")["assignments"] == [TO_CLAIM]
-    assert lab.see("ipallocations", "a")["startAddress"] == "10.40.0.8"
+        await lab.clock.advance(6)
+    assert "startAddress" not in lab.see("ipallocations", "a")
+    found = lab.see("networkpools", "lab")
+    assert found["assignments"] == status["assignments"]
+    ready = lab.condition("networkpools", "lab", "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "HoldersUnknown")
+    assert make.CLAIMS in ready["message"]
+    assert "set both fields to null" in ready["message"]
 
 
-async def test_a_promise_to_another_kind_calls_for_no_pass_before_the_resync() -> None:
-    lab = lab_of(OURS | {"assignments": [TO_CLAIM]})
+@entries
+async def test_a_pool_allocates_again_once_a_person_has_removed_what_names_that_kind(
+    entry: dict[str, Any],
+) -> None:
+    lab = lab_of(sealed(OURS | entry), make.allocation("a", size=8))
     await lab.pool()
-    await lab.clock.advance(10)
-    assert await lab.pool() == Again(60.0)
+    lab.server.edit("networkpools", "lab", {"status": {"assignments": None, "revisions": None}})
+    await lab.pool()
+    assert writes(lab, "a") == 2, "voided, then served"
+    assert lab.see("ipallocations", "a")["startAddress"] == RANGE[0]
 
 
-async def test_a_deletion_waits_for_a_promise_to_another_kind() -> None:
-    lab = lab_of(OURS | {"assignments": [TO_CLAIM]})
+@entries
+@pytest.mark.parametrize("is_lost", [False, True], ids=["intact", "lost"])
+async def test_a_deletion_waits_while_the_journal_names_a_kind_that_is_not_served(
+    entry: dict[str, Any], is_lost: bool
+) -> None:
+    status = OURS | entry
+    lab = lab_of(status if is_lost else sealed(status))
     lab.server.delete("networkpools", "lab")
     await lab.pool()
     assert ("networkpools", "butler-system", "lab") in lab.server.objects
@@ -136,20 +160,13 @@ async def test_no_range_is_written_if_one_field_of_the_journal_is_dropped(field:
     assert lab.condition("networkpools", "lab", "Ready")["reason"] == "DefinitionOutdated"
 
 
-async def test_no_range_is_written_if_the_kind_of_another_promise_is_dropped() -> None:
-    """Without its kind, that promise would be one to an allocation that does not exist."""
-    lab = lab_of(OURS | {"assignments": [TO_CLAIM]}, make.allocation("a", size=8))
-    lab.server.unknown = frozenset({"assignments.kind"})
-    assert await lab.pool() == OUTDATED
-    assert "startAddress" not in lab.see("ipallocations", "a")
-
-
 async def test_a_journal_that_was_not_stored_as_written_is_lost_for_every_replica() -> None:
     """What was stored instead may lack promises that are still written."""
-    lab = lab_of(OURS | {"assignments": [TO_CLAIM]}, make.allocation("a", size=8))
-    lab.server.unknown = frozenset({"assignments.kind"})
+    lab = lab_of(OURS, make.allocation("a", size=8))
+    lab.server.unknown = frozenset({"assignments"})
     await lab.pool()
-    assert "journalOf" not in lab.see("networkpools", "lab")
+    found = lab.see("networkpools", "lab")
+    assert found["journalOf"] != sealed(found)["journalOf"]
     lab.server.unknown = frozenset()
     lab.server.requests.clear()
     await lab.clock.advance(61)

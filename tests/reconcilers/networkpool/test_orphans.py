@@ -224,7 +224,8 @@ async def test_an_allocation_that_is_about_to_be_served_is_not_changed() -> None
     version = lab.server.see("ipallocations", "promised")["metadata"]["resourceVersion"]
     uid = lab.server.see("ipallocations", "promised")["metadata"]["uid"]
     entry = make.listed(make.promise(promised, "10.40.0.0", "10.40.0.7", version=version))
-    lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry | {"uid": uid}]}})
+    stored = lab.server.see("networkpools", "lab")
+    lab.server.edit("networkpools", "lab", make.with_promises(stored, entry | {"uid": uid}))
     await lab.orphans.sweep()
     assert lab.server.requests == []
 

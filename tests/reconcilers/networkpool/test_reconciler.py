@@ -8,7 +8,6 @@ import pytest
 from controller.errors import Forbidden, Invalid, NoAnswer, NotFound, ServerFailure
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.configuration.settings import PoolSettings, Settings
-from reconcilers.networkpool.facts import KIND
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 
@@ -225,8 +224,9 @@ async def test_while_the_cache_is_behind_the_pass_waits_and_then_lists() -> None
     lab = _lab(make.allocation("a"))
     lab.hold("ipallocations")
     lab.server.add("ipallocations", make.allocation("b", age=5))
-    reached = str(lab.server.revision)
-    lab.server.edit("networkpools", "lab", {"status": {"revisions": {KIND: reached}}})
+    uid = lab.server.see("networkpools", "lab")["metadata"]["uid"]
+    reached = make.journal_of(uid, lab.server.revision)
+    lab.server.edit("networkpools", "lab", {"status": reached})
     assert await lab.pool() == Again(0.1)
     assert lab.server.requests == []
     await lab.clock.advance(1.0)
@@ -270,7 +270,8 @@ async def test_promises_of_others_are_completed_after_two_seconds_unchanged() ->
     lab = _lab(waiting)
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     entry = make.promise(waiting, "10.40.0.64", "10.40.0.71", version=version)
-    lab.server.edit("networkpools", "lab", {"status": {"assignments": [make.listed(entry)]}})
+    stored = lab.server.see("networkpools", "lab")
+    lab.server.edit("networkpools", "lab", make.with_promises(stored, make.listed(entry)))
     assert await lab.pool() == Again(2.0)
     await lab.clock.advance(1.9)
     await lab.pool()
@@ -285,7 +286,8 @@ async def test_promises_of_others_are_checked_in_time_despite_own_work() -> None
     lab = _lab(foreign, *(make.allocation(f"b{n}") for n in range(3)))
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     entry = make.promise(foreign, "10.40.0.64", "10.40.0.71", version=version)
-    lab.server.edit("networkpools", "lab", {"status": {"assignments": [make.listed(entry)]}})
+    stored = lab.server.see("networkpools", "lab")
+    lab.server.edit("networkpools", "lab", make.with_promises(stored, make.listed(entry)))
     assert await lab.pool() == Again(2.0)
 
 
@@ -333,7 +335,8 @@ async def test_a_full_list_of_open_promises_is_waited_for_without_spinning() -> 
         address = f"10.40.{number >> 8}.{number & 255}"
         version = made["metadata"]["resourceVersion"]
         entries.append(make.listed(make.promise(one, address, address, version=version)))
-    lab.server.edit("networkpools", "lab", {"status": {"assignments": entries[:512]}})
+    stored = lab.server.see("networkpools", "lab")
+    lab.server.edit("networkpools", "lab", make.with_promises(stored, *entries[:512]))
     outcome = await lab.pool()
     assert outcome == Again(2.0)
     await lab.clock.advance(2.0)

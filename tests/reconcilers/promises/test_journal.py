@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 
 from allocator import AddressRange
 from controller.meta import Key, MetadataOnly, ObjectMeta
+from reconcilers.promises import journal as stored_journal
 from reconcilers.promises.journal import (
     ANNOTATION,
     MOST_RANGES,
@@ -36,6 +38,15 @@ def stored(uid: str, journal: Journal, journals: AnnotatedJournal = JOURNALS) ->
     return pool(uid, journals.patch(pool(uid), journal)["metadata"]["annotations"])
 
 
+def sealed(text: str) -> str:
+    """Return the text of a journal with its checksum, if it can be decoded."""
+    try:
+        decoded = stored_journal._decoder.decode(text)
+    except ValueError:
+        return text
+    return msgspec.json.encode(decoded.with_checksum()).decode()
+
+
 def test_what_was_written_is_read() -> None:
     journal = JOURNALS.with_revision(17, [promise(1), promise(2)])
     assert JOURNALS.read(stored("u", journal)) == journal
@@ -63,11 +74,13 @@ def test_a_revision_of_zero_is_stored_because_a_missing_one_is_no_memory() -> No
         '"revision":"17","effects":12',
         '"revision":"x","effects":"12"',
         '"effects":"12"',
+        f'"revision":"{"9" * 5000}","effects":"12"',
+        f'"revision":"17","effects":"{"9" * 5000}"',
     ],
 )
 def test_a_journal_that_lacks_one_of_its_two_revisions_has_no_memory(revisions: str) -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
-    edited = pool("u", {ANNOTATION: f'{{"uid":"u",{revisions}}}'})
+    edited = pool("u", {ANNOTATION: sealed(f'{{"uid":"u",{revisions}}}')})
     assert not journals.has_memory(journals.read(edited))
 
 
@@ -108,7 +121,7 @@ def test_the_journal_of_another_object_is_no_memory() -> None:
     ],
 )
 def test_a_journal_that_was_edited_into_nonsense_is_no_memory(text: str) -> None:
-    assert JOURNALS.read(pool("u", {ANNOTATION: text})) == Journal()
+    assert JOURNALS.read(pool("u", {ANNOTATION: sealed(text)})) == Journal()
 
 
 def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object() -> None:
@@ -124,6 +137,7 @@ def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object()
     ("version", "spans"),
     [
         ("1x", [("10.0.0.1", "10.0.0.1", "")]),
+        ("9" * 5000, [("10.0.0.1", "10.0.0.1", "")]),
         ("1", [("10.0.0.9", "10.0.0.1", "")]),
         ("1", [("10.0.0.1", "10.0.0.1", ""), ("nonsense", "10.0.0.1", "")]),
         ("1", []),
@@ -142,7 +156,7 @@ def test_a_journal_with_a_promise_that_was_edited_into_nonsense_is_no_memory() -
         '["team","b","u-b","x",[["10.0.0.2","10.0.0.2"]]],'
         '["team","a","uid-1","1",[["10.0.0.1","10.0.0.1"]]]]}'
     )
-    journal = JOURNALS.read(pool("u", {ANNOTATION: text}))
+    journal = JOURNALS.read(pool("u", {ANNOTATION: sealed(text)}))
     assert journal == Journal()
 
 
@@ -159,5 +173,5 @@ def test_a_journal_with_ranges_that_no_pass_would_write_together_is_no_memory(
     journals: AnnotatedJournal, ranges: str
 ) -> None:
     text = f'{{"uid":"u","revision":"1","promises":[["team","a","uid","1",[{ranges}]]]}}'
-    read = journals.read(pool("u", {ANNOTATION: text}))
+    read = journals.read(pool("u", {ANNOTATION: sealed(text)}))
     assert read == Journal()

@@ -12,9 +12,11 @@ from allocator import AddressRange
 from controller.meta import Key, MetadataOnly
 from controller.testing.patches import apply_merge_patch
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
+from reconcilers.networkpool import statusjournal
 from reconcilers.networkpool.facts import KIND
-from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, count_promises
 from reconcilers.promises.journal import (
+    ANNOTATION,
     MOST_RANGES,
     AnnotatedJournal,
     Journal,
@@ -22,6 +24,7 @@ from reconcilers.promises.journal import (
     Promise,
     PromisedRange,
 )
+from tests.reconcilers import make
 
 Json = dict[str, Any]
 CLAIMS, ADDRESSES = "ipaddressclaims.ipam.cluster.x-k8s.io", "ipaddresses.ipam.cluster.x-k8s.io"
@@ -47,6 +50,8 @@ class Place:
         journal: with at least one promise, and a revision above 0 of each kind.
         earlier: another one, which may have revisions of further kinds.
         room: how many promises of the usual number of ranges there is room for.
+        fields: returns the fields of a document that carry the journal.
+        replace_fields: puts others in their place.
     """
 
     store: JournalStore[Any]
@@ -54,6 +59,8 @@ class Place:
     journal: Journal
     earlier: Journal
     room: int
+    fields: Callable[[Json], Json]
+    replace_fields: Callable[[Json, Json], None]
 
     def document(self, uid: str) -> Json:
         """Return a pool without journal."""
@@ -85,6 +92,19 @@ def metadata_of(document: Json) -> MetadataOnly:
     return msgspec.convert(document, MetadataOnly)
 
 
+def set_status(document: Json, status: Json) -> None:
+    document["status"] = status
+
+
+def annotated_fields(document: Json) -> Json:
+    decoded: Json = msgspec.json.decode(document["metadata"]["annotations"][ANNOTATION])
+    return decoded
+
+
+def set_annotated_fields(document: Json, fields: Json) -> None:
+    document["metadata"]["annotations"][ANNOTATION] = msgspec.json.encode(fields).decode()
+
+
 BOTH = ("10.0.0.1", "fd00::1")
 STATUS = Place(
     STATUS_JOURNALS,
@@ -98,6 +118,8 @@ STATUS = Place(
     ),
     Journal({KIND: 5, CLAIMS: 4, ADDRESSES: 3}, (promise(KIND, 7, "10.0.0.9", space="family"),)),
     MAX_ASSIGNMENTS,
+    lambda document: dict(document["status"]),
+    set_status,
 )
 ANNOTATED = AnnotatedJournal(CLAIMS, effects=ADDRESSES)
 OF_ANNOTATION = Place(
@@ -106,6 +128,8 @@ OF_ANNOTATION = Place(
     ANNOTATED.with_revision(17, [promise(CLAIMS, 1, "10.0.0.1")], 9),
     ANNOTATED.with_revision(5, [promise(CLAIMS, 7, "10.0.0.9")], 4),
     MOST_RANGES,
+    annotated_fields,
+    set_annotated_fields,
 )
 PLACES = pytest.mark.parametrize("place", [STATUS, OF_ANNOTATION], ids=["status", "annotation"])
 
@@ -162,6 +186,20 @@ def test_a_journal_without_one_promise_or_revision_is_not_the_one_that_was_writt
         revisions = {**journal.revisions, kind: 1}
         stored = place.decode(place.written(replace(journal, revisions=revisions)))
         assert not place.store.is_stored(stored, journal), kind
+
+
+@PLACES
+def test_a_journal_of_which_a_writer_dropped_or_replaced_a_part_is_lost(place: Place) -> None:
+    """A promise that is missing may still be written, and only a fence voids it."""
+    fields = place.fields(place.written(place.journal))
+    earlier = place.fields(place.written(place.earlier))
+    edits = [(name, {k: v for k, v in fields.items() if k != name}) for name in fields]
+    edits += [(name, {**fields, name: earlier[name]}) for name in fields]
+    for name, edited in edits:
+        document = place.written(place.journal)
+        place.replace_fields(document, edited)
+        if edited != fields:
+            assert place.read(document) == Journal(), name
 
 
 @PLACES
@@ -230,10 +268,11 @@ def test_the_words_of_a_choice_may_be_dropped() -> None:
         {"secondaryEndAddress": "nonsense"},
         {"secondaryStartAddress": "10.0.0.2", "secondaryEndAddress": "10.0.0.2"},
         {"resourceVersion": "12x"},
+        {"resourceVersion": "9" * 5000},
         {"uid": ""},
         {"name": ""},
     ],
-    ids="-".join,
+    ids=lambda edit: "-".join(f"{name}={text[:9]}" for name, text in edit.items()),
 )
 def test_one_assignment_that_cannot_be_read_makes_the_journal_count_as_lost(
     edit: Mapping[str, str],
@@ -241,13 +280,17 @@ def test_one_assignment_that_cannot_be_read_makes_the_journal_count_as_lost(
     """What it promised may still be written, and only a fence voids that."""
     document = STATUS.written(STATUS.journal)
     document["status"]["assignments"][0] |= edit
+    document["status"] = make.sealed("u", document["status"])
     assert STATUS.read(document) == Journal()
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "1.5"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "1.5", "9" * 21, "9" * 5000, "\u0663"], ids=range(7)
+)
 def test_a_revision_that_is_no_number_leaves_its_kind_without_memory(text: str) -> None:
     document = STATUS.written(STATUS.journal)
     document["status"]["revisions"][KIND] = text
+    document["status"] = make.sealed("u", document["status"])
     read = STATUS.read(document)
     assert read == replace(STATUS.journal, revisions={CLAIMS: 9})
 
@@ -262,3 +305,19 @@ def test_a_promise_without_kind_is_to_an_allocation() -> None:
 def test_a_fence_of_one_kind_leaves_what_other_kinds_have() -> None:
     fenced = STATUS.journal.after_fence(KIND, {KIND: 30})
     assert fenced == Journal({KIND: 30, CLAIMS: 9}, STATUS.journal.promises[1:])
+
+
+def test_promises_are_counted_without_being_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each scrape of the metrics counts the promises of all pools."""
+    document = STATUS.written(STATUS.journal)
+    monkeypatch.delattr(statusjournal, "_parse")
+    assert count_promises(pool_of(document)) == 2
+    del document["status"]["assignments"]
+    assert count_promises(pool_of(document)) == 0
+
+
+def test_a_promise_has_one_holder_object() -> None:
+    """Each pass asks each promise several times."""
+    [first, _] = STATUS.journal.promises
+    assert first.holder is first.holder
+    assert first.holder == (KIND, first.key)

@@ -18,6 +18,8 @@ from typing_extensions import override
 
 from controller.meta import MetadataOnly, ObjectMeta
 from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.networkpool.statusjournal import seal
+from reconcilers.promises import journal
 from reconcilers.promises.journal import ANNOTATION, AnnotatedJournal
 from tests.reconcilers.simulation.model import Json, ModelServer
 from tests.reconcilers.simulation.plans import Plan
@@ -75,6 +77,10 @@ class Memory(ABC):
         """Return the patch by which a pool loses its journal."""
 
     @abstractmethod
+    def truncated(self, pool: Json) -> Json:
+        """Return the patch by which a pool loses its promises alone, of its journal."""
+
+    @abstractmethod
     def of_history(self, pool: Json, revision: int) -> Json:
         """Return the patch by which a pool has read up to a revision, and promised nothing."""
 
@@ -107,6 +113,12 @@ class AnnotationMemory(Memory):
         return {"metadata": {"annotations": {ANNOTATION: None}}}
 
     @override
+    def truncated(self, pool: Json) -> Json:
+        stored = msgspec.json.decode(pool["metadata"]["annotations"][ANNOTATION])
+        text = msgspec.json.encode({**stored, "promises": []}).decode()
+        return {"metadata": {"annotations": {ANNOTATION: text}}}
+
+    @override
     def of_history(self, pool: Json, revision: int) -> Json:
         # The stored journal does not name the kinds.
         journals = AnnotatedJournal("requests", effects="effects")
@@ -114,8 +126,14 @@ class AnnotationMemory(Memory):
 
     @override
     def copied(self, pool: Json) -> Json | None:
-        journal = (pool["metadata"].get("annotations") or {}).get(ANNOTATION)
-        return {"metadata": {"annotations": {ANNOTATION: journal}}} if journal else None
+        text = (pool["metadata"].get("annotations") or {}).get(ANNOTATION)
+        return {"metadata": {"annotations": {ANNOTATION: text}}} if text else None
+
+
+def sealed(fields: Json) -> str:
+    """Return the text of a journal in an annotation, with the checksum of its fields."""
+    stored = msgspec.convert(fields, journal._Stored)
+    return msgspec.json.encode(stored.with_checksum()).decode()
 
 
 def _with_metadata(pool: Json) -> MetadataOnly:
@@ -147,14 +165,14 @@ class StatusMemory(Memory):
         return {"status": None}
 
     @override
+    def truncated(self, pool: Json) -> Json:
+        return {"status": {"assignments": None}}
+
+    @override
     def of_history(self, pool: Json, revision: int) -> Json:
-        return {
-            "status": {
-                "revisions": {IP_ALLOCATION.full_name: str(revision)},
-                "journalOf": pool["metadata"]["uid"],
-                "assignments": None,
-            }
-        }
+        revisions = {IP_ALLOCATION.full_name: str(revision)}
+        journal_of = seal(pool["metadata"]["uid"], revisions, ())
+        return {"status": {"revisions": revisions, "journalOf": journal_of, "assignments": None}}
 
     @override
     def copied(self, pool: Json) -> Json | None:

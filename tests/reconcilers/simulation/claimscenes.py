@@ -11,7 +11,7 @@ from reconcilers.integrations.clusterapi.api import (
     PoolRef,
 )
 from reconcilers.promises.journal import ANNOTATION
-from tests.reconcilers.simulation.adapter import FIRST, SPANS, Adapter
+from tests.reconcilers.simulation.adapter import FIRST, SPANS, Adapter, sealed
 from tests.reconcilers.simulation.claims import ClaimReplica, Claims
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, Json
 from tests.reconcilers.simulation.stage import Late, Stage
@@ -211,7 +211,7 @@ async def revision_of_ipaddresses_removed_by_hand(stage: ClaimStage) -> str | No
     journal = json.loads(stage.journal)
     assert not journal.get("promises"), "the promise is dropped"
     del journal["effects"]
-    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: json.dumps(journal)}}})
+    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: sealed(journal)}}})
     return await _ask_behind_ipaddresses(stage, other)
 
 

@@ -22,6 +22,15 @@ async def late_write_after_loss_of_memory(stage: Stage) -> str | None:
     return await _serve_a_before_b_arrives(stage, under_way)
 
 
+async def late_write_after_a_truncation(stage: Stage) -> str | None:
+    """The same, where another writer drops the promises and leaves the rest of the journal."""
+    await _give_memory(stage)
+    stage.ask("b")
+    under_way = await stage.begin(stage.replica(), stage.gives_to("b"))
+    stage.truncate()
+    return await _serve_a_before_b_arrives(stage, under_way)
+
+
 async def late_write_after_a_restore(stage: Stage) -> str | None:
     """The same, where the pool comes back with the memory of another history."""
     await _give_memory(stage)

@@ -30,7 +30,7 @@ from reconcilers.networkpool.allocationkind import AllocationKind, AllocationRea
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.poolkind import AllocationChoice, NetworkPoolKind
-from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal, seal
 from reconcilers.networkpool.view import Reader, View
 from reconcilers.promises import choosing, passes
 from reconcilers.promises.holdings import Holdings
@@ -391,7 +391,9 @@ def journal_of_others_believed(mp: Patch) -> None:
     read = StatusJournal.read
 
     def credulous(self: StatusJournal, pool: NetworkPool) -> Journal:
-        return read(self, replace(pool, status=replace(pool.status, journalOf=pool.metadata.uid)))
+        status = pool.status
+        own = seal(pool.metadata.uid, status.revisions, status.assignments)
+        return read(self, replace(pool, status=replace(status, journalOf=own)))
 
     mp.setattr(StatusJournal, "read", credulous)
 

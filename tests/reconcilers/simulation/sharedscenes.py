@@ -9,7 +9,7 @@ from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER, PAUSED
 from reconcilers.integrations.clusterapi.networkpools import ABSENCE_SECONDS
 from reconcilers.promises.journal import ANNOTATION
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
-from tests.reconcilers.simulation.adapter import FIRST, Adapter
+from tests.reconcilers.simulation.adapter import FIRST, Adapter, sealed
 from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS
 from tests.reconcilers.simulation.sharedpools import SharedPools, SharedReplica
 from tests.reconcilers.simulation.stage import Stage, writes_of
@@ -132,7 +132,7 @@ def _remove_revision_of_addresses(stage: SharedStage) -> None:
     journal = json.loads(pool["metadata"]["annotations"][ANNOTATION])
     assert not journal.get("promises"), "the promise is dropped"
     del journal["effects"]
-    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: json.dumps(journal)}}})
+    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: sealed(journal)}}})
 
 
 async def journal_lost_while_another_controller_wrote(stage: SharedStage) -> str | None:

@@ -68,6 +68,11 @@ class Stage:
         for memory in self.adapter.memories:
             self.edit_pool(memory.forgotten())
 
+    def truncate(self) -> None:
+        """Take the promises of the pool away, and leave the rest of its journal."""
+        for memory in self.adapter.memories:
+            self.edit_pool(memory.truncated(self.model.objects[self.adapter.pools, "p"]))
+
     def restore(self, revision: int) -> None:
         """Have another pool in the place of the pool, with the memory of another history."""
         self.replace_pool()

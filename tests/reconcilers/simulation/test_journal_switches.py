@@ -69,6 +69,16 @@ SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
             "kkp": journalrules.fence_voids_nothing,
         },
     ),
+    "7 a journal of which a part was dropped is no memory": (
+        journalscenes.late_write_after_a_truncation,
+        BOTH,
+        {
+            "networkpools": journalrules.checksums_ignored,
+            "claims": journalrules.checksums_ignored,
+            "networks": journalrules.checksums_ignored,
+            "kkp": journalrules.checksums_ignored,
+        },
+    ),
     "7 a memory of another history is no memory": (
         journalscenes.late_write_after_a_restore,
         BOTH,

@@ -82,7 +82,8 @@ async def test_a_range_that_a_pool_promised_before_is_written() -> None:
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     promise = make.promise(waiting, "10.40.0.0", "10.40.0.3", version=version)
     entries = [make.listed(promise)]
-    lab.server.edit("networkpools", "lab", {"status": {"assignments": entries}})
+    stored = lab.server.see("networkpools", "lab")
+    lab.server.edit("networkpools", "lab", make.with_promises(stored, *entries))
     await lab.pool()
     await lab.clock.advance(lab.settings.pool.foreign_patience)
     await lab.pool()

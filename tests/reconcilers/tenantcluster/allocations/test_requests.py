@@ -231,14 +231,16 @@ class TestPoolChoice:
         made = lab.server.add("ipallocations", promised)
         version = made["metadata"]["resourceVersion"]
         entry = make.promise(promised, "10.40.0.0", "10.40.0.7", version=version)
-        lab.server.edit("networkpools", "one", {"status": {"assignments": [make.listed(entry)]}})
+        stored = lab.server.see("networkpools", "one")
+        lab.server.edit("networkpools", "one", make.with_promises(stored, make.listed(entry)))
         assert self._choose(lab, make.provider("one", "two")) == "two"
 
     def test_a_promise_that_is_settled_keeps_nothing(self) -> None:
         lab = self._lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24"))
         gone = make.allocation("gone", of="one")
         entry = make.promise(gone, "10.40.0.0", "10.40.0.7", version="50")
-        lab.server.edit("networkpools", "one", {"status": {"assignments": [make.listed(entry)]}})
+        stored = lab.server.see("networkpools", "one")
+        lab.server.edit("networkpools", "one", make.with_promises(stored, make.listed(entry)))
         assert self._choose(lab, make.provider("one", "two")) == "one"
 
     def test_no_pool_is_chosen_where_none_has_room(self) -> None:

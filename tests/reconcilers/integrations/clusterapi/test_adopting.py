@@ -1,0 +1,42 @@
+"""A claim whose IPAddress exists takes its address over, unless another holder has it."""
+
+import pytest
+
+from allocator import AddressRange
+from controller.cache import Cache
+from controller.meta import ObjectMeta
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, claim_holdings
+from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
+from reconcilers.integrations.clusterapi.networkpools import network_pool_space
+from reconcilers.integrations.core.rules import View
+from reconcilers.promises.choosing import Refused
+from reconcilers.promises.identities import find_by_key
+from reconcilers.promises.journal import Journal
+from tests.reconcilers import make
+
+
+def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) -> ClaimTaker:
+    """Return what serves a claim that has an IPAddress, while another kind holds a range."""
+    kinds = api.claims("v1beta2"), api.addresses("v1beta2")
+    spec = api.AddressSpec(api.NameRef("a"), claim.spec.poolRef, "10.40.0.9", 24, "")
+    claims = {claim.metadata.key: claim}
+    addresses = {claim.metadata.key: api.IPAddress(claim.metadata, spec)}
+    space = network_pool_space(pool, 1 << 20)
+    find = find_by_key(api.JOURNALS.kind, claims.get)
+    view = View(0, claim_holdings(claims, addresses, space), find, addresses.get)
+    caches = ClaimCaches(Cache(kinds[0]), Cache(kinds[1]), None, {}, *kinds)
+    return ClaimTaker(caches, NETWORK_POOL, pool, Journal(), space, view, also_held=[other])
+
+
+def test_a_claim_is_told_which_kinds_may_hold_the_address_of_its_ipaddress() -> None:
+    """KKP gives addresses by IPAMAllocations, from which NetworkPools keep clear."""
+    claim = api.IPAddressClaim(
+        ObjectMeta("a", make.NAMESPACE, uid="a"),
+        api.ClaimSpec(api.PoolRef("NetworkPool", "lab", "butler.butlerlabs.dev")),
+    )
+    range_ = AddressRange.parse("10.40.0.8", "10.40.0.15")
+    with pytest.raises(Refused, match=r"but an IPAllocation or IPAMAllocation has 10\.40\.0\.9"):
+        taker_of(make.pool(), claim, range_).take(claim)
