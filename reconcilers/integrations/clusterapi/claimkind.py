@@ -1,4 +1,8 @@
-"""IPAddressClaims as requests of a pool, of whichever kind: found, served, voided and fenced."""
+"""IPAddressClaims as requests of a pool, of whichever kind.
+
+They are found, served, refused, voided and fenced, and their IPAddresses are looked after. What a
+kind of pools adds is what it may hand out, and what its status reports.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +11,33 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from allocator import AddressRange
-from controller.meta import Object
+from controller.client import Client
+from controller.clock import Clock
+from controller.meta import Key, Object
 from controller.resource import Resource
+from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
-from reconcilers.integrations.clusterapi.api import JOURNALS, IPAddressClaim
-from reconcilers.integrations.clusterapi.caches import ClaimCaches
+from reconcilers.integrations.clusterapi.api import (
+    JOURNALS,
+    POOL_NOT_READY,
+    IPAddressClaim,
+    is_paused,
+)
+from reconcilers.integrations.clusterapi.caches import (
+    ClaimCaches,
+    Standing,
+    holder_of,
+    space_name,
+)
+from reconcilers.integrations.clusterapi.claimtaking import ClaimChoice, ClaimTaker
 from reconcilers.integrations.clusterapi.granting import Granting
+from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import Reader, has_read
+from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
+from reconcilers.integrations.clusterapi.statuses import waits
+from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
+from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import Fenced, RequestKind
@@ -23,6 +46,31 @@ from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits
 
 PoolT_contra = TypeVar("PoolT_contra", bound=Object, contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimParts:
+    """What claims of pools of all kinds share.
+
+    Args:
+        client: for the requests.
+        caches: the caches.
+        reader: reads claims and IPAddresses.
+        granting: writes claims.
+        leftovers: takes away IPAddresses that no promise and no claim names.
+        restored: the claims that may still get an IPAddress from a restore.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+    """
+
+    client: Client
+    caches: ClaimCaches
+    reader: Reader
+    granting: Granting
+    leftovers: Leftovers
+    restored: RestoredClaims
+    clock: Clock
+    settings: PoolSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +93,52 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
 
     Args:
         pools: the kind of the pools.
-        caches: the caches.
-        reader: reads claims and IPAddresses.
-        granting: writes claims.
+        parts: what claims of pools of all kinds share.
     """
 
-    def __init__(
-        self, pools: Resource[Any], caches: ClaimCaches, reader: Reader, granting: Granting
-    ) -> None:
+    def __init__(self, pools: Resource[Any], parts: ClaimParts) -> None:
         self._pools = pools
-        self._caches = caches
-        self._reader = reader
-        self._granting = granting
+        self._caches = parts.caches
+        self._reader = parts.reader
+        self._granting = parts.granting
+        self._leftovers = parts.leftovers
+        self._restored = parts.restored
 
     @property
     @override
     def request_resource(self) -> Resource[IPAddressClaim]:
         return self._caches.claim_kind
+
+    def forget(self, pool: Key) -> None:
+        """Drop what is remembered of a pool."""
+        self._reader.forget(self._pools, pool)
+
+    async def read(self, pool: Key, space: PoolSpace, journal: Journal) -> ClaimReading:
+        """Read claims and IPAddresses as far as a journal says, or all that there is now.
+
+        Raises:
+            Behind: a cache may still get there.
+            UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
+            ControllerError: a LIST failed.
+        """
+        return ClaimReading(space, await self._reader.at_least(self._pools, pool, space, journal))
+
+    def renewed(
+        self, pool: Key, reading: ClaimReading, also_held: Sequence[AddressRange]
+    ) -> ClaimReading:
+        """Return the reading of now in place of one from before the pass waited.
+
+        Args:
+            pool: the pool.
+            reading: from before.
+            also_held: the blocks that others than claims and IPAddresses hold now.
+
+        Raises:
+            UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
+        """
+        space = reading.space
+        view = self._reader.renewed(reading.view, self._pools, pool, space)
+        return ClaimReading(space, view, also_held)
 
     @override
     def needs_fence(
@@ -89,6 +166,29 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
             }
         )
 
+    def taker(
+        self, pool: PoolT_contra, settled: Journal, reading: ClaimReading, closed: str
+    ) -> ClaimTaker:
+        """Return what takes addresses of a pool for claims.
+
+        Args:
+            pool: as it was read.
+            settled: its journal, without the promises that are over.
+            reading: of the pool.
+            closed: why the pool hands out no further address; empty if it does.
+        """
+        return ClaimTaker(
+            self._caches,
+            self._pools,
+            pool,
+            settled,
+            reading.space,
+            reading.view,
+            also_held=reading.also_held,
+            restored=self._restored,
+            closed=closed,
+        )
+
     @override
     def find_request(self, reading: ClaimReading, promise: Promise) -> IPAddressClaim | None:
         return reading.view.at_version(promise)
@@ -107,3 +207,71 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         self, pool: PoolT_contra, refused: Sequence[Kept[IPAddressClaim]]
     ) -> Sequence[WriteResult]:
         return await self._granting.void_refused(refused, pool=pool, pool_kind=self._pools)
+
+    async def refuse(
+        self, pool: PoolT_contra, refusals: Sequence[Refusal[IPAddressClaim]]
+    ) -> float | None:
+        """Write refusals on claims that show something else.
+
+        Returns:
+            In how many seconds to write the claims whose write was refused; None without such.
+        """
+        return await self._granting.refuse(refusals, pool, self._pools)
+
+    async def refuse_waiting(self, pool: PoolT_contra, why: str) -> float | None:
+        """Write on each claim that waits for a pool why the pool serves no claim.
+
+        Returns:
+            In how many seconds to write the claims whose write was refused; None without such.
+        """
+        meta = pool.metadata
+        if is_paused(meta.annotations):
+            return None
+        text = describe_not_ready(self._pools, pool, why)
+        named = self._caches.claims.by_index(SPACE_INDEX, space_name(self._pools, meta.key))
+        waiting = [c for c in named if waits(c) and self._caches.standing(c) is Standing.SERVE]
+        return await self.refuse(
+            pool, [Refusal(holder_of(claim), claim, POOL_NOT_READY, text) for claim in waiting]
+        )
+
+    async def collect_leftovers(self, reading: ClaimReading, choice: ClaimChoice) -> float | None:
+        """Delete IPAddresses that stand in the way of claims for longer than the grace period.
+
+        Returns:
+            In how many seconds to look again; None if nothing is in the way.
+        """
+        return await self._leftovers.collect(self._pools, reading.view, choice)
+
+    def seconds_until_restored(self, pool: Key) -> float | None:
+        """Return in how many seconds a claim waits no longer for an IPAddress from a restore."""
+        return self._restored.seconds_until_next(space_name(self._pools, pool))
+
+    async def blockers(self, pool: PoolT_contra) -> int:
+        """Return how many IPAddresses the deletion of a pool has to wait for.
+
+        If none, what the pool may have promised is void when this returns.
+
+        Raises:
+            UnreadableHolders: objects that may hold its addresses cannot be decoded.
+        """
+        key, reader = pool.metadata.key, self._reader
+        reader.check_cached(self._pools, key)
+        count = reader.count(self._pools, key) or await reader.count_live(self._pools, key)
+        if not count:
+            claims = await reader.claims(self._pools, key)
+            journal = JOURNALS.read(pool)
+            open_to = {promise.uid for promise in journal.promises}
+            known = JOURNALS.has_memory(journal)
+            risky = [
+                claim
+                for claim in claims
+                if waits(claim) and (not known or claim.metadata.uid in open_to)
+            ]
+            await self._granting.fence.void_earlier(risky)
+            count = await reader.count_live(self._pools, key) if risky else 0
+        return count
+
+
+def describe_not_ready(kind: Resource[Any], pool: Any, why: str) -> str:
+    """Return the message of claims that wait for a pool which serves no claim."""
+    return f"{kind.kind} {pool.metadata.name} is not ready: {why}"

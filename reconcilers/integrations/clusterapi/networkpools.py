@@ -29,9 +29,9 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpace, blocks_of
 from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
 from reconcilers.integrations.clusterapi.caches import space_name
-from reconcilers.integrations.clusterapi.claimkind import ClaimReading
+from reconcilers.integrations.clusterapi.claimkind import ClaimParts, ClaimReading
 from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
-from reconcilers.integrations.clusterapi.pools import ClaimPools, PoolParts
+from reconcilers.integrations.clusterapi.pools import ClaimPools
 from reconcilers.integrations.clusterapi.reading import has_read
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -74,7 +74,7 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
     """
 
     def __init__(
-        self, parts: PoolParts, allocations: Cache[IPAllocation], others: OtherHolders
+        self, parts: ClaimParts, allocations: Cache[IPAllocation], others: OtherHolders
     ) -> None:
         super().__init__(parts.caches.pools[NETWORK_POOL.kind], parts)
         self._others = others
@@ -132,7 +132,7 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
 
     async def _block(self, pool: NetworkPool) -> Outcome:
         """Report on the claims that the pool hands out nothing while another controller writes."""
-        unwritten = await self._refuse_all(pool, "another controller writes its status")
+        unwritten = await self._claims.refuse_waiting(pool, "another controller writes its status")
         return SETTLED if unwritten is None else Again(unwritten)
 
     @override
@@ -211,6 +211,10 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
     def seen_blockers(self, pool: NetworkPool) -> int:
         """Return how many IPAddresses name a pool, as the cache shows it."""
         return self._parts.reader.count(NETWORK_POOL, pool.metadata.key)
+
+    async def blockers(self, pool: NetworkPool) -> int:
+        """Return how many IPAddresses the deletion of a pool waits for; see ClaimKind."""
+        return await self._claims.blockers(pool)
 
 
 def _has_foreign_manager(pool: NetworkPool) -> bool:

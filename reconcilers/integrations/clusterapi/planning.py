@@ -43,10 +43,11 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
     why_pool_stops,
 )
+from reconcilers.integrations.clusterapi.claimkind import describe_not_ready
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.contents import PoolContents, pools_of
 from reconcilers.integrations.clusterapi.offers import offers_of
-from reconcilers.integrations.clusterapi.pools import describe_not_ready, unknown
+from reconcilers.integrations.clusterapi.pools import unknown
 from reconcilers.integrations.clusterapi.poolstatus import counts_of, patch_of, readiness
 from reconcilers.integrations.clusterapi.statuses import message_of, record_of
 from reconcilers.integrations.core.rules import View

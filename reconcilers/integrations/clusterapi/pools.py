@@ -13,48 +13,33 @@ The status is written last, from what the caches show then.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from typing_extensions import override
 
 from allocator import AddressRange, InvalidPool
 from controller.cache import Cache
-from controller.client import Client
-from controller.clock import Clock
 from controller.errors import ApiError
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, Object
 from controller.outcome import SETTLED, Blocked, Outcome
 from controller.resource import Resource
-from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import (
     JOURNALS,
     POOL_FINALIZER,
-    POOL_NOT_READY,
     IPAddressClaim,
     Pool,
     is_paused,
 )
 from reconcilers.integrations.clusterapi.caches import (
-    ClaimCaches,
-    Standing,
     geometry_of,
-    holder_of,
-    space_name,
 )
-from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimReading
-from reconcilers.integrations.clusterapi.claimtaking import ClaimChoice, ClaimTaker
-from reconcilers.integrations.clusterapi.granting import Granting
-from reconcilers.integrations.clusterapi.leftovers import Leftovers
+from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimParts, ClaimReading
+from reconcilers.integrations.clusterapi.claimtaking import ClaimChoice
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
-from reconcilers.integrations.clusterapi.reading import Reader
-from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
-from reconcilers.integrations.clusterapi.statuses import waits
-from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import Choice, Refusal
+from reconcilers.promises.choosing import Choice
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
@@ -83,49 +68,22 @@ PoolT = TypeVar("PoolT", bound=Object)
 InClusterT = TypeVar("InClusterT", bound=Pool)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolParts:
-    """What passes over pools of all kinds share.
-
-    Args:
-        client: for the requests.
-        caches: the caches.
-        reader: reads claims and IPAddresses.
-        granting: writes claims.
-        leftovers: takes away IPAddresses that no promise and no claim names.
-        statuses: writes the pools' statuses.
-        restored: the claims that may still get an IPAddress from a restore.
-        clock: the time.
-        settings: intervals, and how much is done at once.
-    """
-
-    client: Client
-    caches: ClaimCaches
-    reader: Reader
-    granting: Granting
-    leftovers: Leftovers
-    statuses: PoolStatuses
-    restored: RestoredClaims
-    clock: Clock
-    settings: PoolSettings
-
-
 class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressClaim]]):
-    """Pools of one kind that claims are served from, as passes over pools of all kinds see them.
+    """Pools of one kind that claims are served from, and nothing else, by passes over them.
 
     Args:
         pools: the cache of the pools.
-        parts: what it works with.
+        parts: what claims of pools of all kinds share.
     """
 
     journals = JOURNALS
 
-    def __init__(self, pools: Cache[PoolT], parts: PoolParts) -> None:
+    def __init__(self, pools: Cache[PoolT], parts: ClaimParts) -> None:
         self.kind = pools.resource
         """The kind of the pools."""
         self._pools = pools
         self._parts = parts
-        self._claims = ClaimKind[PoolT](pools.resource, parts.caches, parts.reader, parts.granting)
+        self._claims = ClaimKind[PoolT](pools.resource, parts)
 
     @property
     @override
@@ -143,7 +101,7 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
 
     @override
     def forget(self, pool: Key) -> None:
-        self._parts.reader.forget(self.kind, pool)
+        self._claims.forget(pool)
 
     @abstractmethod
     def geometry(self, pool: PoolT) -> PoolSpace:
@@ -180,7 +138,8 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
         except InvalidPool as invalid:
             why = "; ".join(invalid.messages)
             await self._write_ready(pool, Finding(READY, False, "ValidationFailed", why))
-            return pool, Blocked("ValidationFailed", await self._refuse_all(pool, why))
+            later = await self._claims.refuse_waiting(pool, why)
+            return pool, Blocked("ValidationFailed", later)
         return pool, None
 
     @override
@@ -194,34 +153,19 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
 
     @override
     async def read(self, pool: PoolT, journal: Journal) -> ClaimReading:
-        space = self.geometry(pool)
-        reader = self._parts.reader
-        view = await reader.at_least(self.kind, pool.metadata.key, space, journal)
-        return ClaimReading(space, view)
+        return await self._claims.read(pool.metadata.key, self.geometry(pool), journal)
 
     @override
     async def complete(self, pool: PoolT, reading: ClaimReading) -> ClaimReading | Outcome:
-        space = reading.space
-        also_held = await self.also_held(pool, space)
-        view = self._parts.reader.renewed(reading.view, self.kind, pool.metadata.key, space)
-        return ClaimReading(space, view, also_held)
+        also_held = await self.also_held(pool, reading.space)
+        return self._claims.renewed(pool.metadata.key, reading, also_held)
 
     @override
     def choose(
         self, pool: PoolT, journal: Journal, reading: ClaimReading, limits: Limits
     ) -> ClaimChoice:
         settled = settle(journal, JOURNALS.kind, reading.view, reading.view.effects)
-        taker = ClaimTaker(
-            self._parts.caches,
-            self.kind,
-            pool,
-            settled,
-            reading.space,
-            reading.view,
-            also_held=reading.also_held,
-            restored=self._parts.restored,
-            closed=self.why_closed(pool),
-        )
+        taker = self._claims.taker(pool, settled, reading, self.why_closed(pool))
         choice = taker.choose(self._parts.settings.batch, limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         return Allotment(settled, granted, choice.more, choice)
@@ -246,11 +190,10 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
         kept: Sequence[Kept[IPAddressClaim]],
         shares: Shares,
     ) -> float | None:
-        refusals, restored = choice.detail.refusals, self._parts.restored
-        unwritten = await self._parts.granting.refuse(refusals, pool, self.kind)
-        leftover = await self._parts.leftovers.collect(self.kind, reading.view, choice)
+        unwritten = await self._claims.refuse(pool, choice.detail.refusals)
+        leftover = await self._claims.collect_leftovers(reading, choice)
         await self._write_status(pool, reading.space)
-        restore = restored.seconds_until_next(space_name(self.kind, pool.metadata.key))
+        restore = self._claims.seconds_until_restored(pool.metadata.key)
         waits = (unwritten, leftover, restore)
         return min((wait for wait in waits if wait is not None), default=None)
 
@@ -262,55 +205,12 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
     async def report_unreadable(self, pool: PoolT, unreadable: Unreadable) -> float | None:
         why = str(unreadable)
         await self._write_ready(pool, Finding(READY, False, HOLDERS_UNKNOWN, unknown(pool, why)))
-        await self._refuse_all(pool, why)
+        await self._claims.refuse_waiting(pool, why)
         return None
 
     @override
     async def report_pool_refused(self, pool: PoolT, error: ApiError) -> None:
-        await self._refuse_all(pool, f"it cannot be written: {error}")
-
-    async def _refuse_all(self, pool: PoolT, why: str) -> float | None:
-        """Write on each claim that waits for a pool why the pool serves no claim.
-
-        Returns:
-            In how many seconds to write the claims whose write was refused; None without such.
-        """
-        caches, key = self._parts.caches, pool.metadata.key
-        if is_paused(pool.metadata.annotations):
-            return None
-        text = describe_not_ready(self.kind, pool, why)
-        named = caches.claims.by_index(SPACE_INDEX, space_name(self.kind, key))
-        waiting = [c for c in named if waits(c) and caches.standing(c) is Standing.SERVE]
-        return await self._parts.granting.refuse(
-            [Refusal(holder_of(claim), claim, POOL_NOT_READY, text) for claim in waiting],
-            pool,
-            self.kind,
-        )
-
-    async def blockers(self, pool: PoolT) -> int:
-        """Return how many IPAddresses the deletion of a pool has to wait for.
-
-        If none, what the pool may have promised is void when this returns.
-
-        Raises:
-            UnreadableHolders: objects that may hold its addresses cannot be decoded.
-        """
-        key, reader = pool.metadata.key, self._parts.reader
-        reader.check_cached(self.kind, key)
-        count = reader.count(self.kind, key) or await reader.count_live(self.kind, key)
-        if not count:
-            claims = await reader.claims(self.kind, key)
-            journal = JOURNALS.read(pool)
-            open_to = {promise.uid for promise in journal.promises}
-            known = JOURNALS.has_memory(journal)
-            risky = [
-                claim
-                for claim in claims
-                if waits(claim) and (not known or claim.metadata.uid in open_to)
-            ]
-            await self._parts.granting.fence.void_earlier(risky)
-            count = await reader.count_live(self.kind, key) if risky else 0
-        return count
+        await self._claims.refuse_waiting(pool, f"it cannot be written: {error}")
 
 
 class InClusterPools(ClaimPools[InClusterT]):
@@ -318,11 +218,15 @@ class InClusterPools(ClaimPools[InClusterT]):
 
     Args:
         resource: the kind of the pools.
-        parts: what it works with.
+        parts: what claims of pools of all kinds share.
+        statuses: writes the pools' statuses.
     """
 
-    def __init__(self, resource: Resource[InClusterT], parts: PoolParts) -> None:
+    def __init__(
+        self, resource: Resource[InClusterT], parts: ClaimParts, statuses: PoolStatuses
+    ) -> None:
         super().__init__(parts.caches.pools[resource.kind], parts)
+        self._statuses = statuses
 
     @override
     def geometry(self, pool: InClusterT) -> PoolSpace:
@@ -352,7 +256,7 @@ class InClusterPools(ClaimPools[InClusterT]):
     @override
     async def _write_ready(self, pool: InClusterT, ready: Finding) -> None:
         with writing_pool():
-            await self._parts.statuses.write(self.kind, pool, None, ready)
+            await self._statuses.write(self.kind, pool, None, ready)
 
     @override
     async def _write_status(
@@ -360,7 +264,7 @@ class InClusterPools(ClaimPools[InClusterT]):
     ) -> None:
         holdings = self._parts.reader.cached(self.kind, pool.metadata.key, space).holdings
         with writing_pool():
-            await self._parts.statuses.write_figures(self.kind, pool, space, holdings, ready)
+            await self._statuses.write_figures(self.kind, pool, space, holdings, ready)
 
     async def _reconcile_deleted(self, pool: InClusterT) -> Outcome:
         """Take the finalizer off when no IPAddress names the pool and nothing is promised.
@@ -370,7 +274,7 @@ class InClusterPools(ClaimPools[InClusterT]):
         """
         if not has_finalizer(pool, POOL_FINALIZER):
             return SETTLED
-        count = await self.blockers(pool)
+        count = await self._claims.blockers(pool)
         if not count:
             with writing_pool():
                 await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
@@ -382,11 +286,6 @@ class InClusterPools(ClaimPools[InClusterT]):
         except InvalidPool:
             await self._write_ready(pool, waiting)
         return Blocked("Deleting", self._parts.settings.requeue_deleting)
-
-
-def describe_not_ready(kind: Resource[Any], pool: Any, why: str) -> str:
-    """Return the message of claims that wait for a pool which serves no claim."""
-    return f"{kind.kind} {pool.metadata.name} is not ready: {why}"
 
 
 def unknown(pool: Any, why: str) -> str:

@@ -28,6 +28,7 @@ from reconcilers.integrations.clusterapi.caches import (
     cluster_index,
     space_of,
 )
+from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.gauges import ClaimGauges
 from reconcilers.integrations.clusterapi.granting import Granting
@@ -36,7 +37,7 @@ from reconcilers.integrations.clusterapi.networkpools import (
     ClaimHolders,
     NetworkPoolClaims,
 )
-from reconcilers.integrations.clusterapi.pools import InClusterPools, PoolParts
+from reconcilers.integrations.clusterapi.pools import InClusterPools
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
@@ -185,13 +186,13 @@ class ClusterApi(Integration[Served]):
         )
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         settings = self._settings.pool
-        parts = PoolParts(
+        statuses = PoolStatuses(client, self._recorder, self._clock, self._spaces)
+        parts = ClaimParts(
             client,
             caches,
             Reader(client, caches, self._clock, settings.cache_patience, settings.contents_check),
             Granting(client, caches, self._recorder, self._clock, settings),
             Leftovers(client, caches, self._clock),
-            PoolStatuses(client, self._recorder, self._clock, self._spaces),
             RestoredClaims(caches.claims, self._clock),
             self._clock,
             settings,
@@ -206,7 +207,7 @@ class ClusterApi(Integration[Served]):
             PoolPasses(network_pools, client, self._clock, settings)
         ]
         for resource in served.pools:
-            in_cluster = InClusterPools(resource, parts)
+            in_cluster = InClusterPools(resource, parts, statuses)
             passes.append(PoolPasses(in_cluster, client, self._clock, settings))
         for reconciler in passes:
             kind = reconciler.resource

@@ -24,11 +24,12 @@ from reconcilers.integrations.clusterapi.caches import (
     cluster_index,
     space_of,
 )
+from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.offers import offers_of
-from reconcilers.integrations.clusterapi.pools import InClusterPools, PoolParts
+from reconcilers.integrations.clusterapi.pools import InClusterPools
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
@@ -66,7 +67,9 @@ class ClaimReplica(Process):
         self.pools = self._feed(CLAIM_POOLS, pools)
         caches = self._feed_claims({"InClusterIPPool": pools})
         client = self._client()
-        kind = InClusterPools(api.IN_CLUSTER_IP_POOL, self._parts(client, caches))
+        kind = InClusterPools(
+            api.IN_CLUSTER_IP_POOL, self._parts(client, caches), self._statuses(client, caches)
+        )
         of_pools = PoolPasses(kind, client, self.clock, self.settings)
         of_claims = ClaimReconciler(client, caches, self.recorder, self.clock)
         return (
@@ -88,20 +91,23 @@ class ClaimReplica(Process):
             self._feed(CLUSTERS, clusters)
         return ClaimCaches(claims, addresses, clusters, dict(pools), claim_kind, address_kind)
 
-    def _parts(self, client: Client, caches: ClaimCaches) -> PoolParts:
-        """Return what passes over pools work with."""
+    def _statuses(self, client: Client, caches: ClaimCaches) -> PoolStatuses:
+        """Return what writes the statuses of pools."""
         spaces = SpaceIndex()
         for pools in caches.pools.values():
             if pools.resource != NETWORK_POOL:
                 feed(spaces, pools, partial(offers_of, pools.resource))
+        return PoolStatuses(client, self.recorder, self.clock, spaces)
+
+    def _parts(self, client: Client, caches: ClaimCaches) -> ClaimParts:
+        """Return what claims of pools of all kinds share."""
         clock, settings, recorder = self.clock, self.settings, self.recorder
-        return PoolParts(
+        return ClaimParts(
             client,
             caches,
             Reader(client, caches, clock, settings.cache_patience),
             Granting(client, caches, recorder, clock, settings),
             Leftovers(client, caches, clock),
-            PoolStatuses(client, recorder, clock, spaces),
             RestoredClaims(caches.claims, clock),
             clock,
             settings,

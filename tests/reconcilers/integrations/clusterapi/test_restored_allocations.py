@@ -19,17 +19,15 @@ from reconcilers.integrations.clusterapi.caches import (
     cluster_index,
     space_of,
 )
+from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.networkpools import NetworkPoolClaims
-from reconcilers.integrations.clusterapi.pools import PoolParts
-from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.view import OtherHolders
 from reconcilers.promises.reading import Behind
-from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers import make
 from tests.reconcilers.lab import Recorded
 
@@ -50,13 +48,12 @@ async def test_claims_wait_while_the_cache_of_allocations_may_be_of_another_hist
     )
     claims, addresses = Cache(CLAIMS, indexes=indexes), Cache(ADDRESSES, indexes=indexes)
     caches = ClaimCaches(claims, addresses, None, {"NetworkPool": pools}, CLAIMS, ADDRESSES)
-    parts = PoolParts(
+    parts = ClaimParts(
         client,
         caches,
         Reader(client, caches, clock, 0),
         Granting(client, caches, recorder, clock, Settings().pool),
         Leftovers(client, caches, clock),
-        PoolStatuses(client, recorder, clock, SpaceIndex()),
         RestoredClaims(claims, clock),
         clock,
         Settings().pool,
