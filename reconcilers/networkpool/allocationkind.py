@@ -11,6 +11,7 @@ from typing_extensions import override
 from allocator import AddressRange, Layout
 from controller.client import Client
 from controller.clock import Clock
+from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
@@ -24,7 +25,7 @@ from reconcilers.networkpool.pending_promises import (
     note_refused,
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import Reader, View
 from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
@@ -73,17 +74,64 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, AllocationReading]):
         clock: the time.
         settings: how much is written at once, and when a refused write is tried again.
         statuses: checks the version of a pool before its allocations are told of a block.
+        reader: reads them.
     """
 
     request_resource = IP_ALLOCATION
 
     def __init__(
-        self, client: Client, clock: Clock, settings: PoolSettings, statuses: PoolStatusWriter
+        self,
+        client: Client,
+        clock: Clock,
+        settings: PoolSettings,
+        statuses: PoolStatusWriter,
+        reader: Reader,
     ) -> None:
         self._clock = clock
+        self._reader = reader
         self._writer = AllocationWriter(client, settings.width)
         self._reports = BlockReports(statuses, self._writer, clock, settings)
         self._refused = RefusedWrites(clock, settings.resync)
+
+    @property
+    def history_confirmed(self) -> bool:
+        """Whether the cache is known to be of the history that the server has."""
+        return self._reader.history_confirmed
+
+    def forget_lists(self) -> None:
+        """Forget LISTs that are kept: the server may have another history than they show."""
+        self._reader.forget_lists()
+
+    def forget(self, pool: Key) -> None:
+        """Drop what is remembered of a pool."""
+        self._reader.forget(pool)
+
+    def cached(self, pool: Key) -> View:
+        """Return the allocations of a pool as the cache shows them, however old it is."""
+        return self._reader.cached(pool)
+
+    async def listed(self, pool: NetworkPool) -> View:
+        """Return the allocations of a pool by a LIST that began after the pool was read.
+
+        Raises:
+            ListUnderWay: the pool shares a LIST that begins later.
+            UnreadableAllocations: some of what it lists cannot be decoded.
+            ControllerError: the list failed.
+        """
+        return await self._reader.shared(pool)
+
+    async def read(self, pool: NetworkPool, journal: Journal) -> View:
+        """Read the allocations of a pool: by a LIST if the journal has no memory of them.
+
+        Raises:
+            Behind: the cache may still get there.
+            UnreadableAllocations: some that may be the pool's cannot be decoded.
+            ControllerError: the list failed.
+        """
+        revision = journal.revisions.get(KIND)
+        if revision is None:
+            return await self.listed(pool)
+        return await self._reader.at_least(pool, revision)
 
     @override
     def needs_fence(

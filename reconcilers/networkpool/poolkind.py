@@ -107,7 +107,6 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         client: for the requests.
         pools: all pools.
         allocations: the requests.
-        reader: reads them.
         statuses: writes the pools' statuses.
         events: takes what is to be recorded.
         clock: the time.
@@ -125,7 +124,6 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         pools: Cache[NetworkPool],
         *,
         allocations: AllocationKind,
-        reader: Reader,
         statuses: PoolStatusWriter,
         events: PoolEvents,
         clock: Clock,
@@ -137,7 +135,6 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         self._client = client
         self._pools = pools
         self._allocations = allocations
-        self._reader = reader
         self._statuses = statuses
         self._events = events
         self._clock = clock
@@ -156,11 +153,11 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
     @property
     @override
     def history_confirmed(self) -> bool:
-        return self._pools.history_confirmed and self._reader.history_confirmed
+        return self._pools.history_confirmed and self._allocations.history_confirmed
 
     @override
     def forget_lists(self) -> None:
-        self._reader.forget_lists()
+        self._allocations.forget_lists()
 
     @override
     def is_left_alone(self, pool: NetworkPool) -> bool:
@@ -168,7 +165,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
 
     @override
     def forget(self, pool: Key) -> None:
-        self._reader.forget(pool)
+        self._allocations.forget(pool)
         self._foreign.forget(pool)
         self._others.forget(pool)
         self._events.forget(pool)
@@ -182,7 +179,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
             self._specs.layouts(pool)
         except InvalidPool as invalid:
             return pool, await self._block_invalid(pool, invalid.messages)
-        last = self._reader.cached(pool.metadata.key).holdings.last_foreign_write
+        last = self._allocations.cached(pool.metadata.key).holdings.last_foreign_write
         other = self._foreign.of_pool(pool, last, self._clock.now())
         if other is not None:
             return pool, await self._block_foreign(pool, other)
@@ -207,12 +204,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
 
     @override
     async def read(self, pool: NetworkPool, journal: Journal) -> AllocationReading:
-        """Read the allocations of a pool: by a LIST if the journal has no memory of them."""
-        revision = journal.revisions.get(KIND)
-        if revision is None:
-            view = await self._reader.shared(pool)
-        else:
-            view = await self._reader.at_least(pool, revision)
+        view = await self._allocations.read(pool, journal)
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
         return AllocationReading(self._specs.layouts(pool), closed, view)
 
@@ -353,7 +345,9 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
             reason: the same in one word, for logs.
             after: seconds until the next look at the pool; None if only a change calls for it.
         """
-        more = await self._allocations.report_block(pool, self._reader.cached(pool.metadata.key))
+        more = await self._allocations.report_block(
+            pool, self._allocations.cached(pool.metadata.key)
+        )
         if more is not None and (after is None or more < after):
             return Blocked(reason, more)
         return Blocked(reason, after)
@@ -387,7 +381,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         written = await self._statuses.write(pool, wanted)
         if written is not pool:
             self._events.allocations.unreadable(written, unreadable)
-        view = self._reader.cached(written.metadata.key)
+        view = self._allocations.cached(written.metadata.key)
         return await self._allocations.report_block(written, view)
 
     @override
@@ -418,7 +412,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
                 pool = await self._statuses.write(pool, wanted)
                 waits.note_reported(key, message)
             # Another replica that knows what is held may be about to keep these promises.
-            await self._report_block(pool, self._reader.cached(key))
+            await self._report_block(pool, self._allocations.cached(key))
         except (Conflict, NotFound) as error:
             _log.info("A pool changed before its status was written", error=str(error))
 
@@ -452,12 +446,12 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         Raises:
             Behind: the journal names a kind that this version does not serve.
         """
-        cached = self._reader.cached(pool.metadata.key)
+        cached = self._allocations.cached(pool.metadata.key)
         count = blockers(journal, cached) + self._others.seen_blockers(pool)
         if count:
             return count, cached
         check_kinds(pool)
-        listed = await self._reader.shared(pool)
+        listed = await self._allocations.listed(pool)
         return blockers(journal, listed) + await self._others.blockers(pool), listed
 
     async def _fence_deleted(
@@ -587,11 +581,11 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
         settings.contents_check,
         events.allocations.contents_differ,
     )
+    reader = Reader(allocations, client, clock, settings.cache_patience, kept)
     kind = NetworkPoolKind(
         client,
         pools,
-        allocations=AllocationKind(client, clock, settings, statuses),
-        reader=Reader(allocations, client, clock, settings.cache_patience, kept),
+        allocations=AllocationKind(client, clock, settings, statuses, reader),
         statuses=statuses,
         events=events,
         clock=clock,

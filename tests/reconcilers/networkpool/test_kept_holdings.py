@@ -171,7 +171,7 @@ async def test_holdings_that_are_wrong_are_reported_and_replaced(
 ) -> None:
     lab = _lab()
     await lab.pool()
-    reader = _kind_of(lab)._reader
+    reader = _kind_of(lab)._allocations._reader
     assert reader._kept is not None
     kept = reader._kept._pools[make.key("lab")].holdings
     kept.remove(HELD)

@@ -422,7 +422,7 @@ def leaves_by_cache(mp: Patch) -> None:
     async def by_cache(
         self: NetworkPoolKind, pool: NetworkPool, journal: Journal
     ) -> tuple[int, View]:
-        view = self._reader.cached(pool.metadata.key)
+        view = self._allocations.cached(pool.metadata.key)
         return protocol.blockers(journal, view), view
 
     mp.setattr(NetworkPoolKind, "_blockers", by_cache)
