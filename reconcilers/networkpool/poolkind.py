@@ -51,8 +51,8 @@ from reconcilers.networkpool.problems import (
 from reconcilers.networkpool.protocol import Decision, blockers, decide
 from reconcilers.networkpool.statusjournal import (
     STATUS_JOURNALS,
+    check_kinds,
     settle_journal,
-    stored_kinds,
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import OtherHolders, Reader, View, keep_holdings
@@ -79,8 +79,6 @@ from reconcilers.spaces.index import SpaceIndex
 _log = structlog.get_logger(__name__)
 
 OUTDATED = "DefinitionOutdated"
-UNSERVED_RETRY = 5.0
-"""Seconds until the next look at a pool whose journal names a kind that is not served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -528,25 +526,6 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         kept = await self._allocations.write_promised(pool, due)
         void = partial(self._allocations.void_refused, pool)
         await void_refused(kept, void, memory, self._clock)
-
-
-def check_kinds(pool: NetworkPool) -> None:
-    """Check that a pool's journal names no kind of requests but the one that is served.
-
-    Requests of such a kind may hold ranges, and promises to them would take up the journal. This
-    holds for a lost journal as well: a fence would drop these promises without voiding them.
-
-    Raises:
-        Behind: the journal names another kind.
-    """
-    unknown = sorted(stored_kinds(pool) - {KIND})
-    if unknown:
-        reason = (
-            f"status.revisions or status.assignments names {', '.join(unknown)}, which this"
-            " version does not serve; run a version that does, or set both fields to null if no"
-            " controller does"
-        )
-        raise Behind(UNSERVED_RETRY, reason)
 
 
 def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes

@@ -19,8 +19,11 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.networkpool.facts import KIND, name_spaces
 from reconcilers.networkpool.view import View
 from reconcilers.promises.journal import Journal, Promise, checksum_of
+from reconcilers.promises.reading import Behind
 from reconcilers.promises.settling import settle
 
+UNSERVED_RETRY = 5.0
+"""Seconds until the next look at a pool whose journal names a kind that is not served."""
 JOURNAL_FIELDS = frozenset({"assignments", "revisions", "journalOf"})
 """The fields of a pool's status that carry its journal."""
 
@@ -119,6 +122,25 @@ def stored_kinds(pool: NetworkPool) -> set[str]:
     """Return the kinds that a pool's journal names, by full name, even if the journal is lost."""
     of_promises = {assignment.kind or KIND for assignment in pool.status.assignments}
     return of_promises.union(pool.status.revisions)
+
+
+def check_kinds(pool: NetworkPool) -> None:
+    """Check that a pool's journal names no kind of requests but the one that is served.
+
+    Requests of such a kind may hold ranges, and promises to them would take up the journal. This
+    holds for a lost journal as well: a fence would drop these promises without voiding them.
+
+    Raises:
+        Behind: the journal names another kind.
+    """
+    unknown = sorted(stored_kinds(pool) - {KIND})
+    if unknown:
+        reason = (
+            f"status.revisions or status.assignments names {', '.join(unknown)}, which this"
+            " version does not serve; run a version that does, or set both fields to null if no"
+            " controller does"
+        )
+        raise Behind(UNSERVED_RETRY, reason)
 
 
 def has_journal(pool: NetworkPool) -> bool:

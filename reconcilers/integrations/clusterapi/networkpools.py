@@ -36,7 +36,7 @@ from reconcilers.integrations.clusterapi.reading import has_read
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.facts import KIND as ALLOCATIONS
-from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, settle_journal
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, check_kinds, settle_journal
 from reconcilers.networkpool.view import HeldRange, OtherHolders, Reader
 from reconcilers.promises.journal import ANNOTATION, Journal, ranges_of
 from reconcilers.promises.reading import Behind
@@ -142,6 +142,7 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
             # addresses again, and so may a LIST from before.
             self._allocations.forget_lists()
             raise Behind(UNKNOWN_RETRY, "the IPAllocations have not been listed anew")
+        check_kinds(pool)
         journal = STATUS_JOURNALS.read(pool)
         revision = journal.revisions.get(ALLOCATIONS)
         if revision is None:
