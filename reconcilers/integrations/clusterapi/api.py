@@ -49,7 +49,11 @@ ALLOCATION_FAILED = "AllocationFailed"
 
 DEFAULT_BLOCK = 64
 """The length of the prefixes that a prefix pool hands out, unless it says otherwise."""
-JOURNALS = AnnotatedJournal(f"ipaddressclaims.{GROUP}", effects=f"ipaddresses.{GROUP}")
+CLAIM_KIND = f"ipaddressclaims.{GROUP}"
+"""The kind of the requests, in journals and as holders."""
+ADDRESS_KIND = f"ipaddresses.{GROUP}"
+"""The kind of the objects that are created for promises, in journals."""
+JOURNALS = AnnotatedJournal(CLAIM_KIND, effects=ADDRESS_KIND)
 """The journals of the pools of this platform."""
 
 

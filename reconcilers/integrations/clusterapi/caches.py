@@ -136,7 +136,7 @@ def geometry_of(pool: Any) -> PoolSpace:
 
 def holder_of(obj: IPAddressClaim | IPAddress) -> Holder:
     """Return the holder that a claim or an IPAddress speaks of: an IPAddress, of its claim."""
-    return Holder(api.JOURNALS.kind, obj.metadata.key)
+    return Holder(api.CLAIM_KIND, obj.metadata.key)
 
 
 def claim_facts(
@@ -161,8 +161,8 @@ def claim_facts(
             place = created, holder_of(claim)
             # What a claim gets depends on its pool alone, unless an IPAddress has its name.
             if address is None:
-                tenant = Tenant(api.JOURNALS.kind, claim.metadata.namespace)
-                row = TenantRow(tenant, (api.JOURNALS.kind, shown_reason(claim)))
+                tenant = Tenant(api.CLAIM_KIND, claim.metadata.namespace)
+                row = TenantRow(tenant, (api.CLAIM_KIND, shown_reason(claim)))
     if address is not None:
         spec = address.spec
         parts.update(_parts(space, spec.address, spec.prefix))
@@ -201,7 +201,7 @@ def claim_holdings(
     return Holdings(
         space.layouts,
         (
-            (Holder(api.JOURNALS.kind, key), holder_facts)
+            (Holder(api.CLAIM_KIND, key), holder_facts)
             for key, holder_facts in facts
             if holder_facts is not None
         ),

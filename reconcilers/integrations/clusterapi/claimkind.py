@@ -18,7 +18,8 @@ from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import (
-    JOURNALS,
+    ADDRESS_KIND,
+    CLAIM_KIND,
     POOL_NOT_READY,
     IPAddressClaim,
     is_paused,
@@ -32,7 +33,7 @@ from reconcilers.integrations.clusterapi.caches import (
 from reconcilers.integrations.clusterapi.claimtaking import ClaimChoice, ClaimTaker
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.reading import Reader, has_read
+from reconcilers.integrations.clusterapi.reading import Reader, has_memory, has_read
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -145,7 +146,7 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         self, pool: PoolT_contra, journal: Journal, reading: ClaimReading, limits: Limits
     ) -> bool:
         # If a LIST has not got there, a revision is of another cluster, or of a lost history.
-        return not JOURNALS.has_memory(journal) or not has_read(reading.view, journal)
+        return not has_memory(journal) or not has_read(reading.view, journal)
 
     @override
     async def void_earlier(
@@ -161,8 +162,8 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         addresses = await reader.addresses(self._pools, key)  # after the claims that they were for
         return Fenced(
             {
-                JOURNALS.kind: highest_revision(claims),
-                JOURNALS.effects: highest_revision(addresses),
+                CLAIM_KIND: highest_revision(claims),
+                ADDRESS_KIND: highest_revision(addresses),
             }
         )
 
@@ -246,10 +247,14 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         """Return in how many seconds a claim waits no longer for an IPAddress from a restore."""
         return self._restored.seconds_until_next(space_name(self._pools, pool))
 
-    async def blockers(self, pool: PoolT_contra) -> int:
+    async def blockers(self, pool: PoolT_contra, journal: Journal) -> int:
         """Return how many IPAddresses the deletion of a pool has to wait for.
 
         If none, what the pool may have promised is void when this returns.
+
+        Args:
+            pool: as it was read.
+            journal: of the pool.
 
         Raises:
             UnreadableHolders: objects that may hold its addresses cannot be decoded.
@@ -259,9 +264,8 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         count = reader.count(self._pools, key) or await reader.count_live(self._pools, key)
         if not count:
             claims = await reader.claims(self._pools, key)
-            journal = JOURNALS.read(pool)
             open_to = {promise.uid for promise in journal.promises}
-            known = JOURNALS.has_memory(journal)
+            known = has_memory(journal)
             risky = [
                 claim
                 for claim in claims

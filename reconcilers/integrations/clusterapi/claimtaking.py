@@ -12,6 +12,7 @@ from reconcilers.integrations.clusterapi.addresses import PoolSpace, addresses_o
 from reconcilers.integrations.clusterapi.answers import ready_of_refused, why_not
 from reconcilers.integrations.clusterapi.api import (
     ALLOCATION_FAILED,
+    CLAIM_KIND,
     JOURNALS,
     POOL_EXHAUSTED,
     POOL_NOT_READY,
@@ -48,7 +49,7 @@ class ClaimTaker:
         refuse_each: whether to refuse each claim by itself, also those that show the refusal.
     """
 
-    kind = JOURNALS.kind
+    kind = CLAIM_KIND
 
     def __init__(  # noqa: PLR0913 - what was read, and the pool
         self,

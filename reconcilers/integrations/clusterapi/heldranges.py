@@ -18,6 +18,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import (
+    CLAIM_KIND,
     CONTRACT_VERSIONS,
     JOURNALS,
     IPAddress,
@@ -82,7 +83,7 @@ def held_ranges(
         note(holder, address.spec.address)
     journal = JOURNALS.read(pool)
     claims_read = _ClaimsRead(position, by_key, unreadable)
-    for promise in settle(journal, JOURNALS.kind, claims_read).promises:
+    for promise in settle(journal, CLAIM_KIND, claims_read).promises:
         for promised in promise.in_space():
             note(_claim(promise.key), promised.start_text)
     return sorted(holdings, key=_order)

@@ -27,12 +27,12 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpace, blocks_of
-from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
+from reconcilers.integrations.clusterapi.api import CLAIM_KIND, JOURNALS, is_paused
 from reconcilers.integrations.clusterapi.caches import space_name
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts, ClaimReading
 from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
 from reconcilers.integrations.clusterapi.pools import ClaimPools
-from reconcilers.integrations.clusterapi.reading import has_read
+from reconcilers.integrations.clusterapi.reading import has_memory, has_read
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.facts import KIND as ALLOCATIONS
@@ -181,7 +181,7 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
             UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
         """
         caches, space = self._parts.caches, self.geometry(pool)
-        if not JOURNALS.has_memory(journal):
+        if not has_memory(journal):
             raise Behind(UNKNOWN_RETRY, "the pass over its claims has not fenced it yet")
         view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
         is_complete = caches.synced and caches.history_confirmed
@@ -190,7 +190,7 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
         self._parts.reader.check_cached(NETWORK_POOL, pool.metadata.key)
         promised = {
             blocks_of(space, part.range)
-            for promise in settle(journal, JOURNALS.kind, view, view.effects).promises
+            for promise in settle(journal, CLAIM_KIND, view, view.effects).promises
             for part in promise.ranges
         }
         of_other_family = view.holdings.held_ranges(OTHER_FAMILY)
@@ -215,7 +215,7 @@ class NetworkPoolClaims(ClaimPools[NetworkPool]):
 
     async def blockers(self, pool: NetworkPool) -> int:
         """Return how many IPAddresses the deletion of a pool waits for; see ClaimKind."""
-        return await self._claims.blockers(pool)
+        return await self._claims.blockers(pool, self.journals.read(pool))
 
 
 def _has_foreign_manager(pool: NetworkPool) -> bool:

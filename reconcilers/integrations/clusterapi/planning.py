@@ -27,6 +27,7 @@ from reconcilers.integrations.clusterapi.answers import (
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_ALLOCATED,
     CLAIM_FINALIZER,
+    CLAIM_KIND,
     GROUP,
     JOURNALS,
     POOL_NOT_READY,
@@ -158,7 +159,7 @@ class Plan:
             closed = describe_refused_namespace(pool.pool.metadata.namespace, self.namespaces)
         current: PoolContents | None = pool
         while current is not None and current.space is not None and current.holdings is not None:
-            find = find_by_key(JOURNALS.kind, self.caches.claims.get)
+            find = find_by_key(CLAIM_KIND, self.caches.claims.get)
             view = View(0, current.holdings, find, self.caches.addresses.get)
             # Manifests have no position: a promise whose claim is absent would never be over.
             still_open = filter(view.at_version, journal.promises)

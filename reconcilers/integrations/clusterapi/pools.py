@@ -26,6 +26,7 @@ from controller.outcome import SETTLED, Blocked, Outcome
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import (
+    CLAIM_KIND,
     JOURNALS,
     POOL_FINALIZER,
     IPAddressClaim,
@@ -164,7 +165,7 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
     def choose(
         self, pool: PoolT, journal: Journal, reading: ClaimReading, limits: Limits
     ) -> ClaimChoice:
-        settled = settle(journal, JOURNALS.kind, reading.view, reading.view.effects)
+        settled = settle(journal, CLAIM_KIND, reading.view, reading.view.effects)
         taker = self._claims.taker(pool, settled, reading, self.why_closed(pool))
         choice = taker.choose(self._parts.settings.batch, limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
@@ -274,7 +275,7 @@ class InClusterPools(ClaimPools[InClusterT]):
         """
         if not has_finalizer(pool, POOL_FINALIZER):
             return SETTLED
-        count = await self._claims.blockers(pool)
+        count = await self._claims.blockers(pool, self.journals.read(pool))
         if not count:
             with writing_pool():
                 await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)

@@ -19,7 +19,8 @@ from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import controlling_claim
 from reconcilers.integrations.clusterapi.api import (
-    JOURNALS,
+    ADDRESS_KIND,
+    CLAIM_KIND,
     IPAddress,
     IPAddressClaim,
 )
@@ -63,7 +64,7 @@ class CreatedAddresses:
     position: int
     find: Callable[[Key], IPAddress | None]
     known: Mapping[Identity, int]
-    kind: str = JOURNALS.effects
+    kind: str = ADDRESS_KIND
 
     def find_revision(self, promise: Promise) -> int | None:
         """Return the resourceVersion of the IPAddress of a promise; None if not known.
@@ -82,16 +83,24 @@ def _revision_of(address: IPAddress | None, promise: Promise) -> int | None:
     return address.metadata.revision
 
 
+def has_memory(journal: Journal) -> bool:
+    """Return whether a journal has a revision of claims, and one of their IPAddresses.
+
+    Without the second one it is not known which addresses IPAddresses without claim hold.
+    """
+    return CLAIM_KIND in journal.revisions and ADDRESS_KIND in journal.revisions
+
+
 def has_read(view: View[Any], journal: Journal) -> bool:
     """Return whether a view has read claims and IPAddresses as far as a journal with memory says.
 
     Args:
         view: of a pool.
-        journal: of the pool; `JOURNALS.has_memory` is true of it.
+        journal: of the pool; with memory.
     """
     effects_read = view.effects.position if view.effects is not None else 0
-    has_read_claims = view.position >= journal.revisions[JOURNALS.kind]
-    return has_read_claims and effects_read >= journal.revisions[JOURNALS.effects]
+    has_read_claims = view.position >= journal.revisions[CLAIM_KIND]
+    return has_read_claims and effects_read >= journal.revisions[ADDRESS_KIND]
 
 
 class Reader:
@@ -145,7 +154,7 @@ class Reader:
         return View(
             claims.position,
             self._kept.holdings(space_name(kind, pool), space),
-            find_by_key(JOURNALS.kind, claims.get),
+            find_by_key(CLAIM_KIND, claims.get),
             self._caches.addresses.get,
             claims.unreadable.keys(),
             self._cached_effects(space_name(kind, pool)),
@@ -172,13 +181,13 @@ class Reader:
         name, revisions = space_name(kind, pool), journal.revisions
         self._note_shown(name, journal)
         claims, addresses = self._caches.claims, self._caches.addresses
-        of_claims = revisions.get(JOURNALS.kind, 0)
-        of_addresses = revisions.get(JOURNALS.effects, 0)
+        of_claims = revisions.get(CLAIM_KIND, 0)
+        of_addresses = revisions.get(ADDRESS_KIND, 0)
         has_read_claims = self._wait.has_read(claims, of_claims, (CLAIMS, name))
         if has_read_claims and self._wait.has_read(addresses, of_addresses, (ADDRESSES, name)):
             view = self.cached(kind, pool, space)
-            still_open = settle(journal, JOURNALS.kind, view).promises
-            if still_open == settle(journal, JOURNALS.kind, view, view.effects).promises:
+            still_open = settle(journal, CLAIM_KIND, view).promises
+            if still_open == settle(journal, CLAIM_KIND, view, view.effects).promises:
                 return view
         return await self.live(kind, pool, space, journal)
 
@@ -260,12 +269,12 @@ class Reader:
         view = View(
             claims.revision,
             holdings,
-            find_by_key(JOURNALS.kind, by_key.get),
+            find_by_key(CLAIM_KIND, by_key.get),
             answers.get,
             claims.unreadable.keys(),
             effects,
         )
-        still_open = {p.identity for p in settle(journal, JOURNALS.kind, view).promises}
+        still_open = {p.identity for p in settle(journal, CLAIM_KIND, view).promises}
         for promise in journal.promises:
             if promise.identity not in still_open:
                 address = answers.get(promise.key)
