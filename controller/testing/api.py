@@ -74,7 +74,7 @@ class FakeApi(Transport):
     need not exist. Uids and generated names are counted, so they are the same in every run.
 
     A test acts as a user with `put_object`, `edit_object`, `delete_object` and `remove_object`,
-    which are no requests.
+    and fills the server from a backup with `restore_object`: these are no requests.
 
     Args:
         clock: for creationTimestamp and deletionTimestamp, and for the bookmarks of watches.
@@ -203,14 +203,21 @@ class FakeApi(Transport):
         kind = self._kinds[_place(resource)]
         whole: Json = _without_nulls(decode_json(encode(body)))
         metadata = {name: value for name, value in whole["metadata"].items() if value}
-        key = Key(metadata.get("namespace", ""), metadata["name"])
-        self._made += 1
-        stamped: Json = {"uid": self._uid(), "creationTimestamp": self._now()}
-        if kind.generation:
-            stamped["generation"] = 1
-        names = {"apiVersion": resource.api_version, "kind": resource.kind}
-        obj = {**whole, **names, "metadata": stamped | metadata}
+        key, obj = self._stamp(kind, whole, metadata)
         return self._history.put(kind, key, self._owned_by_user(kind, None, obj))
+
+    def restore_object(self, resource: Resource[Any], body: Mapping[str, Any]) -> Json:
+        """Store an object exactly as a backup of a server has it, at its own resourceVersion.
+
+        No watch shows it, so objects are restored before anything watches their kind. The newest
+        resourceVersion of the server is that of the object or a higher one.
+
+        Raises:
+            ValueError: its resourceVersion is no decimal number.
+        """
+        kind, whole = self._kinds[_place(resource)], decode_json(encode(body))
+        key, obj = self._stamp(kind, whole, whole["metadata"])
+        return self._history.restore(kind, key, obj)
 
     def edit_object(self, resource: Resource[Any], key: Key, patch: Mapping[str, Any]) -> Json:
         """Merge a patch into an object, status and metadata and all; return the object.
@@ -432,6 +439,17 @@ class FakeApi(Transport):
         if self.admit is not None:
             obj = self.admit(request, None, obj)
         return obj if "dryRun" in query else self._history.put(kind, key, obj)
+
+    def _stamp(self, kind: Kind, body: Json, metadata: Mapping[str, Any]) -> tuple[Key, Json]:
+        """Return an object with what a server adds to the metadata that is given."""
+        resource = kind.resource
+        key = Key(metadata.get("namespace", ""), metadata["name"])
+        self._made += 1
+        stamped: Json = {"uid": self._uid(), "creationTimestamp": self._now()}
+        if kind.generation:
+            stamped["generation"] = 1
+        names = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return key, {**body, **names, "metadata": {**stamped, **metadata}}
 
     def _uid(self) -> str:
         return str(uuid.UUID(int=self._made))

@@ -92,6 +92,19 @@ class History:
         self._append(Happened(kind, key, self.revision, old, stored))
         return stored
 
+    def restore(self, kind: Kind, key: Key, obj: Json) -> Json:
+        """Store an object at its own resourceVersion, which no watch shows; return it.
+
+        Raises:
+            ValueError: its resourceVersion is no decimal number.
+        """
+        version = obj["metadata"].get("resourceVersion")
+        if not (isinstance(version, str) and version.isascii() and version.isdecimal()):
+            raise ValueError(f"{kind.resource.full_name} {key}: resourceVersion {version!r}")
+        self._shelf(kind).objects[key] = obj
+        self.revision = max(self.revision, int(version))
+        return obj
+
     def remove(self, kind: Kind, key: Key, last: Json) -> None:
         """Remove an object, whose last state was `last`."""
         del self._shelf(kind).objects[key]

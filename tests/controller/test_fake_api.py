@@ -174,3 +174,19 @@ async def test_the_answer_of_a_held_request_can_be_a_failure() -> None:
         await settle()
         waiting[0].run()
         waiting[0].land()
+
+
+async def test_a_restored_object_keeps_its_version_and_later_writes_are_above_it() -> None:
+    api = server()
+    metadata = {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "700"}
+    api.restore_object(GAUGES, {"metadata": metadata, "spec": {"count": 1}})
+    client = Client(api)
+    page = await client.list(GAUGES)
+    assert [gauge.metadata.revision for gauge in page.items] == [700]
+    written = await client.patch_status(GAUGES, page.items[0], {"count": 2})
+    assert written.metadata.revision == 701
+
+
+async def test_an_object_without_a_version_cannot_be_restored() -> None:
+    with pytest.raises(ValueError, match="resourceVersion"):
+        server().restore_object(GAUGES, {"metadata": {"name": "a", "namespace": "default"}})
