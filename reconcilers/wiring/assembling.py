@@ -12,6 +12,7 @@ from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.core.holders import SharesNetworkPools
+from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.statusjournal import count_promises
@@ -41,6 +42,27 @@ def assemble(
         open_tenant: makes a connection of a tenant's kubeconfig; strict by default.
     """
     shared = Shared.from_manager(manager, clock, settings)
+    tenants = add_controllers(shared, open_tenant)
+    add_orphans(shared)
+    add_gauges(shared)
+    add_webhooks(shared)
+    return tenants
+
+
+def add_controllers(
+    shared: Shared,
+    open_tenant: OpenTransport | None = None,
+    *,
+    release: ReleaseCheck | None = None,
+) -> TenantClients:
+    """Add the four controllers and the integrations; return the clients of tenants.
+
+    Args:
+        shared: what every part is given.
+        open_tenant: makes a connection of a tenant's kubeconfig; strict by default.
+        release: finds out whether a tenant has released a range; by default the tenant is asked.
+    """
+    clock, settings = shared.clock, shared.settings
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
     management = ClusterIdentity(shared.client, clock)
     kinds = load_balancer_kinds(clock, settings.tenant)
@@ -48,7 +70,7 @@ def assemble(
     records = TenantRecords()
     tenants = TenantClients(shared.client, settings.tenant, clock, records, open_tenant, guard)
     vanished = VanishedClusters(clusters, allocations, records, clock)
-    release = TenantReleaseCheck(
+    release = release or TenantReleaseCheck(
         shared.client,
         shared.informers.caches,
         vanished,
@@ -66,9 +88,6 @@ def assemble(
     )
     controllers.add_tenant_clients(shared, tenants, vanished, records)
     controllers.add_providerconfigs(shared)
-    add_orphans(shared)
-    add_gauges(shared)
-    add_webhooks(shared)
     return tenants
 
 
