@@ -1,19 +1,22 @@
 """`butler-ipam plan`: what manifests would be allocated, without a cluster."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import click
-from structlog.testing import capture_logs
 
+from controller.cache import Cache
 from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.api.fields import INT32_MAX
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.names import DEFAULT_NAMESPACE
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import IP_ALLOCATION, PROVIDER_CONFIG
+from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli import problems
 from reconcilers.cli.flags import option, setting_option
 from reconcilers.cli.output import (
@@ -28,14 +31,23 @@ from reconcilers.cli.output import (
     wrapped,
 )
 from reconcilers.cli.planning.audit import Audit
-from reconcilers.cli.planning.forecast import Forecast
-from reconcilers.cli.planning.ledger import Ledger
-from reconcilers.cli.planning.report import Change, Size, changes, document, render, was_served
+from reconcilers.cli.planning.controllerrun import run_controllers
+from reconcilers.cli.planning.outcome import PlannedObjects, collect
+from reconcilers.cli.planning.report import (
+    Change,
+    Size,
+    Supply,
+    changes,
+    document,
+    render,
+    was_served,
+)
 from reconcilers.cli.progress import progress
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations import views
+from reconcilers.integrations.core.objects import filled
 from reconcilers.integrations.core.views import (
     HOST_BITS,
     PLAN_COLUMNS,
@@ -44,8 +56,11 @@ from reconcilers.integrations.core.views import (
     Planned,
     Views,
 )
+from reconcilers.networkpool.status import closed_by_namespace
+from reconcilers.networkpool.view import UnreadableAllocations, unreadable_near
+from reconcilers.promises.unreadable import Unreadable, UnreadableHolders
 from reconcilers.reporting.wording import count_noun, name_with_count
-from reconcilers.tenantcluster.provider import parse_reference
+from reconcilers.tenantcluster.provider import find_provider, parse_reference
 
 EXIT_CODES = """
 \b
@@ -64,17 +79,18 @@ class Plan:
     which it is not known what they hold.
     """
 
-    ledger: Ledger
+    planned: PlannedObjects
     before: dict[Key, IPAllocation]
     changed: Sequence[Change]
-    others: Views
+    others: Sequence[Planned]
     unreadable: Sequence[str] = ()
 
     def served(self) -> Iterator[IPAllocation]:
         """Yield the allocations that get a range by this plan."""
-        for one in self.ledger.allocations:
-            if statusranges.find_held_range(one) is not None and not was_served(one, self.before):
-                yield one
+        for allocation in self.planned.allocations:
+            has_range = statusranges.find_held_range(allocation) is not None
+            if has_range and not was_served(allocation, self.before):
+                yield allocation
 
 
 def work_out(
@@ -89,50 +105,34 @@ def work_out(
     What is wrong among the manifests is added to `findings`. For each of `sizes`, it is counted
     how many more tenants of that size fit.
     """
-    ledger = Ledger.from_manifests(manifests)
-    default = parse_reference(manifests.platform_default, settings.namespace)
-    unreadable_pools = manifests.unreadable_of("NetworkPool").keys()
-    pools = views.NetworkPools(list(ledger.pools), unreadable_pools)
-    others = partial(
-        views.from_manifests,
-        manifests.others,
-        settings.namespace,
-        pools,
-        now,
-        namespaces=settings.pool.namespaces,
-    )
-    shown = others()
-    forecast = Forecast(
-        ledger,
-        settings,
-        default,
-        now,
-        shown.spaces,
-        also_held=shown.held,
-        unreadable_holders=shown.unreadable,
-    )
+    namespace = settings.namespace
+    given = [manifest.object for manifest in manifests.pools]
+    pools = views.NetworkPools(given, manifests.unreadable_of("NetworkPool").keys())
+    shown = views.from_manifests(manifests.others, namespace, pools, now)
     audit = Audit(manifests, findings, settings, shown.spaces)
     audit.run()
-    audit.references(forecast.provider_of)
+    audit.references(_provider_finder(manifests, namespace))
     for trouble in shown.troubles:
         if trouble.kind in {HOST_BITS, POOLS_OVERLAP, UNREADABLE}:
             name = f"{trouble.subject} {trouble.key}"
             separator = " " if trouble.kind == UNREADABLE else ": "
             findings.add(trouble.severity, f"{name}{separator}{trouble.sentence}")
-    before = {manifest.key: manifest.object for manifest in manifests.allocations}
-    with capture_logs():  # of what reconcilers log: standard output belongs to the plan
-        forecast.run()
-        claimed = others(held=ledger.held_of)
-        forecast.also_held = claimed.held
-        forecast.write_pool_statuses()
+    server = run_controllers(manifests, settings, now)
+    if not server.is_at_rest:
+        findings.add("warning", "the plan is not complete: controllers still change objects")
+    planned = collect(server)
+    after = views.from_manifests(
+        planned.stored, namespace, replace(pools, readable=planned.pools), now
+    )
     changed = changes(
         manifests,
-        ledger,
+        planned,
         sizes,
         settings.pool.max_addresses,
-        also_held=(shown.held, claimed.held),
-        find_supply=forecast.supply,
+        also_held=(shown.held, after.held),
+        find_supply=_supply_finder(manifests, shown, settings.pool.namespaces),
     )
+    others = views.outcomes(manifests.others, planned.stored, namespace, pools, now)
     unreadable = [
         *(f"{kind} {key}" for kind, key in manifests.unreadable),
         *(
@@ -141,7 +141,40 @@ def work_out(
             if trouble.kind == UNREADABLE
         ),
     ]
-    return Plan(ledger, before, changed, claimed, unreadable)
+    before = {manifest.key: manifest.object for manifest in manifests.allocations}
+    return Plan(planned, before, changed, others, unreadable)
+
+
+def _provider_finder(
+    manifests: Manifests, namespace: str
+) -> Callable[[TenantCluster], ProviderConfig | None]:
+    """Return a function that finds the ProviderConfig of a TenantCluster in the input."""
+    failures = manifests.unreadable_of(PROVIDER_CONFIG.kind)
+    unreadable = {(PROVIDER_CONFIG.kind, key): failure for key, failure in failures.items()}
+    configs = [manifest.object for manifest in manifests.providers]
+    cache = filled(PROVIDER_CONFIG, configs, unreadable)
+    default = parse_reference(manifests.platform_default, namespace)
+    return lambda tenant: find_provider(tenant, cache, namespace, default)
+
+
+def _supply_finder(
+    manifests: Manifests, shown: Views, namespaces: Sequence[str]
+) -> Callable[[NetworkPool], Supply]:
+    """Return a function that tells whether a pool hands out what it has free."""
+    allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+    allocations.replace([], 0, manifests.unreadable_of(IP_ALLOCATION.kind))
+
+    def find_supply(pool: NetworkPool) -> Supply:
+        key = pool.metadata.key
+        unreadable: Unreadable | None = None
+        if names := unreadable_near(allocations.unreadable, key):
+            unreadable = UnreadableAllocations(names)
+        elif holders := shown.unreadable.get(key):
+            unreadable = UnreadableHolders(holders)
+        closed = pool.metadata.terminating or closed_by_namespace(pool, namespaces) is not None
+        return Supply(not closed and unreadable is None, str(unreadable or ""))
+
+    return find_supply
 
 
 def size(text: str) -> Size:
@@ -240,20 +273,18 @@ def plan(
     for finding in findings:
         problems.say(finding.severity, finding.sentence)
     if every or output not in {"table", "wide"}:
-        ledger, before, changed = outcome.ledger, outcome.before, outcome.changed
+        planned, before, changed = outcome.planned, outcome.before, outcome.changed
         others = outcome.others
         show(
             output,
-            lambda: (
-                document(changed) if fit else as_list([*ledger.bodies(), *outcome.others.bodies])
-            ),
+            lambda: document(changed) if fit else as_list([*planned.bodies, *planned.others]),
             [
                 *(("ipallocation", one.metadata.name) for one in outcome.served()),
-                *((one.full_kind, one.key.name) for one in others.planned if one.gets),
+                *((one.full_kind, one.key.name) for one in others if one.gets),
             ],
             lambda: tables(
-                render(ledger, before, changed, output) if manifests.every() else "",
-                fitted(_OTHERS, others.planned, output),
+                render(planned, before, changed, output) if manifests.every() else "",
+                fitted(_OTHERS, others, output),
                 _describe_unreadable(outcome.unreadable),
             ),
         )

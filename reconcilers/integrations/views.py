@@ -14,9 +14,10 @@ from controller.meta import Key, Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi import auditing, contents, objects, planning
+from reconcilers.integrations.clusterapi import auditing, contents, objects
 from reconcilers.integrations.clusterapi.api import POOLS
 from reconcilers.integrations.clusterapi.offers import offers_of as cluster_api_offers
+from reconcilers.integrations.clusterapi.outcomes import outcomes as claim_outcomes
 from reconcilers.integrations.clusterapi.picture import views_of_contents
 from reconcilers.integrations.core.objects import Objects, from_bodies, is_of, read
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
@@ -128,7 +129,7 @@ async def from_cluster(
         await read(lists[2], VITISTACK),
     )
     shown, spaces = [], spaces_of(found, pools)
-    for platform, limited in zip(_views(found, pools, now, spaces), lists, strict=True):
+    for platform, limited in zip(_views(found, pools, now), lists, strict=True):
         part = platform.within({"", namespace}) if namespace and limited.not_read else platform
         pictures = [as_readable(pool, limited.not_read) for pool in platform.pictures]
         shown.append(replace(part, pictures=pictures, not_read=limited.not_read))
@@ -141,13 +142,7 @@ async def from_cluster(
 
 
 def from_manifests(
-    bodies: Sequence[Mapping[str, Any]],
-    namespace: str,
-    pools: NetworkPools,
-    now: datetime,
-    *,
-    held: planning.Held | None = None,
-    namespaces: Sequence[str] = (),
+    bodies: Sequence[Mapping[str, Any]], namespace: str, pools: NetworkPools, now: datetime
 ) -> Views:
     """Return what integrations show of manifests of kinds that are known here.
 
@@ -156,18 +151,53 @@ def from_manifests(
         namespace: of those that name none.
         pools: the NetworkPools.
         now: the time.
-        held: what IPAllocations hold of NetworkPools, to work out what waiting requests would
-            get; None to leave them waiting.
-        namespaces: those whose NetworkPools hand out addresses; empty for all.
     """
-    found = Found(
+    found = _found_in(bodies, namespace, now)
+    spaces = spaces_of(found, pools)
+    return _with_overlaps(merge_views(_views(found, pools, now)), spaces)
+
+
+def outcomes(
+    before: Sequence[Mapping[str, Any]],
+    after: Sequence[Mapping[str, Any]],
+    namespace: str,
+    pools: NetworkPools,
+    now: datetime,
+) -> list[Planned]:
+    """Return what became of the requests among manifests that waited for addresses.
+
+    Args:
+        before: the manifests.
+        after: the same objects, as controllers left them, and those that these created.
+        namespace: of manifests that name none.
+        pools: the NetworkPools.
+        now: the time.
+    """
+    was, became = _found_in(before, namespace, now), _found_in(after, namespace, now)
+    caches = became.clusterapi.caches(pools.readable, pools.unreadable)
+    found = list(claim_outcomes(was.clusterapi.claims, caches))
+    if not became.kubermatic.empty:
+        from reconcilers.integrations.kubermatic import outcomes as kubermatic
+        from reconcilers.integrations.kubermatic.reading import caches_of as kubermatic_caches
+
+        of_kkp = kubermatic_caches(was.kubermatic), kubermatic_caches(became.kubermatic)
+        found += kubermatic.outcomes(*of_kkp)
+    if not became.vitistack.empty:
+        from reconcilers.integrations.vitistack import outcomes as vitistack
+        from reconcilers.integrations.vitistack.caches import caches_of as vitistack_caches
+
+        of_vitistack = vitistack_caches(was.vitistack), vitistack_caches(became.vitistack)
+        found += vitistack.outcomes(*of_vitistack)
+    return found
+
+
+def _found_in(bodies: Sequence[Mapping[str, Any]], namespace: str, now: datetime) -> Found:
+    """Return the objects of each platform among manifests."""
+    return Found(
         objects.from_bodies((body for body in bodies if objects.is_known(body)), namespace, now),
         _of_manifests(bodies, KUBERMATIC, namespace, now),
         _of_manifests(bodies, VITISTACK, namespace, now),
     )
-    spaces = spaces_of(found, pools)
-    shown = _views(found, pools, now, spaces, held, namespaces)
-    return _with_overlaps(merge_views(shown), spaces)
 
 
 def _with_overlaps(views: Views, spaces: SpaceIndex) -> Views:
@@ -219,43 +249,22 @@ def _unreadable_pools(found: Found, pools: NetworkPools) -> Iterator[PoolName]:
         yield from (PoolName(kind, key) for kind, key in platform.unreadable if kind in kinds)
 
 
-def _views(
-    found: Found,
-    pools: NetworkPools,
-    now: datetime,
-    spaces: SpaceIndex,
-    held: planning.Held | None = None,
-    namespaces: Sequence[str] = (),
-) -> Sequence[Views]:
+def _views(found: Found, pools: NetworkPools, now: datetime) -> Sequence[Views]:
     """Return what each platform shows, in the order of `Found`."""
-    planned = held is not None
     return (
-        _of_clusterapi(found.clusterapi, pools, now, spaces, held, namespaces),
-        _of_kubermatic(found.kubermatic, planned=planned),
-        _of_vitistack(found.vitistack, now, planned=planned),
+        _of_clusterapi(found.clusterapi, pools, now),
+        _of_kubermatic(found.kubermatic),
+        _of_vitistack(found.vitistack, now),
     )
 
 
-def _of_clusterapi(
-    found: objects.Objects,
-    pools: NetworkPools,
-    now: datetime,
-    spaces: SpaceIndex,
-    held: planning.Held | None,
-    namespaces: Sequence[str],
-) -> Views:
+def _of_clusterapi(found: objects.Objects, pools: NetworkPools, now: datetime) -> Views:
     caches = found.caches(pools.readable, pools.unreadable)
-    planned, bodies = list[Planned](), list[Mapping[str, Any]]()
-    if held is not None:
-        plan = planning.Plan(caches, held, now, spaces, namespaces)
-        planned, bodies = plan.run(), plan.bodies(found.bodies)
     pools_held = list(contents.pools_of(caches))
     not_read = (*found.not_read, *pools.not_read)
     return replace(
         views_of_contents(pools_held, found.not_read),
         troubles=list(auditing.audit(caches, pools_held, found.unreadable, now, not_read)),
-        planned=planned,
-        bodies=bodies,
     )
 
 
@@ -275,7 +284,7 @@ def _of_manifests(
     return from_bodies(bodies, kinds, namespace, now, filled)
 
 
-def _of_kubermatic(found: Objects, *, planned: bool) -> Views:
+def _of_kubermatic(found: Objects) -> Views:
     """Return what Kubermatic's objects hold of pools; import its modules only if needed."""
     if found.empty:
         return Views()
@@ -285,17 +294,12 @@ def _of_kubermatic(found: Objects, *, planned: bool) -> Views:
     from reconcilers.integrations.kubermatic.reading import caches_of
 
     caches = caches_of(found)
-    plan, bodies = list[Planned](), list[Mapping[str, Any]]()
-    if planned:
-        from reconcilers.integrations.kubermatic.forecast import forecast
-
-        plan, bodies = forecast(caches, found.bodies)
     pools = list(contents_of(caches, not_read=found.not_read))
     troubles = list(audit(caches, pools, found.unreadable, found.not_read))
-    return Views([picture_of(pool) for pool in pools], troubles, planned=plan, bodies=bodies)
+    return Views([picture_of(pool) for pool in pools], troubles)
 
 
-def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
+def _of_vitistack(found: Objects, now: datetime) -> Views:
     """Return what vitistack's objects hold of pools; import its modules only if needed."""
     if found.empty:
         return Views()
@@ -305,12 +309,6 @@ def _of_vitistack(found: Objects, now: datetime, *, planned: bool) -> Views:
     from reconcilers.integrations.vitistack.picture import picture_of
 
     caches = caches_of(found)
-    plan, bodies = list[Planned](), list[Mapping[str, Any]]()
-    if planned:
-        from reconcilers.integrations.vitistack.forecast import forecast
-
-        plan, bodies = forecast(caches, found.bodies, now)
     networks = list(contents_of(caches))
     troubles = list(audit(caches, networks, found.unreadable, now, found.not_read))
-    shown = [picture_of(network) for network in networks]
-    return Views(shown, troubles, planned=plan, bodies=bodies)
+    return Views([picture_of(network) for network in networks], troubles)

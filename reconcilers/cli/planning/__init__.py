@@ -1,7 +1,10 @@
-"""What controllers would do with manifests, worked out without a cluster.
+"""What controllers would do with manifests: they work on an API server in memory.
 
-ledger.py     the objects, as a server would keep them
-forecast.py   passes over them, by the reconcilers' own rules, until nothing changes
-audit.py      what is wrong among objects that are each sound by themselves
-report.py     what becomes of the pools, how much more would fit, and the outcome for people
+server.py      the API server, and what is stored there when
+controllerrun.py   lets the controllers work until they rest
+outcome.py     what they made of the input, as it is printed
+audit.py       what is wrong among objects that are each sound by themselves
+report.py      what becomes of the pools, how much more would fit, and the outcome for people
+
+docs/design/plan.md has the decisions.
 """

@@ -32,8 +32,7 @@ from reconcilers.cli.output import (
     report,
     wrapped,
 )
-from reconcilers.cli.planning.forecast import Supply
-from reconcilers.cli.planning.ledger import Ledger
+from reconcilers.cli.planning.outcome import PlannedObjects
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.pictures.documents import capacity_document
@@ -52,6 +51,18 @@ class Size(NamedTuple):
 
     nodes: int
     balancers: int
+
+
+class Supply(NamedTuple):
+    """What a pool gives.
+
+    Args:
+        is_open: whether it hands out what it has free.
+        unreadable: which objects that may hold addresses of it cannot be decoded; empty for none.
+    """
+
+    is_open: bool
+    unreadable: str
 
 
 class Standing(NamedTuple):
@@ -80,7 +91,7 @@ class Change(NamedTuple):
 
 def changes(
     read: Manifests,
-    ledger: Ledger,
+    planned: PlannedObjects,
     sizes: Sequence[Size],
     most: int,
     *,
@@ -91,17 +102,17 @@ def changes(
 
     Args:
         read: the objects as they were.
-        ledger: the objects as they would be.
+        planned: the objects as they would be.
         sizes: of tenants to try.
         most: the largest pool that the controllers accept, in addresses.
         also_held: what requests of other kinds hold of pools, before and after.
         find_supply: returns whether a pool hands out what it has free.
     """
     earlier = _held_by_pool([manifest.object for manifest in read.allocations], also_held[0])
-    later = _held_by_pool(list(ledger.allocations), also_held[1])
+    later = _held_by_pool(planned.allocations, also_held[1])
     statuses = {one.key: one.object for one in read.pools}
     found = []
-    both = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in ledger.pools)
+    both = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in planned.pools)
     for was, pool in chain.from_iterable(starmap(partial(zip, strict=True), both)):
         supply = find_supply(pool)
         before = _standing(was, earlier, sizes, most, closed=not supply.is_open)
@@ -204,15 +215,18 @@ _COLOURS: Mapping[str | None, str] = {ALLOCATED: "green", FAILED: "red", PENDING
 
 
 def render(
-    ledger: Ledger, before: Mapping[Key, IPAllocation], changed: Sequence[Change], form: Form
+    planned: PlannedObjects,
+    before: Mapping[Key, IPAllocation],
+    changed: Sequence[Change],
+    form: Form,
 ) -> str:
     """Return the tables for people; with -o wide, pools that stay as they are are listed, too."""
-    allocations = sorted(ledger.allocations, key=_by_pool_and_place)
+    allocations = sorted(planned.allocations, key=_by_pool_and_place)
     parts = [
-        _section("Pools", _POOLS, _pool_rows(ledger, changed), form),
+        _section("Pools", _POOLS, _pool_rows(planned, changed), form),
         _section("Before and after", *_changes(changed, wide=form == "wide"), form),
-        _section("Allocations", _allocation_columns(before, ledger), allocations, form),
-        _section("Tenants", _TENANTS, list(ledger.tenants), form),
+        _section("Allocations", _allocation_columns(before, planned), allocations, form),
+        _section("Tenants", _TENANTS, planned.tenants, form),
         _sum(allocations, before),
     ]
     return "\n".join(part for part in parts if part)
@@ -237,7 +251,7 @@ class PoolRow(NamedTuple):
     size: int | None
 
 
-def _pool_rows(ledger: Ledger, changed: Sequence[Change]) -> list[PoolRow]:
+def _pool_rows(planned: PlannedObjects, changed: Sequence[Change]) -> list[PoolRow]:
     """Return the blocks of all pools."""
     sizes = {
         (change.pool.metadata.key, change.pool.spec.cidr): change.after.capacity.total
@@ -246,7 +260,7 @@ def _pool_rows(ledger: Ledger, changed: Sequence[Change]) -> list[PoolRow]:
     }
     return [
         PoolRow(block, sizes.get((block.metadata.key, block.spec.cidr)))
-        for pool in ledger.pools
+        for pool in planned.pools
         for block in pool.blocks
     ]
 
@@ -333,24 +347,24 @@ def _by_pool_and_place(allocation: IPAllocation) -> tuple[Key, int, int, str]:
 
 
 def _allocation_columns(
-    before: Mapping[Key, IPAllocation], ledger: Ledger
+    before: Mapping[Key, IPAllocation], planned: PlannedObjects
 ) -> Sequence[Column[IPAllocation]]:
     return (
         Column("POOL", lambda one: str(one.pool_key)),
         Column("ALLOCATION", lambda one: one.metadata.name),
         Column("TENANT", lambda one: str(one.spec.tenantClusterRef.key)),
         Column("TYPE", lambda one: one.spec.type),
-        Column("COUNT", lambda one: number(_wanted(one, ledger))),
+        Column("COUNT", lambda one: number(_wanted(one, planned))),
         Column(
             "RANGE",
             lambda one: ", ".join(held.text for held in statusranges.list_held_ranges(one)),
         ),
         Column("PHASE", lambda one: Cell(one.status.phase or "-", _COLOURS.get(one.status.phase))),
-        Column("REMARK", lambda one: Cell("; ".join(_remarks(one, before, ledger))), wraps=True),
+        Column("REMARK", lambda one: Cell("; ".join(_remarks(one, before, planned))), wraps=True),
     )
 
 
-def _wanted(allocation: IPAllocation, ledger: Ledger) -> int | None:
+def _wanted(allocation: IPAllocation, planned: PlannedObjects) -> int | None:
     """Return how many addresses an allocation has or asks for.
 
     None if that depends on a pool that is absent.
@@ -363,7 +377,7 @@ def _wanted(allocation: IPAllocation, ledger: Ledger) -> int | None:
         return None
     if pin is not None:
         return pin.size
-    pool = ledger.pools.cache.get(allocation.pool_key)
+    pool = planned.pool(allocation.pool_key)
     return (
         requestedranges.count_requested(allocation, pool)
         if pool is not None
@@ -372,7 +386,7 @@ def _wanted(allocation: IPAllocation, ledger: Ledger) -> int | None:
 
 
 def _remarks(
-    allocation: IPAllocation, before: Mapping[Key, IPAllocation], ledger: Ledger
+    allocation: IPAllocation, before: Mapping[Key, IPAllocation], planned: PlannedObjects
 ) -> Iterator[str]:
     key = allocation.metadata.key
     if allocation.metadata.terminating:
@@ -385,7 +399,7 @@ def _remarks(
             yield f"{ready.reason}: {ready.message}"
     if allocation.spec.is_pinned:
         yield "pinned"
-    if key in ledger.asked_by:
+    if key in planned.created:
         yield "asked for by its TenantCluster"
 
 

@@ -88,6 +88,8 @@ class Manifests:
     unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
     """Those of them that are stored in a cluster and cannot be decoded, with the reason: what
     they hold is unknown."""
+    unreadable_bodies: dict[tuple[str, Key], Body] = field(default_factory=dict)
+    """The same objects, as they are stored."""
 
     def unreadable_of(self, kind: str) -> dict[Key, str]:
         """Return the unreadable objects of a kind of ours, with the reason."""
@@ -183,7 +185,7 @@ def _accept(
         what = f"this field is unknown and ignored{hint}"
         findings.warning(raw.at(path), raw.sentence(path, what))
     meta = raw.body.get("metadata")
-    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
+    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
         return
     identity = raw.kind, Key(str(meta.get("namespace") or namespace), meta["name"])
     if validation.faults and not _is_decodable(raw, identity[1], found):
@@ -207,7 +209,7 @@ def _is_decodable(raw: RawObject, key: Key, found: Manifests) -> bool:
     An object that was stored before its definition became stricter is served as it is.
     """
     metadata = raw.body["metadata"]
-    if not _is_stored(metadata):
+    if not is_stored(metadata):
         return False
     placed = {**metadata, "namespace": key.namespace}
     resource = RESOURCES[raw.kind]
@@ -215,11 +217,12 @@ def _is_decodable(raw: RawObject, key: Key, found: Manifests) -> bool:
         msgspec.convert({**raw.body, "metadata": placed}, resource.type)
     except msgspec.ValidationError as error:
         found.unreadable[raw.kind, key] = decode_failure(resource, raw.body, placed, error)
+        found.unreadable_bodies[raw.kind, key] = {**raw.body, "metadata": placed}
         return False
     return True
 
 
-def _is_stored(metadata: Mapping[str, Any]) -> bool:
+def is_stored(metadata: Mapping[str, Any]) -> bool:
     """Return whether an object comes from a cluster, by its resourceVersion."""
     version = metadata.get("resourceVersion")
     return isinstance(version, str) and parse_revision(version) is not None
@@ -251,9 +254,10 @@ def _type(
         except msgspec.ValidationError as error:
             findings.error(one.raw.place, one.raw.sentence((), str(error)))
             found.refused.add(identity)
-            if _is_stored(one.body["metadata"]):
+            if is_stored(one.body["metadata"]):
                 failure = decode_failure(resource, one.body, filled, error)
                 found.unreadable[identity] = failure
+                found.unreadable_bodies[identity] = {**one.body, "metadata": filled}
         else:
             manifest = Manifest(one.raw, one.body, filled, typed, number)
             found.of_kind(one.raw.kind).append(manifest)

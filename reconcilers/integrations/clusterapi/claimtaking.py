@@ -46,7 +46,6 @@ class ClaimTaker:
         also_held: blocks that others than claims and IPAddresses hold.
         restored: the claims that may still get an IPAddress from a restore; None for none.
         closed: why the pool hands out no further address; empty if it does.
-        refuse_each: whether to refuse each claim by itself, also those that show the refusal.
     """
 
     kind = CLAIM_KIND
@@ -63,7 +62,6 @@ class ClaimTaker:
         also_held: Sequence[AddressRange] = (),
         restored: RestoredClaims | None = None,
         closed: str = "",
-        refuse_each: bool = False,
     ) -> None:
         self.find = view.find
         self._caches = caches
@@ -74,7 +72,6 @@ class ClaimTaker:
         self._also_held = also_held
         self._restored = restored
         self._closed = closed
-        self._refuse_each = refuse_each
         self._promised = [
             blocks_of(space, part.range) for promise in settled.promises for part in promise.ranges
         ]
@@ -95,8 +92,6 @@ class ClaimTaker:
 
     def shows(self, asker: IPAddressClaim, refused: Refused) -> bool:
         """Return whether a claim shows a refusal already."""
-        if self._refuse_each:
-            return False
         finding = ready_of_refused(asker, self._caches, refused.reason, refused.message)
         return shows(asker, finding)
 

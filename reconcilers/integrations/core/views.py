@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from allocator import AddressRange
 from controller.meta import Key, Object
@@ -127,8 +127,6 @@ class Views:
         pictures: the pools by kind, namespace and name, NetworkPools excepted.
         troubles: what is wrong.
         holders: what requests of other kinds hold of NetworkPools, and which wait, by pool.
-        planned: what requests among manifests would get, if that was worked out.
-        bodies: the manifests, with what they would get.
         not_read: what the user may not read: kinds, or kinds of other namespaces.
         spaces: what pools of all kinds hand out, NetworkPools included.
         unreadable: the objects of other kinds that may hold addresses of NetworkPools and cannot
@@ -138,8 +136,6 @@ class Views:
     pictures: Sequence[PoolPicture] = ()
     troubles: Sequence[Trouble] = ()
     holders: Mapping[Key, PoolHolders] = field(default_factory=dict)
-    planned: Sequence[Planned] = ()
-    bodies: Sequence[Mapping[str, Any]] = ()
     not_read: Sequence[NotRead] = ()
     spaces: SpaceIndex = field(default_factory=SpaceIndex)
     unreadable: Mapping[Key, Sequence[UnreadableObject]] = field(default_factory=dict)
@@ -180,8 +176,6 @@ def merge_views(parts: Iterable[Views]) -> Views:
         [pool for part in views for pool in part.pictures],
         [trouble for part in views for trouble in part.troubles],
         {key: holders for part in views for key, holders in part.holders.items()},
-        [planned for part in views for planned in part.planned],
-        [body for part in views for body in part.bodies],
         [limit for part in views for limit in part.not_read],
         unreadable={key: held for part in views for key, held in part.unreadable.items()},
     )

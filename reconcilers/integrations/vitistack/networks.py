@@ -369,7 +369,6 @@ class NetworkTaker:
         promises: the open promises.
         shown: addresses that machines have without holding them, with the NetworkConfigurations
             that show them; they are held in the trial.
-        refuse_each: whether to refuse each one by itself, also those that show the refusal.
     """
 
     kind = JOURNALS.kind
@@ -381,14 +380,11 @@ class NetworkTaker:
         view: View[IPAllocation],
         promises: Sequence[Promise] = (),
         shown: Mapping[AddressRange, Key] = _NOTHING_SHOWN,
-        *,
-        refuse_each: bool = False,
     ) -> None:
         self.find = view.find
         self.leaving_error: list[IPAllocation] = []
         """The IPAllocations that leave Error by Pending."""
         self._shown = shown
-        self._refuse_each = refuse_each
         self._network = network
         self._space = space
         self._view = view
@@ -413,7 +409,7 @@ class NetworkTaker:
     def shows(self, asker: IPAllocation, refused: Refused) -> bool:
         """Return whether an IPAllocation shows a refusal already."""
         problem = _problem(refused.reason, refused.message)
-        return not self._refuse_each and has_problem(asker, problem)
+        return has_problem(asker, problem)
 
     def _own(self, one: IPAllocation) -> AddressRange | None:
         """Return the address that it shows already, where no other holds it."""

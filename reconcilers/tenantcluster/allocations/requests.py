@@ -221,28 +221,18 @@ class RequestPlanner:
             drafts.append(new)
         return drafts
 
-    def list_refused_states(
-        self, tenant: TenantCluster, provider: ProviderConfig, group: Sequence[RequiredAllocation]
-    ) -> list[AllocationState]:
-        """Return the states of allocations that no pool can serve together."""
-        with ExitStack() as reserved:
-            result = self.new_allocations(tenant, provider, group, reserved)
-        return self.states_of_refused(
-            provider, group, result if isinstance(result, Refusal) else None
-        )
-
     def states_of_refused(
         self,
         provider: ProviderConfig,
         group: Sequence[RequiredAllocation],
-        refusal: Refusal | None,
+        refusal: Refusal,
     ) -> list[AllocationState]:
         """Return the states of a group of which one is refused: the others wait for it."""
         return [
             AllocationState(
                 required.kind,
                 None,
-                refusal if refusal is not None and refusal.kind == required.kind else None,
+                refusal if refusal.kind == required.kind else None,
                 self._choice.least_count(provider, required.count),
             )
             for required in group

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from reconcilers.api import names
@@ -81,7 +82,8 @@ async def test_a_plan_writes_what_the_controllers_write(spoilt: str) -> None:
     server.add("tenantclusters", make.tenant())
     platform.tenant("a")
     kinds = ("networkpools", "ipallocations", "tenantclusters", "providerconfigs")
-    outcome = plan(*(body for kind in kinds for body in server.all(kind)))
+    objects = [body for kind in kinds for body in server.all(kind)]
+    outcome = await anyio.to_thread.run_sync(lambda: plan(*objects))
     async with platform.running():
         await platform.clock.advance(300)
     for kind in ("networkpools", "ipallocations"):

@@ -1,15 +1,19 @@
 """`plan` and the gauges while an object that may hold addresses of a pool cannot be decoded."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reconcilers.cli.plan import Plan, work_out
+from reconcilers.cli.reading.findings import Findings
+from reconcilers.cli.reading.manifests import read
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.core.views import Views
 from reconcilers.integrations.kubermatic import api as kubermatic
-from reconcilers.integrations.views import NetworkPools, from_manifests
 from reconcilers.integrations.vitistack import api as vitistack
+from tests.yamls import written_yaml
 
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,17 +64,25 @@ SITES: dict[str, tuple[Json, Json, Json]] = {
 }
 
 
-def views(*bodies: Json) -> Views:
-    return from_manifests(bodies, "team", NetworkPools(), NOW, held=lambda _: [])
+def planned(tmp_path: Path, *bodies: Json) -> Plan:
+    file = tmp_path / "objects.yaml"
+    file.write_text(written_yaml(bodies))
+    findings = Findings()
+    manifests = read([str(file)], namespace="team", now=NOW, findings=findings)
+    return work_out(manifests, Settings(namespace="team"), NOW, findings)
 
 
 @pytest.mark.parametrize("holder", SITES)
-def test_a_plan_gives_nothing_of_a_pool_whose_holders_are_unknown(holder: str) -> None:
+def test_a_plan_gives_nothing_of_a_pool_whose_holders_are_unknown(
+    holder: str, tmp_path: Path
+) -> None:
     pool, request, odd = SITES[holder]
-    assert [bool(planned.gets) for planned in views(pool, request).planned] == [True]
-    shown = views(pool, request, odd)
-    [planned] = shown.planned
-    assert planned.gets == ""
-    assert "cannot be read; correct or delete it" in planned.reason
-    bodies = [(body["kind"], body["metadata"]["name"]) for body in shown.bodies]
+    served = planned(tmp_path, pool, request).others
+    assert [bool(request.gets) for request in served] == [True]
+    outcome = planned(tmp_path, pool, request, odd)
+    [refused] = outcome.others
+    assert refused.gets == ""
+    assert "cannot be read; correct or delete it" in refused.reason
+    printed = outcome.planned.others
+    bodies = [(body["kind"], body["metadata"]["name"]) for body in printed]
     assert len(bodies) == len(set(bodies)) <= 3

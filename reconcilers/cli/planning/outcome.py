@@ -1,0 +1,248 @@
+"""What a run of the controllers made of the objects of the input.
+
+Metadata and spec are those of the input, the status is that of the run. Not shown is what follows
+from something that a plan does not read: credentials, and the clusters of tenants.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from controller.meta import Key, Object
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.api.tenantcluster import (
+    INSTALLING,
+    LOAD_BALANCER_READY,
+    READY,
+    TenantCluster,
+)
+from reconcilers.cli.planning.drafts import OURS, Draft, age
+from reconcilers.cli.planning.server import PlanServer
+from reconcilers.cli.reading.manifests import UNBORN
+from reconcilers.integrations.platformobjects import CLUSTERS, CONTENT_KINDS
+from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS, STATUS_JOURNALS
+from reconcilers.promises.journal import Journal
+from reconcilers.providerconfig.evaluation import CREDENTIALS_VALID
+from reconcilers.reporting.conditions import READY as READY_CONDITION
+from reconcilers.tenantcluster.status import RECONCILING, STALLED
+
+T = TypeVar("T", bound=Object)
+Body = Mapping[str, Any]
+Name = tuple[str, Key]
+"""An object: the full name of its kind, its namespace and name."""
+
+_OVERALL = {READY_CONDITION, RECONCILING, STALLED}
+"""The types of the conditions that sum the others up."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedObjects:
+    """The objects of our kinds as the run left them, oldest first, and how all are printed.
+
+    Args:
+        pools: NetworkPools.
+        allocations: IPAllocations.
+        tenants: TenantClusters.
+        providers: ProviderConfigs.
+        created: the IPAllocations that the run created.
+        bodies: the objects of our kinds, as they are printed.
+        others: those of other platforms, as they are printed.
+        stored: those of other platforms, as the API server has them.
+    """
+
+    pools: Sequence[NetworkPool] = ()
+    allocations: Sequence[IPAllocation] = ()
+    tenants: Sequence[TenantCluster] = ()
+    providers: Sequence[ProviderConfig] = ()
+    created: Collection[Key] = ()
+    bodies: Sequence[Body] = ()
+    others: Sequence[Body] = ()
+    stored: Sequence[Body] = ()
+
+    def pool(self, key: Key) -> NetworkPool | None:
+        """Return a NetworkPool; None if there is none."""
+        return next((pool for pool in self.pools if pool.metadata.key == key), None)
+
+
+def _bodies(
+    server: PlanServer, drafts: Mapping[Name, Draft], kinds: Sequence[Resource[Any]]
+) -> list[Body]:
+    """Return how objects of some kinds are printed, those of the input in its order, then others.
+
+    Args:
+        server: has the objects.
+        drafts: the objects of the input.
+        kinds: which kinds.
+    """
+    numbered: list[tuple[int, str, Body]] = []
+    last = max((draft.number for draft in drafts.values()), default=0) + 1
+    for kind in kinds:
+        for body in server.api.list_objects(kind):
+            draft = drafts.get((kind.full_name, _key(body)))
+            if not _is_readable(kind, body) or (draft is None and kind is CLUSTERS):
+                continue  # a Cluster that is only taken to exist
+            if draft is None or _is_created(draft, body):
+                # In the order of their creation: the server counts uids.
+                numbered.append((last, body["metadata"]["uid"], _created(body)))
+            else:
+                numbered.append((draft.number, "", _changed(draft, body)))
+    return [body for *_, body in sorted(numbered, key=lambda entry: entry[:2])]
+
+
+def collect(server: PlanServer) -> PlannedObjects:
+    """Return what a run left on its API server."""
+    drafts = {(draft.resource.full_name, draft.key): draft for draft in server.drafts}
+    platforms = [kind for kind in server.kinds if kind not in OURS]
+    created = {
+        _key(body)
+        for body in server.api.list_objects(IP_ALLOCATION)
+        if (draft := drafts.get((IP_ALLOCATION.full_name, _key(body)))) is None
+        or _is_created(draft, body)
+    }
+    tenants = _typed(server, TENANT_CLUSTER)
+    return PlannedObjects(
+        pools=_typed(server, NETWORK_POOL),
+        allocations=_typed(server, IP_ALLOCATION),
+        tenants=tenants,
+        providers=_typed(server, PROVIDER_CONFIG),
+        created=created,
+        bodies=_bodies(server, drafts, OURS),
+        others=_bodies(server, drafts, platforms),
+        stored=[body for kind in platforms for body in server.api.list_objects(kind)],
+    )
+
+
+def _typed(server: PlanServer, resource: Resource[T]) -> list[T]:
+    """Return the objects of a kind that can be decoded, oldest first, name as tie-break."""
+    found = [
+        msgspec.convert(body, resource.type)
+        for body in server.api.list_objects(resource)
+        if _is_readable(resource, body)
+    ]
+    return sorted(found, key=age)
+
+
+def _key(body: Body) -> Key:
+    metadata = body["metadata"]
+    return Key(metadata.get("namespace", ""), metadata["name"])
+
+
+def _is_readable(resource: Resource[Any], body: Body) -> bool:
+    """Return whether an object can be decoded; one that cannot be is not printed."""
+    try:
+        msgspec.convert(body, resource.type)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _is_created(draft: Draft, body: Body) -> bool:
+    """Return whether an object was created again under the name of one of the input."""
+    uid = draft.body["metadata"].get("uid")
+    return bool(uid) and uid != body["metadata"]["uid"]
+
+
+def _created(body: Body) -> Body:
+    """Return an object that the run created, without what no server has said yet."""
+    metadata = body["metadata"]
+    hidden = ("uid", "resourceVersion", "generation", "creationTimestamp")
+    annotations = {
+        name: value
+        for name, value in metadata.get("annotations", {}).items()
+        if not (name == names.ANNOTATION_TENANT_UID and value.startswith(UNBORN))
+    }
+    rest = {n: value for n, value in metadata.items() if n not in {*hidden, "annotations"}}
+    return {**body, "metadata": rest | ({"annotations": annotations} if annotations else {})}
+
+
+def _changed(draft: Draft, body: Body) -> Body:
+    """Return an object of the input as it is printed: with the status of the run."""
+    shown = dict(draft.given)
+    if draft.resource in CONTENT_KINDS:
+        shown["spec"] = body["spec"]
+    before, status = shown.get("status") or {}, body.get("status")
+    if status is None:
+        shown.pop("status", None)
+        return shown
+    if draft.resource is NETWORK_POOL:
+        status = _pool_status(draft, body)
+    elif draft.resource is PROVIDER_CONFIG:
+        status = _provider_status(before, status)
+    elif draft.resource is TENANT_CLUSTER:
+        status = _tenant_status(before, status)
+    return {**shown, "status": status} if status else {**shown, "status": before}
+
+
+def _pool_status(draft: Draft, body: Body) -> Body:
+    """Return the status of a pool; its journal has the open promises, and revisions of the input.
+
+    A pool without a journal in the input shows none: its revisions are numbers of this server.
+    """
+    shown = {name: value for name, value in body["status"].items() if name not in JOURNAL_FIELDS}
+    if not JOURNAL_FIELDS.intersection(draft.given.get("status") or {}):
+        return shown
+    given = msgspec.convert(draft.body, NETWORK_POOL.type)
+    before = STATUS_JOURNALS.read(given)
+    after = STATUS_JOURNALS.read(msgspec.convert(body, NETWORK_POOL.type))
+    journal = STATUS_JOURNALS.fields(given, Journal(before.revisions, after.promises))
+    return shown | {name: value for name, value in journal.items() if value}
+
+
+def _provider_status(before: Body, status: Body) -> Body:
+    """Return the status of a ProviderConfig; what follows from credentials is as in the input."""
+    kept = {"validated", "ready", "lastValidationTime"}
+    ready = _find(status, READY_CONDITION)
+    types = {CREDENTIALS_VALID}
+    if ready is None or ready["status"] == "True":
+        types.add(READY_CONDITION)
+    shown = {name: value for name, value in status.items() if name not in kept}
+    shown |= {name: before[name] for name in kept if name in before}
+    return {**shown, "conditions": _with_conditions_of(before, status, types)}
+
+
+def _tenant_status(before: Body, status: Body) -> Body:
+    """Return the status of a TenantCluster.
+
+    A plan has no kubeconfigs. What the controller reports for want of one is true of a cluster
+    that never had one, and of no other.
+    """
+    had_one = before.get("phase") in {READY, INSTALLING} or _find(before, LOAD_BALANCER_READY)
+    balancer = _find(status, LOAD_BALANCER_READY)
+    if not had_one or balancer is None or balancer["reason"] != "KubeconfigMissing":
+        return status
+    shown = {n: value for n, value in status.items() if n not in {"phase", "lastTransitionTime"}}
+    shown |= {n: before[n] for n in ("phase", "lastTransitionTime") if n in before}
+    types = {LOAD_BALANCER_READY, *_OVERALL}
+    return {**shown, "conditions": _with_conditions_of(before, status, types)}
+
+
+def _find(status: Body, kind: str) -> Body | None:
+    """Return a condition of a status; None if it has none of that type."""
+    conditions = status.get("conditions", ())
+    return next((condition for condition in conditions if condition["type"] == kind), None)
+
+
+def _with_conditions_of(before: Body, status: Body, types: Collection[str]) -> list[Body]:
+    """Return the conditions of a status, those of some types as they were before."""
+    return [
+        *_conditions(status, types, of_types=False),
+        *_conditions(before, types, of_types=True),
+    ]
+
+
+def _conditions(status: Body, types: Collection[str], *, of_types: bool) -> Iterator[Body]:
+    for condition in status.get("conditions", ()):
+        if (condition["type"] in types) is of_types:
+            yield condition

@@ -1,0 +1,82 @@
+"""The API server in memory on which a plan runs: what is stored there, and when.
+
+An object that has a resourceVersion keeps it, so that promises in journals mean what they meant in
+the cluster.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controller.clock import Clock
+from controller.meta import Key
+from controller.resource import Resource
+from controller.testing.api import FakeApi
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import BUTLER_CONFIG, NAMESPACE, SECRET
+from reconcilers.cli.planning.drafts import OURS, Draft
+from reconcilers.integrations import platformobjects
+from reconcilers.integrations.core.discovery import DEFINITIONS
+from reconcilers.providerconfig.evaluation import required_keys
+
+
+class PlanServer:
+    """The API server of a plan.
+
+    Args:
+        drafts: the objects of the input.
+        integrations: the platforms whose kinds are served.
+        clock: the time of the server.
+        first_revision: the resourceVersion of the empty server.
+    """
+
+    def __init__(
+        self,
+        drafts: Sequence[Draft],
+        integrations: Sequence[str],
+        clock: Clock,
+        first_revision: int = 1,
+    ) -> None:
+        self.drafts = drafts
+        self.api = FakeApi(clock, track_owners=False, first_revision=first_revision)
+        """The server."""
+        self.is_at_rest = False
+        """Whether the controllers have nothing left to do."""
+        platforms = (kind for name in integrations for kind in platformobjects.kinds_of(name))
+        self.kinds: Sequence[Resource[Any]] = [*OURS, *platforms]
+        """The kinds of objects that are planned."""
+        for resource in (*self.kinds, DEFINITIONS, NAMESPACE):
+            self.api.serve(resource)
+        self.api.serve(SECRET, status=False)
+
+    def store_drafts(self) -> None:
+        """Store all objects but those that ask later, before controllers run."""
+        drafts = [draft for draft in self.drafts if not draft.asks_later]
+        for draft in drafts:
+            if draft.is_stored:
+                self.api.restore_object(draft.resource, draft.body)
+        for draft in drafts:
+            if not draft.is_stored:
+                self.api.put_object(draft.resource, draft.body)
+        for body in platformobjects.implied_clusters([draft.body for draft in self.drafts]):
+            self.api.put_object(platformobjects.CLUSTERS, body)
+
+    def store_platform_default(self, reference: Mapping[str, Any]) -> None:
+        """Store a ButlerConfig that names the ProviderConfig of clusters that name none."""
+        self.api.serve(BUTLER_CONFIG)
+        spec = {"defaultProviderConfigRef": dict(reference)}
+        self.api.put_object(BUTLER_CONFIG, {"metadata": {"name": "butler"}, "spec": spec})
+
+    def store_credentials(self, provider: ProviderConfig) -> None:
+        """Store a Secret in which the credentials of a ProviderConfig are complete.
+
+        Whether they are is not known; conditions that follow from it stay as in the input.
+        """
+        reference = provider.spec.credentialsRef
+        if reference is None:
+            return
+        namespace = reference.namespace or provider.metadata.namespace
+        data = dict.fromkeys(required_keys(provider), "eA==")
+        known = self.api.get_stored(SECRET, Key(namespace, reference.name))
+        merged = {**(known["data"] if known is not None else {}), **data}
+        metadata = {"name": reference.name, "namespace": namespace}
+        self.api.put_object(SECRET, {"metadata": metadata, "data": merged})

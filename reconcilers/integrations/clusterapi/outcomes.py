@@ -1,0 +1,38 @@
+"""What became of the claims among manifests, once controllers have worked on them."""
+
+from collections.abc import Iterator, Sequence
+
+from controller.conditions import TRUE, find
+from reconcilers.integrations.clusterapi.api import GROUP, POOL_NOT_READY, IPAddressClaim
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
+from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.views import Planned
+from reconcilers.reporting.conditions import READY
+
+
+def outcomes(before: Sequence[IPAddressClaim], after: ClaimCaches) -> Iterator[Planned]:
+    """Yield what became of each claim that had no address.
+
+    Args:
+        before: the claims as they were, in their order.
+        after: the objects as the controllers left them.
+    """
+    for claim in before:
+        kind = kind_of(claim.spec.poolRef)
+        if kind is None or record_of(claim) is not None or claim.metadata.terminating:
+            continue
+        current = after.claims.get(claim.metadata.key) or claim
+        record = record_of(current)
+        gets = "" if record is None else f"{record.address}/{record.prefix}"
+        reason = "" if gets else _reason(current, after)
+        pool = f"{kind.kind} {pool_key(kind, claim)}"
+        yield Planned(GROUP, "IPAddressClaim", claim.metadata.key, pool, gets, reason)
+
+
+def _reason(claim: IPAddressClaim, caches: ClaimCaches) -> str:
+    """Return why a claim has no address: its condition, or why nothing is done about it."""
+    stopped = caches.why_stopped(claim)
+    ready = find(claim.status.conditions, READY)
+    if ready is None or ready.status == TRUE or (stopped and not caches.why_pool_absent(claim)):
+        return f"{POOL_NOT_READY}: {stopped or 'its pool hands out nothing'}"
+    return f"{ready.reason}: {ready.message}"

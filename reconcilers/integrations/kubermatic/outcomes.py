@@ -1,0 +1,59 @@
+"""What became of the Clusters of KKP among manifests, once controllers have worked on them."""
+
+import re
+from collections.abc import Iterator
+
+from controller.meta import Key
+from reconcilers.integrations.core.views import Planned
+from reconcilers.integrations.kubermatic.api import (
+    CLUSTERS,
+    CONDITION,
+    POOLS,
+    IPAMAllocation,
+    IPAMPool,
+)
+from reconcilers.integrations.kubermatic.contents import contents_of
+from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
+
+_FAILURE = re.compile(r"; (?=failed to ensure IPAM Pool Allocation for IPAM Pool )")
+"""Between what two pools mean for a Cluster, in its condition."""
+
+
+def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Planned]:
+    """Yield what each Cluster gets of each pool, and why it gets nothing.
+
+    Args:
+        before: the objects as they were.
+        after: the objects as the controllers left them.
+    """
+    for content in contents_of(after):
+        pool = content.pool
+        allocations = after.allocations.by_index(POOL_INDEX, pool.metadata.name)
+        for allocation in sorted(allocations, key=lambda obj: obj.metadata.key):
+            cluster = after.cluster_in(allocation.metadata.namespace)
+            gets = _added(before.allocations.get(allocation.metadata.key), allocation)
+            if cluster is not None and gets and allocation.spec.dc == content.name:
+                yield _planned(pool, content.name, cluster.metadata.key, gets, "")
+        for cluster in after.served(content.name):
+            condition = cluster.status.conditions.get(CONDITION)
+            if condition is None or condition.status != "False":
+                continue
+            named = f"for IPAM Pool {pool.metadata.name} in cluster "
+            for message in _FAILURE.split(condition.message):
+                if named in message:
+                    reason = f"{condition.reason}: {message}"
+                    yield _planned(pool, content.name, cluster.metadata.key, "", reason)
+
+
+def _added(before: IPAMAllocation | None, after: IPAMAllocation) -> str:
+    """Return what an allocation has that it did not have; empty for nothing."""
+    had = set(before.spec.addresses) if before is not None else set()
+    added = [addresses for addresses in after.spec.addresses if addresses not in had]
+    if after.spec.cidr and (before is None or before.spec.cidr != after.spec.cidr):
+        added.append(after.spec.cidr)
+    return ", ".join(added)
+
+
+def _planned(pool: IPAMPool, datacenter: str, cluster: Key, gets: str, reason: str) -> Planned:
+    name = f"{POOLS.kind} {pool.metadata.name} in {datacenter}"
+    return Planned(CLUSTERS.group, CLUSTERS.kind, cluster, name, gets, reason)

@@ -1,0 +1,51 @@
+"""What became of vitistack's IPAllocations among manifests, once controllers have worked on them.
+
+NetworkConfigurations for which no IPAllocation could be made are among them.
+"""
+
+from collections.abc import Iterator
+
+from controller.conditions import find
+from reconcilers.integrations.core.views import Planned
+from reconcilers.integrations.vitistack.api import (
+    ALLOCATED,
+    ALLOCATIONS,
+    CONFIGURATIONS,
+    ERROR,
+    NETWORKS,
+)
+from reconcilers.integrations.vitistack.caches import VitistackCaches, interface_names
+from reconcilers.integrations.vitistack.configurations import describe_unreadable_network
+from reconcilers.integrations.vitistack.interfaces import by_interface
+from reconcilers.reporting.conditions import READY
+
+
+def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planned]:
+    """Yield what each IPAllocation gets that waited or was made, and why it gets nothing.
+
+    Args:
+        before: the objects as they were.
+        after: the objects as the controllers left them.
+    """
+    for configuration in sorted(after.configurations, key=lambda obj: obj.metadata.key):
+        key = configuration.metadata.key
+        has = by_interface(configuration, after.of_configuration(key))
+        lacks = any(name not in has for name in interface_names(configuration))
+        ready = find(configuration.status.conditions, READY)
+        if lacks and ready is not None and ready.reason == ERROR:
+            network = f"{NETWORKS.kind} {key.namespace}/{configuration.spec.networkNamespaceName}"
+            what = CONFIGURATIONS.group, CONFIGURATIONS.kind
+            yield Planned(*what, key, network, "", ready.message)
+    for allocation in sorted(after.allocations, key=lambda obj: obj.metadata.key):
+        earlier = before.allocations.get(allocation.metadata.key)
+        status = allocation.status
+        if (earlier is not None and not earlier.waits) or allocation.metadata.terminating:
+            continue
+        gets = (status.address or "") if status.phase == ALLOCATED else ""
+        reason = "" if gets else status.message or ""
+        if not gets and allocation.network in after.networks.unreadable:
+            # The controllers leave its status alone.
+            reason = describe_unreadable_network(allocation.network.name)
+        name = f"{NETWORKS.kind} {allocation.network}"
+        what = ALLOCATIONS.group, ALLOCATIONS.kind
+        yield Planned(*what, allocation.metadata.key, name, gets, reason)

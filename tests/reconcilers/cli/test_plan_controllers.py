@@ -1,0 +1,142 @@
+"""A plan shows what the controllers themselves write, and nothing that it cannot know."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.cli.planning import controllerrun
+from reconcilers.cli.reading.findings import Findings
+from reconcilers.cli.reading.manifests import read
+from reconcilers.configuration.settings import Settings
+from reconcilers.integrations.clusterapi.api import JOURNALS
+from tests.reconcilers.cli.commandline import allocation, cluster, holding, plan, pool, provider
+from tests.reconcilers.cli.commandline import ready as condition
+from tests.reconcilers.cli.saved import ask
+from tests.reconcilers.cli.test_claims import claim, ip_pool
+from tests.reconcilers.cli.test_platforms import promising, stored
+from tests.yamls import written_yaml
+
+PAUSED = {"annotations": {"cluster.x-k8s.io/paused": ""}}
+CLUSTER = {
+    "apiVersion": "cluster.x-k8s.io/v1beta2",
+    "kind": "Cluster",
+    "metadata": {"name": "c", "namespace": "b"},
+    "spec": {"paused": True},
+}
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SINCE = "2026-01-01T00:00:00Z"
+
+
+def test_what_a_pool_has_promised_to_a_paused_claim_no_other_claim_gets(tmp_path: Path) -> None:
+    labels = {"cluster.x-k8s.io/cluster-name": "c"}
+    paused = stored(claim("paused", "p", metadata={"labels": labels}))
+    addresses = ip_pool("p", "10.0.0.10-10.0.0.11")
+    promised = promising(addresses, JOURNALS, paused, "10.0.0.10", "10.0.0.10")
+    items = plan(promised, paused, CLUSTER, claim("other", "p")).items
+    assert items["IPAddress/other"]["spec"]["address"] == "10.0.0.11"
+    assert items["IPAddress/paused"]["spec"]["address"] == "10.0.0.10", "a promise is kept"
+    waiting = claim("waiting", "p", metadata={"labels": labels})
+    out = ask(tmp_path, "plan", objects=(addresses, CLUSTER, waiting)).out
+    assert "PoolNotReady: Cluster b/c is paused" in " ".join(out.split())
+
+
+def test_a_paused_pool_serves_no_claim_and_its_allocations(tmp_path: Path) -> None:
+    site = pool("site", "10.9.0.0/28", namespace="b", **PAUSED)
+    objects = (site, claim("c", "site", "NetworkPool"), allocation("a", 2, "site", namespace="b"))
+    assert plan(*objects).items["IPAllocation/a"]["status"]["cidr"] == "10.9.0.0/31"
+    out = ask(tmp_path, "plan", objects=objects).out
+    assert "PoolNotReady: its pool is paused by its annotation" in " ".join(out.split())
+
+
+def test_a_new_cluster_waits_for_its_kubeconfig_in_the_words_of_its_controller() -> None:
+    status = plan(pool(), provider("prov", "lab"), cluster()).items["TenantCluster/app"]["status"]
+    balancer = condition({"status": status}, "LoadBalancerReady")
+    assert (status["phase"], balancer["status"], balancer["reason"]) == (
+        *("Provisioning", "False", "KubeconfigMissing"),
+    )
+
+
+def test_what_only_its_tenant_can_tell_of_a_running_cluster_stays_as_it_is() -> None:
+    conditions = [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": "Ready",
+            "message": "as it was",
+            "lastTransitionTime": SINCE,
+        }
+        for kind in ("LoadBalancerReady", "Ready")
+    ]
+    running = cluster(status={"phase": "Ready", "conditions": conditions}, uid="u1")
+    held = allocation(
+        "team-app-lb", 8, tenant="team/app", status=holding("10.40.0.0", "10.40.0.7")
+    )
+    items = plan(pool(), provider("prov", "lab"), running, held).items
+    status = items["TenantCluster/app"]["status"]
+    assert status["phase"] == "Ready"
+    for before in conditions:
+        assert condition({"status": status}, before["type"]) == before
+    assert condition({"status": status}, "NetworkReady")["status"] == "True"
+
+
+def test_what_follows_from_credentials_stays_as_it_is() -> None:
+    given = provider("prov", "lab")
+    given["spec"] |= {"provider": "harvester", "credentialsRef": {"name": "gone"}}
+    invalid = {
+        "type": "CredentialsValid",
+        "status": "False",
+        "reason": "CredentialsInvalid",
+        "message": "credentials secret butler-system/gone not found",
+        "lastTransitionTime": SINCE,
+    }
+    given["status"] = {"conditions": [invalid], "validated": False, "ready": False}
+    status = plan(pool(), given).items["ProviderConfig/prov"]["status"]
+    assert condition({"status": status}, "CredentialsValid") == invalid
+    assert (status["validated"], status["ready"]) == (False, False)
+    assert condition({"status": status}, "PoolAvailable")["status"] == "True"
+
+
+def test_a_pool_allocates_once_another_controller_has_been_silent() -> None:
+    now = datetime.now(UTC)
+    written = {
+        "manager": "butler-controller",
+        "operation": "Update",
+        "subresource": "status",
+        "apiVersion": "butler.butlerlabs.dev/v1alpha1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:status": {"f:phase": {}}},
+        "time": (now - timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    held = allocation(
+        "old",
+        8,
+        status=holding("10.40.0.0", "10.40.0.7"),
+        managedFields=[written],
+        resourceVersion="7",
+        uid="u-old",
+    )
+    items = plan(pool(), held, allocation("new", 8)).items
+    assert items["IPAllocation/new"]["status"]["cidr"] == "10.40.0.8/29"
+    allocated = items["IPAllocation/new"]["status"]["allocatedAt"]
+    assert datetime.fromisoformat(allocated) - now > timedelta(seconds=100)
+
+
+def test_a_new_request_costs_one_write(tmp_path: Path) -> None:
+    file = tmp_path / "objects.yaml"
+    objects: list[Any] = [pool(cidr="10.40.0.0/20")]
+    file.write_text(written_yaml([*objects, *(allocation(f"a{n}", 2) for n in range(300))]))
+    manifests = read([str(file)], namespace="butler-system", now=NOW, findings=Findings())
+    server = controllerrun.run_controllers(manifests, Settings(), NOW)
+    written = server.api.count(method="PATCH", resource=IP_ALLOCATION.full_name)
+    assert written == 300
+
+
+def test_a_plan_whose_objects_still_change_is_called_incomplete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(controllerrun, "MOST_SECONDS", 0.0)
+    [warning] = plan(pool(), allocation("a", 4)).warnings
+    assert warning == "the plan is not complete: controllers still change objects"
