@@ -27,38 +27,38 @@ def version(folder: Path = HERE, archived: str = ARCHIVED) -> str:
     Raises:
         ValueError: the variable's value is no version.
     """
-    if given := os.environ.get(VARIABLE):
-        given = given.removeprefix("v")
-        if not _VERSION.fullmatch(given):
-            raise ValueError(f"{VARIABLE}: {given!r} is no version such as 1.2.3")
-        return given
+    if override := os.environ.get(VARIABLE):
+        override = override.removeprefix("v")
+        if not _VERSION.fullmatch(override):
+            raise ValueError(f"{VARIABLE}: {override!r} is no version such as 1.2.3")
+        return override
     return next(_said(folder, archived), f"{FIRST}.dev0")
 
 
 def _said(folder: Path, archived: str) -> Iterator[str]:
     info = folder / "PKG-INFO"
     if info.is_file():
-        if found := re.search(r"^Version: (.+)$", info.read_text(encoding="utf-8"), re.MULTILINE):
-            yield found[1]
+        if match := re.search(r"^Version: (.+)$", info.read_text(encoding="utf-8"), re.MULTILINE):
+            yield match[1]
     elif (folder / ".git").exists():
-        if text := _git(folder, "describe", "--tags", "--match", "v[0-9]*"):
-            yield described(text)
-        elif text := _git(folder, "rev-list", "--count", "HEAD"):
-            yield f"{FIRST}.dev{text}"
+        if output := _git(folder, "describe", "--tags", "--match", "v[0-9]*"):
+            yield described(output)
+        elif output := _git(folder, "rev-list", "--count", "HEAD"):
+            yield f"{FIRST}.dev{output}"
     elif not archived.startswith("$") and archived:
         yield described(archived)
 
 
-def described(text: str) -> str:
+def described(description: str) -> str:
     """Return the version that `git describe` describes: the tag's, or one that leads to the next.
 
     Raises:
         ValueError: the tag is none of ours.
     """
-    found = _DESCRIBED.fullmatch(text)
-    if found is None:
-        raise ValueError(f"the tag {text!r} is not of the form v1.2.3 or v1.2.3rc1")
-    major, minor, patch, candidate, commits, commit = found.groups()
+    match = _DESCRIBED.fullmatch(description)
+    if match is None:
+        raise ValueError(f"the tag {description!r} is not of the form v1.2.3 or v1.2.3rc1")
+    major, minor, patch, candidate, commits, commit = match.groups()
     if commits is None:
         return f"{major}.{minor}.{patch}{candidate or ''}"
     following = int(patch) + (0 if candidate else 1)
@@ -66,7 +66,7 @@ def described(text: str) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return what git says; empty if it says nothing or is not there."""
+    """Return git's output; empty if git fails or is not installed."""
     try:
         done = subprocess.run(  # noqa: S603  # fixed words
             ["git", "-C", str(folder), *arguments],  # noqa: S607

@@ -45,10 +45,10 @@ def record(folder: Path) -> tuple[dict[str, Any], str]:
     variables = {**kept, "TERM": "xterm-256color", "LANG": "C.UTF-8", "SHELL": "/bin/sh"}
     subprocess.run(command, check=True, cwd=ROOT, env=variables, timeout=600)
     head, *events = (json.loads(line) for line in raw.read_text(encoding="utf-8").splitlines())
-    text = "".join(data for _, kind, data in events if kind == "o")
-    if "steps happened, in" not in text:
+    output = "".join(data for _, kind, data in events if kind == "o")
+    if "steps happened, in" not in output:
         raise RuntimeError(f"the demo failed: {complained.read_text(encoding='utf-8')[-2000:]}")
-    return head, text
+    return head, output
 
 
 def timed(lines: Iterable[str]) -> Iterator[tuple[float, str, str]]:
@@ -64,7 +64,7 @@ def timed(lines: Iterable[str]) -> Iterator[tuple[float, str, str]]:
 def main() -> None:
     """Write docs/demo.cast."""
     with TemporaryDirectory() as name:
-        head, text = record(Path(name))
+        head, output = record(Path(name))
     assert head["version"] == LATEST, "asciinema 2 is needed"
     kept = {
         "version": LATEST,
@@ -73,10 +73,11 @@ def main() -> None:
         "title": "butler-ipam demo",
     }
     first = f"$ {'butler-ipam demo'}\r\n"
-    events = timed([first, *text.splitlines(keepends=True)])
+    events = timed([first, *output.splitlines(keepends=True)])
     written = [kept, *events]
     CAST.write_text(
-        "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in written), encoding="utf-8"
+        "".join(f"{json.dumps(event, ensure_ascii=False)}\n" for event in written),
+        encoding="utf-8",
     )
 
 

@@ -89,8 +89,8 @@ def _accepted(option: click.Parameter) -> Mapping[str, Any]:
         number = {"type": "integer", "minimum": kind.min or 0, "maximum": most}
         return {"anyOf": [number, {"type": "string", "pattern": "^[0-9]+$"}]}
     if isinstance(kind, click.types.FuncParamType):
-        text = {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h)?)+$"}
-        return {"anyOf": [text, {"type": "number", "minimum": 0, "maximum": SEVEN_DIGITS}]}
+        duration = {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h)?)+$"}
+        return {"anyOf": [duration, {"type": "number", "minimum": 0, "maximum": SEVEN_DIGITS}]}
     if isinstance(kind, NameList):
         names = {"type": "array", "items": {"type": "string"}}
         return {"anyOf": [{"type": "string"}, names]}
@@ -113,10 +113,10 @@ def documented() -> Iterator[tuple[str, str]]:
     path: list[str] = []
     said = ""
     for line in (CHART / "values.yaml").read_text(encoding="utf-8").splitlines():
-        if found := re.fullmatch(r" *# -- (.+)", line):
-            said = found[1]
-        elif found := re.match(r"( *)([A-Za-z]+):", line):
-            path[len(found[1]) // 2 :] = [found[2]]
+        if match := re.fullmatch(r" *# -- (.+)", line):
+            said = match[1]
+        elif match := re.match(r"( *)([A-Za-z]+):", line):
+            path[len(match[1]) // 2 :] = [match[2]]
             if said:
                 yield ".".join(path), said
             said = ""
@@ -130,8 +130,8 @@ def _at(values: Any, path: str) -> Any:
 
 def main() -> None:
     """Write both files."""
-    for name, text in (("values.schema.json", schema()), ("README.md", readme())):
-        (CHART / name).write_text(text, encoding="utf-8")
+    for name, content in (("values.schema.json", schema()), ("README.md", readme())):
+        (CHART / name).write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -36,9 +36,11 @@ def files() -> Iterator[tuple[Path, str]]:
     for definition in crds():
         yield MANIFESTS / "clusterapi-crds" / file_name(definition), as_yaml([definition])
     for folder, validated in (("clusterapi", CLUSTER_API), ("kubermatic", KUBERMATIC)):
-        added = [{"op": "add", "path": "/webhooks/-", "value": one} for one in entries(validated)]
-        text = yaml.safe_dump(added, sort_keys=False, width=1000)
-        yield MANIFESTS / folder / "webhooks.yaml", HEAD + text
+        added = [
+            {"op": "add", "path": "/webhooks/-", "value": entry} for entry in entries(validated)
+        ]
+        patch = yaml.safe_dump(added, sort_keys=False, width=1000)
+        yield MANIFESTS / folder / "webhooks.yaml", HEAD + patch
 
 
 def repository(folder: Path, tag: str, image: str = IMAGE) -> None:
@@ -49,13 +51,13 @@ def repository(folder: Path, tag: str, image: str = IMAGE) -> None:
         tag: of the image, which begins with the version.
         image: where the image is.
     """
-    text = rendered(MANIFESTS / "clusterctl")
-    text, count = re.subn(rf"image: {IMAGE}:\S+", f"image: {image}:{tag}", text)
+    manifest = rendered(MANIFESTS / "clusterctl")
+    manifest, count = re.subn(rf"image: {IMAGE}:\S+", f"image: {image}:{tag}", manifest)
     if count != 1:
         sys.exit(f"manifests/clusterctl names the image {count} times")
-    if "${" in text:
+    if "${" in manifest:
         sys.exit("manifests/clusterctl holds ${, which clusterctl would take for a variable")
-    (folder / "ipam-components.yaml").write_text(text, encoding="utf-8")
+    (folder / "ipam-components.yaml").write_text(manifest, encoding="utf-8")
     major, minor, *_ = tag.split(".")
     metadata = {
         "apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3",
@@ -67,9 +69,9 @@ def repository(folder: Path, tag: str, image: str = IMAGE) -> None:
 
 def main() -> None:
     """Write all of them."""
-    for path, text in files():
+    for path, content in files():
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class Line:
     right: bool = False
 
 
-def shown(value: float, unit: str) -> str:
+def format_value(value: float, unit: str) -> str:
     """Return a value as Grafana shows it in a unit."""
     match unit:
         case "percentunit":
@@ -78,7 +78,7 @@ def shown(value: float, unit: str) -> str:
         case "bytes":
             return f"{value / 2**20:.0f} MiB"
         case _:
-            size, letter = next(((s, one) for s, one in STEPS if value >= s), (1, ""))
+            size, letter = next(((s, prefix) for s, prefix in STEPS if value >= s), (1, ""))
             more = {"ops": " ops/s", "reqps": " req/s"}.get(unit, "")
             return f"{value / size:.3g}{letter}{more}"
 
@@ -86,16 +86,16 @@ def shown(value: float, unit: str) -> str:
 def overridden(panel: Mapping[str, Any], ref: str) -> Mapping[str, Any]:
     """Return the properties of a query's series that differ from the panel's."""
     return {
-        one["id"]: one["value"]
+        entry["id"]: entry["value"]
         for override in panel["fieldConfig"]["overrides"]
         if override["matcher"] == {"id": "byFrameRefID", "options": ref}
-        for one in override["properties"]
+        for entry in override["properties"]
     }
 
 
 async def lines(http: httpx.AsyncClient, panel: Mapping[str, Any]) -> list[Line]:
-    """Return what Prometheus answers to a panel's queries."""
-    found = []
+    """Return the series with which Prometheus answers a panel's queries."""
+    series_lines = []
     for target in panel["targets"]:
         query = re.sub(r"\$(namespace|pool)", ".*", target["expr"])
         span = {"start": BEGUN, "end": BEGUN + (SCRAPES - 1) * EVERY, "step": EVERY}
@@ -106,29 +106,29 @@ async def lines(http: httpx.AsyncClient, panel: Mapping[str, Any]) -> list[Line]
             points = [(at, float(value)) for at, value in series["values"] if value != "NaN"]
             name = lab.legend_of(series["metric"], target["legendFormat"]).strip()
             unit = own.get("unit", panel["fieldConfig"]["defaults"]["unit"])
-            found.append(Line(name, unit, points, "custom.axisPlacement" in own))
-    return [one for one in found if one.points]
+            series_lines.append(Line(name, unit, points, "custom.axisPlacement" in own))
+    return [line for line in series_lines if line.points]
 
 
 def graph(panel: Mapping[str, Any], drawn: Sequence[Line], width: int, height: int) -> str:
     """Return a graph over time, with an axis on each side that has series."""
     parts = []
     for right in (False, True):
-        of_axis = [(at, one) for at, one in enumerate(drawn) if one.right == right]
+        of_axis = [(at, line) for at, line in enumerate(drawn) if line.right == right]
         if not of_axis:
             continue
-        place, back = scales(panel, max(value for _, one in of_axis for _, value in one.points))
+        place, back = scales(panel, max(value for _, line in of_axis for _, value in line.points))
         side = f'x="{width - 2}" text-anchor="end"' if right else 'x="2"'
         for share in (0, 0.5, 1):
             y = 12 + (height - 20) * (1 - share)
             parts.append(f'<path d="M0 {y}H{width}" stroke="#2c3235"/>')
-            text = shown(back(share), of_axis[0][1].unit)
-            parts.append(f'<text {side} y="{y - 2}" fill="#9a9da1" font-size="9">{text}</text>')
-        for at, one in of_axis:
+            label = format_value(back(share), of_axis[0][1].unit)
+            parts.append(f'<text {side} y="{y - 2}" fill="#9a9da1" font-size="9">{label}</text>')
+        for at, line in of_axis:
             path = " ".join(
                 f"{(when - BEGUN) / (SCRAPES * EVERY) * width:.1f},"
                 f"{12 + (height - 20) * (1 - place(value)):.1f}"
-                for when, value in one.points
+                for when, value in line.points
             )
             dash = ' stroke-dasharray="4 3"' if right else ""
             pen = PEN[at % len(PEN)]
@@ -153,9 +153,9 @@ def legend(drawn: Sequence[Line]) -> str:
     return (
         '<div class="legend">'
         + "".join(
-            f'<span style="color:{PEN[at % len(PEN)]}">&#9644;</span> {escape(one.name)}'
-            f" <b>{shown(one.points[-1][1], one.unit)}</b> &nbsp; "
-            for at, one in enumerate(drawn)
+            f'<span style="color:{PEN[at % len(PEN)]}">&#9644;</span> {escape(line.name)}'
+            f" <b>{format_value(line.points[-1][1], line.unit)}</b> &nbsp; "
+            for at, line in enumerate(drawn)
         )
         + "</div>"
     )
@@ -164,16 +164,16 @@ def legend(drawn: Sequence[Line]) -> str:
 def bars(panel: Mapping[str, Any], drawn: Sequence[Line], width: int) -> str:
     """Return a bar for each series, in the colour of the threshold that it has passed."""
     steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
-    text = ""
-    for one in drawn:
-        value = one.points[-1][1]
+    html = ""
+    for line in drawn:
+        value = line.points[-1][1]
         colour = [step["color"] for step in steps if value >= (step["value"] or 0)][-1]
-        text += (
-            f"<div>{escape(one.name)} <b>{shown(value, one.unit)}</b>"
+        html += (
+            f"<div>{escape(line.name)} <b>{format_value(value, line.unit)}</b>"
             f'<div style="height:14px;width:{value * width:.0f}px;background:{colour}"></div>'
             "</div>"
         )
-    return text
+    return html
 
 
 def drawn_panel(panel: Mapping[str, Any], drawn: Sequence[Line]) -> str:
@@ -185,7 +185,7 @@ def drawn_panel(panel: Mapping[str, Any], drawn: Sequence[Line]) -> str:
     elif panel["type"] == "bargauge":
         body = bars(panel, drawn, width)
     elif panel["type"] == "stat":
-        body = f'<div style="font-size:60px">{shown(drawn[0].points[-1][1], "short")}</div>'
+        body = f'<div style="font-size:60px">{format_value(drawn[0].points[-1][1], "short")}</div>'
     else:
         body = graph(panel, drawn, width, height)
     return f"<h2>{escape(panel['title'])}</h2><p>{escape(panel['description'])}</p>{body}"
@@ -215,7 +215,7 @@ def requests() -> Iterator[tuple[str, int]]:
 
 async def scrapes(folder: Path) -> str:
     """Return scrapes of the controllers while allocations are made and deleted."""
-    text = ""
+    exposition = ""
     async with lab.controllers(folder) as (http, manager):
         where = f"/apis/{lab.names.API_VERSION}/namespaces/{lab.HOME}/ipallocations"
         await http.delete(f"{where}/refused")
@@ -226,8 +226,8 @@ async def scrapes(folder: Path) -> str:
             await until(
                 partial(phase, http, f"{where}/{name}"), {"Allocated", "Failed"}.__contains__
             )
-            text += lab.stamped(await lab.scrape(manager), BEGUN + number * EVERY)
-    return text
+            exposition += lab.stamped(await lab.scrape(manager), BEGUN + number * EVERY)
+    return exposition
 
 
 async def phase(http: httpx.AsyncClient, path: str) -> str:
@@ -241,11 +241,11 @@ async def main() -> None:
     board = lab.json.loads((lab.PROMETHEUS / "dashboard.json").read_text())
     with TemporaryDirectory() as name:
         folder = Path(name)
-        text = await scrapes(folder)
-        async with lab.prometheus(folder, text) as http:
-            made = await page(http, board["panels"])
+        exposition = await scrapes(folder)
+        async with lab.prometheus(folder, exposition) as http:
+            html = await page(http, board["panels"])
         target = folder / "dashboard.html"
-        target.write_text(made, encoding="utf-8")
+        target.write_text(html, encoding="utf-8")
         async with browser(folder) as tab:
             await tab.show(target.as_uri(), width=24 * CELL)
             await tab.until("document.querySelector('.panel')")

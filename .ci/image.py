@@ -21,9 +21,9 @@ VERSION = "9.9.9"
 MOVED = ("/opt/butler-ipam", "/src", "/wheels", "/usr/share/doc/butler-ipam")
 
 
-def instructions(text: str) -> Iterator[tuple[str, str]]:
+def instructions(containerfile: str) -> Iterator[tuple[str, str]]:
     """Yield the instructions of a Containerfile, with continued lines joined."""
-    joined = re.sub(r"\\\n", " ", text)
+    joined = re.sub(r"\\\n", " ", containerfile)
     for line in joined.splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             word, _, rest = line.strip().partition(" ")
@@ -40,19 +40,19 @@ class Image:
         self.user = 0
         self.entry: list[str] = []
 
-    def moved(self, text: str) -> str:
-        """Return text with the image's paths moved into the folder."""
+    def moved(self, line: str) -> str:
+        """Return a line of the Containerfile with the image's paths moved into the folder."""
         for path in MOVED:
-            text = re.sub(
-                rf"(?<![\w/.-]){re.escape(path)}(?=[/\s:]|$)", f"{self.folder}{path}", text
+            line = re.sub(
+                rf"(?<![\w/.-]){re.escape(path)}(?=[/\s:]|$)", f"{self.folder}{path}", line
             )
-        return text
+        return line
 
     def carry_out(self, word: str, rest: str) -> None:
         """Carry out one instruction; those about the base image and metadata are passed over."""
         if word == "ENV":
-            for one in shlex.split(self.moved(rest)):
-                name, _, value = one.partition("=")
+            for assignment in shlex.split(self.moved(rest)):
+                name, _, value = assignment.partition("=")
                 value = value.replace("$PATH", self.variables["PATH"])
                 self.variables[name] = value.replace("$VERSION", VERSION)
         elif word == "WORKDIR":
@@ -161,8 +161,10 @@ def main() -> None:
         if "kind: CustomResourceDefinition" not in crds:
             sys.exit("the image does not carry its manifests")
         size = sum(path.stat().st_size for path in tree.rglob("*") if path.is_file()) / 2**20
-        who = f"as user {image.user}" if os.geteuid() == 0 else "as this user, who is not root"
-        print(f"image steps passed: {version.strip()}, {size:.0f} MiB, read-only, started {who}")
+        account = f"as user {image.user}" if os.geteuid() == 0 else "as this user, who is not root"
+        print(
+            f"image steps passed: {version.strip()}, {size:.0f} MiB, read-only, started {account}"
+        )
         for path in [folder, *folder.rglob("*")]:
             if path.is_dir() and not path.is_symlink():
                 path.chmod(0o755)
@@ -179,7 +181,7 @@ def interpreter(folder: Path) -> Path:
     One that is in a user's home is copied: other users may not enter there.
     """
     base = Path(sys.base_prefix)
-    if all(one.stat().st_mode & 0o001 for one in [base, *base.parents]):
+    if all(path.stat().st_mode & 0o001 for path in [base, *base.parents]):
         return base / "bin"
     copy = folder / "python"
     ignore = shutil.ignore_patterns("site-packages", "test", "__pycache__", "idlelib", "*.a")

@@ -55,20 +55,20 @@ def image(version: str, otherwise: str = IMAGE) -> str:
 
 def semver(version: str) -> str:
     """Return a version of Python's as one of Helm's: 1.2.3.dev4+gabc is 1.2.3-dev4.gabc."""
-    found = re.fullmatch(r"(\d+\.\d+\.\d+)(?:(rc\d+)|\.(dev\d+))?(?:\+(.+))?", version)
-    if found is None:
+    match = re.fullmatch(r"(\d+\.\d+\.\d+)(?:(rc\d+)|\.(dev\d+))?(?:\+(.+))?", version)
+    if match is None:
         sys.exit(f"{version} is no version that a release may have")
-    before = ".".join(part for part in found.groups()[1:] if part)
-    return f"{found[1]}-{before}" if before else found[1]
+    before = ".".join(part for part in match.groups()[1:] if part)
+    return f"{match[1]}-{before}" if before else match[1]
 
 
 def check(version: str) -> None:
     """Refuse a tag that the files of the checkout do not name."""
-    named = supply_chain.released_version()
-    if re.fullmatch(r"\d+\.\d+\.\d+", version) and version != named:
+    chart_version = supply_chain.released_version()
+    if re.fullmatch(r"\d+\.\d+\.\d+", version) and version != chart_version:
         sys.exit(
-            f"the tag says {version}, and manifests/chart/Chart.yaml says {named}: set the version"
-            " there, run `make manifests notices`, and tag that commit"
+            f"the tag says {version}, and manifests/chart/Chart.yaml says {chart_version}: "
+            "set the version there, run `make manifests notices`, and tag that commit"
         )
 
 
@@ -97,20 +97,20 @@ def chart(dist: Path, version: str) -> None:
 
 def replaced(path: Path, old: str, new: str) -> None:
     """Write a file with the one place in it that says `old` saying `new`."""
-    text = path.read_text(encoding="utf-8")
-    if text.count(old) != 1:
-        sys.exit(f"{path} says {old.strip()!r} {text.count(old)} times")
-    path.write_text(text.replace(old, new), encoding="utf-8")
+    content = path.read_text(encoding="utf-8")
+    if content.count(old) != 1:
+        sys.exit(f"{path} says {old.strip()!r} {content.count(old)} times")
+    path.write_text(content.replace(old, new), encoding="utf-8")
 
 
 def one_file(dist: Path, version: str) -> None:
     """Write the one-file install with the image of this version."""
-    text = (ROOT / "manifests/install.yaml").read_text(encoding="utf-8")
+    manifest = (ROOT / "manifests/install.yaml").read_text(encoding="utf-8")
     tag = version.replace("+", "-")
-    text, count = re.subn(rf"image: {IMAGE}:\S+", f"image: {image(version)}:{tag}", text)
+    manifest, count = re.subn(rf"image: {IMAGE}:\S+", f"image: {image(version)}:{tag}", manifest)
     if count != 1:
         sys.exit(f"manifests/install.yaml names the image {count} times")
-    (dist / "install.yaml").write_text(text, encoding="utf-8")
+    (dist / "install.yaml").write_text(manifest, encoding="utf-8")
 
 
 def krew(dist: Path, version: str) -> None:
@@ -124,15 +124,15 @@ def krew(dist: Path, version: str) -> None:
             info.size, info.mode = len(data), 0o755 if name == "kubectl-ipam" else 0o644
             tar.addfile(info, io.BytesIO(data))
     archive.write_bytes(gzip.compress(buffer.getvalue(), mtime=0))
-    text = (ROOT / ".ci/krew/ipam.yaml").read_text(encoding="utf-8")
-    text = text.replace("@VERSION@", semver(version)).replace("@SHA256@", digest(archive))
-    (dist / "ipam.yaml").write_text(text, encoding="utf-8")
+    manifest = (ROOT / ".ci/krew/ipam.yaml").read_text(encoding="utf-8")
+    manifest = manifest.replace("@VERSION@", semver(version)).replace("@SHA256@", digest(archive))
+    (dist / "ipam.yaml").write_text(manifest, encoding="utf-8")
 
 
 def bill_of_materials(dist: Path, version: str) -> None:
     """Write what the product is made of."""
-    text = supply_chain.sbom(version)
-    (dist / f"butler-ipam-{version}.cdx.json").write_text(text, encoding="utf-8")
+    document = supply_chain.sbom(version)
+    (dist / f"butler-ipam-{version}.cdx.json").write_text(document, encoding="utf-8")
 
 
 def checksums(dist: Path) -> None:
@@ -183,8 +183,8 @@ def main() -> None:
     """Build everything into dist/."""
     dist = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist"
     version = build(dist)
-    what = "snapshot" if "dev" in version else "release"
-    print(f"{what} {version}: {', '.join(sorted(path.name for path in dist.iterdir()))}")
+    kind = "snapshot" if "dev" in version else "release"
+    print(f"{kind} {version}: {', '.join(sorted(path.name for path in dist.iterdir()))}")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def objects() -> list[dict[str, Any]]:
     """Return two pools, six tenants, and what they hold."""
     ready = {"type": "Ready", "status": "True", "reason": "Serving", "message": "serving"}
     ready["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    made: list[dict[str, Any]] = [
+    documents: list[dict[str, Any]] = [
         pool("vlan40", "10.40.0.0/24", reserved=["10.40.0.0/28"], status={"conditions": [ready]}),
         pool("vlan41", "10.41.0.0/26", status={"conditions": [ready]}),
     ]
@@ -46,35 +46,35 @@ def objects() -> list[dict[str, Any]]:
         tenant, size = TENANTS[number % len(TENANTS)], (8, 16, 4, 24, 8, 16)[number % 6]
         ends = (f"10.40.0.{at}", f"10.40.0.{at + size - 1}")
         kind = "nodes" if number % 3 == 0 else "loadbalancer"
-        made.append(held(f"vlan40-{number}", *ends, of="vlan40", tenant=tenant, kind=kind))
+        documents.append(held(f"vlan40-{number}", *ends, of="vlan40", tenant=tenant, kind=kind))
         at += size + (8 if number % 4 == 3 else 0)
     for number in range(5):
         ends = (f"10.41.0.{10 * number}", f"10.41.0.{10 * number + 7}")
-        made.append(held(f"vlan41-{number}", *ends, of="vlan41", tenant=TENANTS[number]))
-    for one in TENANTS:
-        namespace, _, name = one.partition("/")
+        documents.append(held(f"vlan41-{number}", *ends, of="vlan41", tenant=TENANTS[number]))
+    for tenant_key in TENANTS:
+        namespace, _, name = tenant_key.partition("/")
         network = {**ready, "type": "NetworkReady"}
-        made.append(
+        documents.append(
             cluster(name, namespace) | {"status": {"phase": "Ready", "conditions": [network]}}
         )
-    return made
+    return documents
 
 
 def printed(*arguments: str) -> str:
-    """Return what a command prints, with colours, as HTML."""
+    """Return the output of a command, with colours, as HTML."""
     command = [sys.executable, "-m", "reconcilers", *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env={"FORCE_COLOR": "1"}, cwd=ROOT
     )
-    text = re.sub(
+    html = re.sub(
         r"\x1b\[(\d+)m",
-        lambda found: (
-            f'<span style="color:{COLOURS[found[1]]}">' if found[1] in COLOURS else "</span>"
+        lambda match: (
+            f'<span style="color:{COLOURS[match[1]]}">' if match[1] in COLOURS else "</span>"
         ),
         escape(f"$ butler-ipam {' '.join(arguments[:-2])}\n{done.stdout}"),
     )
     style = "margin:0;padding:16px;background:#0d1117;color:#e6edf3;font:14px/1.3 monospace"
-    return f'<meta charset="utf-8"><body style="margin:0"><pre style="{style}">{text}</pre>'
+    return f'<meta charset="utf-8"><body style="margin:0"><pre style="{style}">{html}</pre>'
 
 
 async def take(page: Page, folder: Path, saved: Path) -> None:
@@ -87,8 +87,8 @@ async def take(page: Page, folder: Path, saved: Path) -> None:
     await page.screenshot(IMAGES / "page.png")
     for name, arguments in (("pools", ("pools",)), ("map", ("map", "vlan41"))):
         target = folder / f"{name}.html"
-        text = await anyio.to_thread.run_sync(printed, *arguments, "-f", str(saved))
-        await anyio.Path(target).write_text(text, encoding="utf-8")
+        html = await anyio.to_thread.run_sync(printed, *arguments, "-f", str(saved))
+        await anyio.Path(target).write_text(html, encoding="utf-8")
         await page.show(target.as_uri(), width=1200)
         await page.until("document.querySelector('pre')")
         height = await page.value("document.querySelector('pre').offsetHeight")

@@ -46,54 +46,58 @@ def pages() -> dict[Path, str]:
     return {ROOT / name: target for name, target in TOP.items()} | own
 
 
-def with_listings(text: str) -> str:
+def with_listings(page: str) -> str:
     """Return a page with the files of examples/ in the listings that name them."""
 
-    def listing(found: re.Match[str]) -> str:
-        code = (ROOT / found[1]).read_text(encoding="utf-8")
-        return f"<!-- {found[1]} -->\n\n```{found[2]}\n{code}```"
+    def listing(match: re.Match[str]) -> str:
+        code = (ROOT / match[1]).read_text(encoding="utf-8")
+        return f"<!-- {match[1]} -->\n\n```{match[2]}\n{code}```"
 
-    return LISTING.sub(listing, text)
+    return LISTING.sub(listing, page)
 
 
 def parts(code: str) -> dict[str, str]:
     """Return the parts of a program by their titles, in order, each as far left as it goes."""
     first, *others = PART.split(code)
-    found = {FIRST_PART: first, **dict(zip(others[::2], others[1::2], strict=True))}
-    return {title: dedent(part).strip("\n") for title, part in found.items()}
+    sections = {FIRST_PART: first, **dict(zip(others[::2], others[1::2], strict=True))}
+    return {title: dedent(part).strip("\n") for title, part in sections.items()}
 
 
-def with_pairs(text: str) -> str:
+def with_pairs(page: str) -> str:
     """Return a page with the parts of two programs beside each other where it names them.
 
     Raises:
         ValueError: the second has a part that the first does not have, or in another order.
     """
 
-    def pairs(found: re.Match[str]) -> str:
-        left, right = (parts((ROOT / name).read_text(encoding="utf-8")) for name in found.groups())
-        if [title for title in left if title in right] != list(right):
-            raise ValueError(f"{found[2]}: its parts are not those of {found[1]}, in that order")
-        rows = [_pair(title, code, right.get(title, "")) for title, code in left.items()]
+    def pairs(match: re.Match[str]) -> str:
+        first, second = (
+            parts((ROOT / name).read_text(encoding="utf-8")) for name in match.groups()
+        )
+        if [title for title in first if title in second] != list(second):
+            raise ValueError(f"{match[2]}: its parts are not those of {match[1]}, in that order")
+        rows = [_pair(title, code, second.get(title, "")) for title, code in first.items()]
         return "\n".join(
-            [f"<!-- pairs: {found[1]} {found[2]} -->", "", *rows, "<!-- end of pairs -->"]
+            [f"<!-- pairs: {match[1]} {match[2]} -->", "", *rows, "<!-- end of pairs -->"]
         )
 
-    return PAIRS.sub(pairs, text)
+    return PAIRS.sub(pairs, page)
 
 
-def _pair(title: str, left: str, right: str) -> str:
-    cells = [f"```python\n{code}\n```" if code else "Nothing to write." for code in (left, right)]
+def _pair(title: str, first: str, second: str) -> str:
+    cells = [
+        f"```python\n{code}\n```" if code else "Nothing to write." for code in (first, second)
+    ]
     return "\n\n".join([f"**{title}**", '<div class="pair" markdown>', *cells, "</div>\n"])
 
 
-def with_links(text: str, source: Path, known: dict[Path, str]) -> str:
+def with_links(page: str, source: Path, known: dict[Path, str]) -> str:
     """Return a page with links to the site's pages, and without links to other files."""
 
-    def link(found: re.Match[str]) -> str:
-        words, path, anchor = found[1], found[2], found[3] or ""
+    def link(match: re.Match[str]) -> str:
+        words, path, anchor = match[1], match[2], match[3] or ""
         if not path or "://" in path:
-            return found[0]
+            return match[0]
         target = (source.parent / path).resolve()
         if target.is_relative_to(ROOT / "docs") and target.suffix == ".png":
             return f"[{words}]({target.relative_to(ROOT / 'docs')})"
@@ -101,14 +105,14 @@ def with_links(text: str, source: Path, known: dict[Path, str]) -> str:
             target /= "README.md"
         return f"[{words}]({known[target]}{anchor})" if target in known else words
 
-    return LINK.sub(link, text)
+    return LINK.sub(link, page)
 
 
 def write_listings() -> None:
     """Write the listings in docs/ anew."""
     for path in (ROOT / "docs").glob("*.md"):
-        text = path.read_text(encoding="utf-8")
-        path.write_text(with_pairs(with_listings(text)), encoding="utf-8")
+        page = path.read_text(encoding="utf-8")
+        path.write_text(with_pairs(with_listings(page)), encoding="utf-8")
 
 
 def copy(folder: Path) -> None:
@@ -118,8 +122,8 @@ def copy(folder: Path) -> None:
     target.mkdir(parents=True)
     known = pages()
     for path, name in known.items():
-        text = with_links(path.read_text(encoding="utf-8"), path, known)
-        (target / name).write_text(text, encoding="utf-8")
+        page = with_links(path.read_text(encoding="utf-8"), path, known)
+        (target / name).write_text(page, encoding="utf-8")
     for name in ASSETS:
         asset = ROOT / "docs" / name
         if asset.is_dir():

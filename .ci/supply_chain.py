@@ -35,12 +35,12 @@ LICENCE_FILE = re.compile(r"(?i)(^|/)(licen[cs]e|copying|notice)[^/]*$")
 
 def locked() -> list[tuple[str, str]]:
     """Return name and version of every package that is shipped."""
-    found = PIN.finditer(LOCK.read_text(encoding="utf-8"))
-    return [(one[1], one[2]) for one in found if one[1] not in BUILD_ONLY]
+    pins = PIN.finditer(LOCK.read_text(encoding="utf-8"))
+    return [(pin[1], pin[2]) for pin in pins if pin[1] not in BUILD_ONLY]
 
 
 def licence(package: Distribution) -> str:
-    """Return what a package says its licence is: an SPDX expression where it has one."""
+    """Return the licence that a package declares: an SPDX expression where it has one."""
     meta = package.metadata
     if meta["License-Expression"]:
         return meta["License-Expression"]
@@ -49,20 +49,20 @@ def licence(package: Distribution) -> str:
         for line in meta.get_all("Classifier") or []
         if line.startswith("License ::")
     ]
-    named = (meta["License"] or "").strip().splitlines()
-    if named and len(named[0]) < 60:
-        return named[0]
+    licence_lines = (meta["License"] or "").strip().splitlines()
+    if licence_lines and len(licence_lines[0]) < 60:
+        return licence_lines[0]
     return ", ".join(classified) or "see its text"
 
 
 def texts(package: Distribution) -> list[str]:
     """Return the licence texts that a package carries."""
-    found = []
+    licence_texts = []
     for file in sorted(package.files or [], key=str):
         if LICENCE_FILE.search(str(file)) and ".dist-info" in str(file):
-            text = file.read_text(encoding="utf-8")
-            found.append("\n".join(line.rstrip() for line in text.strip().splitlines()))
-    return list(dict.fromkeys(found))
+            content = file.read_text(encoding="utf-8")
+            licence_texts.append("\n".join(line.rstrip() for line in content.strip().splitlines()))
+    return list(dict.fromkeys(licence_texts))
 
 
 def released_version() -> str:
@@ -108,8 +108,15 @@ def notices() -> str:
     packages = [(name, at, installed(name)) for name, at in locked()]
     lines += [f"| {name} | {at} | {licence(package)} |" for name, at, package in packages]
     for name, at, package in packages:
-        for text in texts(package):
-            lines += ["", f"## {name} {at}", "", "```text", text.replace("```", "'''"), "```"]
+        for licence_text in texts(package):
+            lines += [
+                "",
+                f"## {name} {at}",
+                "",
+                "```text",
+                licence_text.replace("```", "'''"),
+                "```",
+            ]
     return "\n".join(lines) + "\n"
 
 

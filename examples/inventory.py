@@ -126,20 +126,23 @@ class Inventory:
     async def _write(self, secret: Secret, data: dict[str, str] | None) -> None:
         """Write the ConfigMap of a Secret, if `data` is known and differs."""
         name, space = f"{secret.metadata.name}-nodes", secret.metadata.namespace
-        found = self._maps.cache.get(Key(space, name))
-        if data is None or (found is not None and found.data == data):
+        existing = self._maps.cache.get(Key(space, name))
+        if data is None or (existing is not None and existing.data == data):
             return
-        if found is None:
+        if existing is None:
             body = {"metadata": {"name": name, "namespace": space}, "data": data}
             await self._client.create(CONFIG_MAPS, space, with_owner(body, secret, SECRETS))
         else:
-            whole = dict.fromkeys(found.data) | data
-            await self._client.patch(CONFIG_MAPS, Version.from_object(found), {"data": whole})
+            whole = dict.fromkeys(existing.data) | data
+            await self._client.patch(CONFIG_MAPS, Version.from_object(existing), {"data": whole})
 
 
 # -- Which nodes are ready
 def is_ready(node: Node) -> bool:
-    return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+    return any(
+        condition.type == "Ready" and condition.status == "True"
+        for condition in node.status.conditions
+    )
 
 
 # -- Run it

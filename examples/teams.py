@@ -74,8 +74,8 @@ class OldTeam:
 def to_v2(old: OldTeam) -> Team:
     """Make a list of the owner and of those that `to_v1` wrote into the annotation."""
     annotations = dict(old.metadata.annotations)
-    found = [old.spec.owner or "", *annotations.pop(MORE_OWNERS, "").split(",")]
-    owners = tuple(owner for owner in found if owner)
+    candidates = [old.spec.owner or "", *annotations.pop(MORE_OWNERS, "").split(",")]
+    owners = tuple(owner for owner in candidates if owner)
     meta = replace(old.metadata, annotations=annotations)
     return Team(meta, TeamSpec(owners, old.spec.namespace))
 

@@ -117,9 +117,9 @@ class Websites:
             await self._report(site, 0, "HostTaken", f"{site.spec.host} is served by {holder}")
             return Blocked("HostTaken")
         deployment = await self._ensure_deployment(site)
-        ready, wanted = deployment.status.readyReplicas, site.spec.replicas
-        reason = "Serving" if ready >= wanted else "Starting"
-        await self._report(site, ready, reason, f"{ready} of {wanted} replicas are ready")
+        ready, replicas = deployment.status.readyReplicas, site.spec.replicas
+        reason = "Serving" if ready >= replicas else "Starting"
+        await self._report(site, ready, reason, f"{ready} of {replicas} replicas are ready")
         return SETTLED
 
     # -- Claim the host
@@ -146,14 +146,14 @@ class Websites:
 
     # -- Own the Deployment
     async def _ensure_deployment(self, site: Website) -> Deployment:
-        found = self._deployments.cache.get(site.metadata.key)
-        if found is None:
+        deployment = self._deployments.cache.get(site.metadata.key)
+        if deployment is None:
             body = with_owner(deployment_of(site), site, WEBSITES)
             return await self._client.create(DEPLOYMENTS, site.metadata.namespace, body)
-        if found.spec.replicas != site.spec.replicas:
+        if deployment.spec.replicas != site.spec.replicas:
             patch = {"spec": {"replicas": site.spec.replicas}}
-            return await self._client.patch(DEPLOYMENTS, Version.from_object(found), patch)
-        return found
+            return await self._client.patch(DEPLOYMENTS, Version.from_object(deployment), patch)
+        return deployment
 
     # -- Report
     async def _report(self, site: Website, ready: int, reason: str, message: str) -> None:

@@ -16,10 +16,10 @@ def folder(name: str) -> Traversable:
     Raises:
         FileNotFoundError: there is no folder of that name in this installation.
     """
-    found = files(__package__).joinpath(name)
-    if not found.is_dir():
+    directory = files(__package__).joinpath(name)
+    if not directory.is_dir():
         raise FileNotFoundError(f"manifests: no folder {name!r} is shipped with this installation")
-    return found
+    return directory
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -28,6 +28,13 @@ def documents(name: str) -> list[dict[str, Any]]:
     Raises:
         FileNotFoundError: there is no folder of that name in this installation.
     """
-    found = sorted(folder(name).iterdir(), key=lambda one: one.name)
-    texts = [one.read_text(encoding="utf-8") for one in found if one.name.endswith(".yaml")]
-    return [one for text in texts for one in yaml.load_all(text, Loader=_LOADER) if one]
+    entries = sorted(folder(name).iterdir(), key=lambda entry: entry.name)
+    texts = [
+        entry.read_text(encoding="utf-8") for entry in entries if entry.name.endswith(".yaml")
+    ]
+    return [
+        document
+        for content in texts
+        for document in yaml.load_all(content, Loader=_LOADER)
+        if document
+    ]

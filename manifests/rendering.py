@@ -85,14 +85,14 @@ def _definitions(folder: str) -> list[Path]:
 
 def _kept(path: Path) -> str:
     """Return a CRD as a template: kept at the end if that is wanted."""
-    text = path.read_text("utf-8")
-    head, name, rest = text.partition(f"metadata:\n  name: {path_name(path)}\n")
+    definition = path.read_text("utf-8")
+    head, name, rest = definition.partition(f"metadata:\n  name: {path_name(path)}\n")
     assert name, f"{path} does not begin as the generator writes it"
     return head + name + KEEP + rest
 
 
 def _cluster_api() -> str:
-    """Return what the integration with Cluster API needs, as a template.
+    """Return the objects that the integration with Cluster API needs, as a template.
 
     Definitions of its kinds that others installed are left alone; without a cluster to look at,
     as in `helm template`, there are none.
@@ -101,12 +101,12 @@ def _cluster_api() -> str:
         _when(OURS_TO_DEFINE.replace("NAME", path_name(path)), ["---\n" + _kept(path)])
         for path in _definitions("clusterapi-crds")
     ]
-    wanted = [_when(".Values.crds.enable", ["".join(definitions)]), _roles_of("clusterapi")]
-    return _when(CLUSTER_API, ["".join(wanted)])
+    sections = [_when(".Values.crds.enable", ["".join(definitions)]), _roles_of("clusterapi")]
+    return _when(CLUSTER_API, ["".join(sections)])
 
 
 def _roles_of(component: str, *more: str) -> str:
-    """Return what a component may do, and `more` roles of it, as a template."""
+    """Return a component's role and its binding, and its roles in `more`, as a template."""
     names = ("role", "role-binding", *more)
     first, *others = (_templated(_read(f"{component}/{name}.yaml")[0]) for name in names)
     return _when(".Values.rbac.create", ["---\n" + first, *others])
@@ -116,16 +116,16 @@ def _rbac() -> str:
     """Return the roles as a template, named after the release."""
     listed: dict[str, list[str]] = _read("rbac/kustomization.yaml")[0]
     machine = [
-        _templated(one)
+        _templated(document)
         for name in listed["resources"]
         if name not in {"service-account.yaml", "people.yaml"}
-        for one in _read(f"rbac/{name}")
+        for document in _read(f"rbac/{name}")
     ]
-    people = [_templated(one) for one in _read("rbac/people.yaml")]
+    people = [_templated(document) for document in _read("rbac/people.yaml")]
     shards = [
-        _templated(one)
+        _templated(document)
         for name in ("role.yaml", "role-binding.yaml")
-        for one in _read(f"shards/{name}")
+        for document in _read(f"shards/{name}")
     ]
     return (
         _when(".Values.rbac.create", machine)
@@ -138,10 +138,13 @@ def _webhooks() -> str:
     """Return the webhooks' configuration as a template."""
     [configuration] = _read("webhook/validating.yaml")
     added: dict[str, list[dict[str, Any]]] = {
-        condition: [one["value"] for one in _read(f"{component}/webhooks.yaml")[0]]
+        condition: [operation["value"] for operation in _read(f"{component}/webhooks.yaml")[0]]
         for condition, component in ((CLUSTER_API, "clusterapi"), (KUBERMATIC, "kubermatic"))
     }
-    for webhook in (*configuration["webhooks"], *(one for some in added.values() for one in some)):
+    for webhook in (
+        *configuration["webhooks"],
+        *(webhook for webhooks in added.values() for webhook in webhooks),
+    ):
         service = webhook["clientConfig"]["service"]
         service["name"] = service["name"].replace("butler-ipam", FULLNAME)
         service["namespace"] = NAMESPACE
@@ -149,10 +152,10 @@ def _webhooks() -> str:
             continue  # it never holds a write up, whatever the values are
         webhook["failurePolicy"] = "{{ .Values.webhooks.failurePolicy }}"
         webhook["timeoutSeconds"] = "{{ .Values.webhooks.timeoutSeconds }}"
-    text = _templated(configuration).replace(LABELS, LABELS + INJECTED)
-    for condition, some in added.items():
-        text += _when(condition, [_unquoted(_dumped(some))])
-    return _when(".Values.webhooks.enabled", [text])
+    template = _templated(configuration).replace(LABELS, LABELS + INJECTED)
+    for condition, webhooks in added.items():
+        template += _when(condition, [_unquoted(_dumped(webhooks))])
+    return _when(".Values.webhooks.enabled", [template])
 
 
 def _templated(document: dict[str, Any]) -> str:
@@ -168,16 +171,16 @@ def _templated(document: dict[str, Any]) -> str:
     for rule in body.get("rules", []):
         if LEASE not in rule.get("resources", []) and "resourceNames" in rule:
             names = rule["resourceNames"]
-            rule["resourceNames"] = [one.replace("butler-ipam", FULLNAME) for one in names]
+            rule["resourceNames"] = [name.replace("butler-ipam", FULLNAME) for name in names]
     if "roleRef" in body:
         body["roleRef"]["name"] = body["roleRef"]["name"].replace("butler-ipam", FULLNAME)
         body["subjects"][0] |= {"name": ACCOUNT, "namespace": NAMESPACE}
     return _dumped(head) + lines + _unquoted(_dumped(body))
 
 
-def _unquoted(text: str) -> str:
+def _unquoted(template: str) -> str:
     """Return YAML in which template actions stand bare, as Helm puts texts in their place."""
-    return re.sub(r"'([^'\n]*\{\{[^'\n]*)'", r"\1", text)
+    return re.sub(r"'([^'\n]*\{\{[^'\n]*)'", r"\1", template)
 
 
 def path_name(path: Path) -> str:
@@ -187,7 +190,7 @@ def path_name(path: Path) -> str:
 
 
 def rendered(folder: Path) -> str:
-    """Return what kustomize makes of a folder.
+    """Return the manifest that kustomize builds from a folder.
 
     Raises:
         RuntimeError: there is no kubectl, or it refuses the folder.
@@ -205,9 +208,9 @@ def rendered(folder: Path) -> str:
 
 def main() -> None:
     """Write all that is made from other manifests."""
-    for path, text in copies():
+    for path, content in copies():
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(content, encoding="utf-8")
     INSTALL.write_text(rendered(HERE / "default"), encoding="utf-8")
 
 

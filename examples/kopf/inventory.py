@@ -64,15 +64,18 @@ async def write_data(owner, name, namespace, data):
         except ApiException as error:
             if error.status != 409:
                 raise
-            found = await core.read_namespaced_config_map(f"{name}-nodes", namespace)
-            found.data = data
-            await core.replace_namespaced_config_map(f"{name}-nodes", namespace, found)
+            config_map = await core.read_namespaced_config_map(f"{name}-nodes", namespace)
+            config_map.data = data
+            await core.replace_namespaced_config_map(f"{name}-nodes", namespace, config_map)
 
 
 # -- Which nodes are ready
 async def write(owner, name, namespace, nodes):
     ready = sum(
-        any(one.type == "Ready" and one.status == "True" for one in node.status.conditions or ())
+        any(
+            condition.type == "Ready" and condition.status == "True"
+            for condition in node.status.conditions or ()
+        )
         for node in nodes.values()
     )
     await write_data(owner, name, namespace, {"nodes": str(len(nodes)), "ready": str(ready)})

@@ -20,10 +20,10 @@ async def reconcile(body, spec, meta, name, namespace, status, patch, **_):
     if holder != name:
         report(meta, status, patch, 0, "HostTaken", f"{spec['host']} is served by {holder}")
         raise kopf.TemporaryError("HostTaken", delay=60)
-    found, wanted = await ensure_deployment(body, spec, name, namespace), spec["replicas"]
-    ready = (found.status and found.status.ready_replicas) or 0
-    reason = "Serving" if ready >= wanted else "Starting"
-    report(meta, status, patch, ready, reason, f"{ready} of {wanted} replicas are ready")
+    deployment, replicas = await ensure_deployment(body, spec, name, namespace), spec["replicas"]
+    ready = (deployment.status and deployment.status.ready_replicas) or 0
+    reason = "Serving" if ready >= replicas else "Starting"
+    report(meta, status, patch, ready, reason, f"{ready} of {replicas} replicas are ready")
 
 
 # -- Claim the host
@@ -61,17 +61,17 @@ async def ensure_deployment(body, spec, name, namespace):
     async with client.ApiClient() as api:
         apps = client.AppsV1Api(api)
         try:
-            found = await apps.read_namespaced_deployment(name, namespace)
+            deployment = await apps.read_namespaced_deployment(name, namespace)
         except ApiException as error:
             if error.status != 404:
                 raise
             child = deployment_of(name, spec)
             kopf.adopt(child, owner=body)
             return await apps.create_namespaced_deployment(namespace, child)
-        if found.spec.replicas != spec["replicas"]:
+        if deployment.spec.replicas != spec["replicas"]:
             change = {"spec": {"replicas": spec["replicas"]}}
             return await apps.patch_namespaced_deployment(name, namespace, change)
-        return found
+        return deployment
 
 
 # -- Report
@@ -101,10 +101,10 @@ def kopf_time():
 # -- Changes of other objects
 @kopf.on.event("apps", "v1", "deployments", labels={"website": kopf.PRESENT})
 async def deployment_changed(labels, namespace, status, spec, **_):
-    ready, wanted = status.get("readyReplicas", 0), spec["replicas"]
-    reason = "Serving" if ready >= wanted else "Starting"
+    ready, replicas = status.get("readyReplicas", 0), spec["replicas"]
+    reason = "Serving" if ready >= replicas else "Starting"
     change = {}
-    report({}, {}, change, ready, reason, f"{ready} of {wanted} replicas are ready")
+    report({}, {}, change, ready, reason, f"{ready} of {replicas} replicas are ready")
     async with client.ApiClient() as api:
         custom = client.CustomObjectsApi(api)
         await custom.patch_namespaced_custom_object_status(
