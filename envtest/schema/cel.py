@@ -41,39 +41,39 @@ class CelError(Exception):
 
 def _message(error: object) -> str:
     """Return an error of the library without the code that stands around it."""
-    found = _CODED.fullmatch(str(error))
-    return found[1] if found else str(error)
+    match = _CODED.fullmatch(str(error))
+    return match[1] if match else str(error)
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def _address(literal: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """Return an address.
 
     Raises:
         ValueError: it is none, has a zone, or is an IPv4 address written as one of IPv6.
     """
-    address = ipaddress.ip_address(text)
-    if "%" in text or (address.version == 6 and address.ipv4_mapped is not None):
-        raise ValueError(f"{text!r} is not an IP address that rules accept")
+    address = ipaddress.ip_address(literal)
+    if "%" in literal or (address.version == 6 and address.ipv4_mapped is not None):
+        raise ValueError(f"{literal!r} is not an IP address that rules accept")
     return address
 
 
-def _interface(text: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
+def _interface(literal: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
     """Return a network with the address that it was written with.
 
     Raises:
         ValueError: it is none.
     """
-    address, _, length = text.partition("/")
+    address, _, length = literal.partition("/")
     _address(address)
     if not (length.isascii() and length.isdigit() and str(int(length)) == length):
-        raise ValueError(f"{text!r} is not a CIDR")
-    return ipaddress.ip_interface(text)
+        raise ValueError(f"{literal!r} is not a CIDR")
+    return ipaddress.ip_interface(literal)
 
 
 def _is(read: Callable[[str], object]) -> Callable[[str], bool]:
-    def is_valid(text: str) -> bool:
+    def is_valid(literal: str) -> bool:
         try:
-            read(text)
+            read(literal)
         except ValueError:
             return False
         return True
@@ -97,10 +97,10 @@ _FUNCTIONS: Final[tuple[_Function, ...]] = (
     ("sum", True, (_Type.List(_Type.INT),), _Type.INT, sum),
     ("isIP", False, (_Type.STRING,), _Type.BOOL, _is(_address)),
     ("isCIDR", False, (_Type.STRING,), _Type.BOOL, _is(_interface)),
-    ("ip", False, (_Type.STRING,), _IP, lambda text: str(_address(text))),
+    ("ip", False, (_Type.STRING,), _IP, lambda literal: str(_address(literal))),
     ("ip", True, (_CIDR,), _IP, lambda cidr: str(_interface(cidr).ip)),
     ("family", True, (_IP,), _Type.INT, lambda address: _address(address).version),
-    ("cidr", False, (_Type.STRING,), _CIDR, lambda text: str(_interface(text))),
+    ("cidr", False, (_Type.STRING,), _CIDR, lambda literal: str(_interface(literal))),
     ("prefixLength", True, (_CIDR,), _Type.INT, lambda cidr: _interface(cidr).network.prefixlen),
     ("masked", True, (_CIDR,), _CIDR, lambda cidr: str(_interface(cidr).network)),
     ("containsIP", True, (_CIDR, _Type.STRING), _Type.BOOL, _contains_ip),
@@ -123,9 +123,11 @@ def _declared(*, checked: bool) -> list[Any]:
         if not checked:
             kinds = [_Type.STRING if kind in (_IP, _CIDR) else kind for kind in kinds]
         number = f"{name}_{member}_{'_'.join(kind.name() for kind in kinds)}"
-        made = cel.Overload(number, kinds[-1], kinds[:-1], is_member=member, impl=run)
-        overloads.setdefault(name, {})[number] = made
-    return [cel.FunctionDecl(name, list(made.values())) for name, made in overloads.items()]
+        overload = cel.Overload(number, kinds[-1], kinds[:-1], is_member=member, impl=run)
+        overloads.setdefault(name, {})[number] = overload
+    return [
+        cel.FunctionDecl(name, list(variants.values())) for name, variants in overloads.items()
+    ]
 
 
 def _environment(variables: Mapping[str, Any], pool: Any = None, *, checked: bool = True) -> Any:
@@ -140,14 +142,14 @@ def _evaluating() -> Any:
 
 
 @remembered(1024)
-def _expression(text: str) -> Any:
+def _expression(source: str) -> Any:
     """Compile an expression; each server that a process starts asks for those of the same kinds.
 
     Raises:
         CelError: it is none.
     """
     try:
-        return _evaluating().compile(text, disable_check=True)
+        return _evaluating().compile(source, disable_check=True)
     except RuntimeError as error:
         raise CelError(_message(error)) from error
 
@@ -157,13 +159,13 @@ class Program:
 
     __slots__ = ("_expression",)
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, source: str) -> None:
         """Read an expression.
 
         Raises:
             CelError: it is none.
         """
-        self._expression = _expression(text)
+        self._expression = _expression(source)
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Return the value.
@@ -171,20 +173,20 @@ class Program:
         Raises:
             CelError: it has none.
         """
-        found = self._expression.eval(data=variables)
-        if found.type() == _Type.ERROR:
-            raise CelError(_NO_KEY.sub(r"no such key: \1", _message(found.plain_value())))
-        return found.plain_value()
+        result = self._expression.eval(data=variables)
+        if result.type() == _Type.ERROR:
+            raise CelError(_NO_KEY.sub(r"no such key: \1", _message(result.plain_value())))
+        return result.plain_value()
 
 
-def reads_old(text: str) -> bool:
+def reads_old(source: str) -> bool:
     """Return whether a rule compares with the old value."""
-    return any(found[1] for found in _OLD.finditer(text))
+    return any(match[1] for match in _OLD.finditer(source))
 
 
-def with_optional_old(text: str) -> str:
+def with_optional_old(source: str) -> str:
     """Return a rule whose oldSelf is optional: the library takes no such values from Python."""
-    return _OLD.sub(lambda found: "old[?'self']" if found[1] else found[0], text)
+    return _OLD.sub(lambda match: "old[?'self']" if match[1] else match[0], source)
 
 
 class Checker:
@@ -207,38 +209,40 @@ class Checker:
         """Whether the schema has a type, without which a node can have no rules."""
         return self._types.type is not None
 
-    def rule_failure(self, text: str, *, optional_old: bool) -> str:
+    def rule_failure(self, source: str, *, optional_old: bool) -> str:
         """Return why a rule does not compile, or ""."""
         said = "cel expression must evaluate to a bool"
-        return self._failure(text, _Type.BOOL, said, optional_old=optional_old)
+        return self._failure(source, _Type.BOOL, said, optional_old=optional_old)
 
-    def message_failure(self, text: str, *, optional_old: bool) -> str:
+    def message_failure(self, source: str, *, optional_old: bool) -> str:
         """Return why an expression for a message does not compile, or ""."""
         said = "must evaluate to a string"
-        return self._failure(text, _Type.STRING, said, optional_old=optional_old)
+        return self._failure(source, _Type.STRING, said, optional_old=optional_old)
 
-    def _failure(self, text: str, wanted: Any, otherwise: str, *, optional_old: bool) -> str:
+    def _failure(
+        self, source: str, expected_type: Any, otherwise: str, *, optional_old: bool
+    ) -> str:
         if optional_old not in self._environments:
             kind = self._types.type
             old = {"old": _Type.Map(_Type.STRING, kind)} if optional_old else {"oldSelf": kind}
-            made = _environment({"self": kind, **old}, self._types.pool)
-            self._environments[optional_old] = made
+            environment = _environment({"self": kind, **old}, self._types.pool)
+            self._environments[optional_old] = environment
         if optional_old:
-            text = with_optional_old(text)
-        return _compile_failure(self._environments[optional_old], text, wanted, otherwise)
+            source = with_optional_old(source)
+        return _compile_failure(self._environments[optional_old], source, expected_type, otherwise)
 
 
-def _compile_failure(environment: Any, text: str, wanted: Any, otherwise: str) -> str:
+def _compile_failure(environment: Any, source: str, expected_type: Any, otherwise: str) -> str:
     """Return why an expression does not compile, or "".
 
     Args:
         environment: declares the variables and functions that it may use.
-        text: the expression.
-        wanted: the type that its value must have.
+        source: the expression.
+        expected_type: the type that its value must have.
         otherwise: the message for a value of another type; {} stands for that type.
     """
     try:
-        found = environment.compile(text).return_type()
+        result_type = environment.compile(source).return_type()
     except RuntimeError as error:
         said = _message(error)
         if "undeclared reference" in said:
@@ -247,7 +251,9 @@ def _compile_failure(environment: Any, text: str, wanted: Any, otherwise: str) -
             if name in RESERVED:
                 said += f"; CEL reserves the word {name}: write __{name}__"
         return f"compilation failed: {said}"
-    return "" if found in (wanted, _Type.DYN) else otherwise.format(found.name().lower())
+    if result_type in (expected_type, _Type.DYN):
+        return ""
+    return otherwise.format(result_type.name().lower())
 
 
 @dataclass(frozen=True, slots=True)

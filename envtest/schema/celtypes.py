@@ -203,7 +203,7 @@ def _embeds(schema: _Schema) -> bool:
 
 
 def converter(schema: object, *, root: bool) -> Convert | None:
-    """Return what turns decoded JSON into values for rules; None where JSON will do."""
+    """Return a function that turns decoded JSON into values for rules; None where JSON will do."""
     if not isinstance(schema, Mapping):
         return None
     kind = schema.get("type")
@@ -212,10 +212,10 @@ def converter(schema: object, *, root: bool) -> Convert | None:
     if kind == "string":
         return _text_converter(schema.get("format") or "")
     if kind == "array":
-        return _each(converter(schema.get("items"), root=False))
+        return _member_converter(converter(schema.get("items"), root=False))
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
-        return _each(converter(additional, root=False))
+        return _member_converter(converter(additional, root=False))
     return _object_converter(schema, root=root or _embeds(schema))
 
 
@@ -243,21 +243,21 @@ def _object_converter(schema: _Schema, *, root: bool) -> Convert | None:
 
 
 def _names(metadata: Any) -> Any:
-    """Return what rules see of an object's metadata."""
+    """Return the part of an object's metadata that rules see."""
     visible = _METADATA["properties"]
     return {name: metadata[name] for name in visible if name in metadata}
 
 
-def _each(convert: Convert | None) -> Convert | None:
+def _member_converter(convert: Convert | None) -> Convert | None:
     if convert is None:
         return None
 
-    def each(value: Any) -> Any:
+    def convert_members(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: convert(item) for name, item in value.items()}
         return [convert(item) for item in value] if isinstance(value, list) else value
 
-    return each
+    return convert_members
 
 
 def _text_converter(form: str) -> Convert | None:
@@ -280,21 +280,21 @@ def _bytes(value: Any) -> Any:
 def _timestamp(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    made = timestamp_pb2.Timestamp()
+    timestamp = timestamp_pb2.Timestamp()
     try:
-        made.FromJsonString(value if "T" in value else f"{value}T00:00:00Z")
+        timestamp.FromJsonString(value if "T" in value else f"{value}T00:00:00Z")
     except ValueError:
         return value
-    return made
+    return timestamp
 
 
 def _duration(value: Any) -> Any:
-    found = _read_duration().eval(data={"text": value}) if isinstance(value, str) else None
-    if found is None or found.type() == cel.Type.ERROR:
+    result = _read_duration().eval(data={"text": value}) if isinstance(value, str) else None
+    if result is None or result.type() == cel.Type.ERROR:
         return value
-    made = duration_pb2.Duration()
-    made.FromTimedelta(found.value())
-    return made
+    duration = duration_pb2.Duration()
+    duration.FromTimedelta(result.value())
+    return duration
 
 
 @functools.cache

@@ -149,9 +149,9 @@ class CompiledSchema:
             The errors; empty when the object is valid.
         """
         pair = None if old is None else Pair(self._shape, obj, old)
-        found: list[FieldError] = []
-        self._values.check(obj, "", found, pair)
-        out = [*first, *_once(found), *also]
+        errors: list[FieldError] = []
+        self._values.check(obj, "", errors, pair)
+        out = [*first, *_once(errors), *also]
         if self._embedded is not None:
             self._embedded.check(obj, "", out)
         if self._lists is not None:
@@ -167,21 +167,21 @@ class CompiledSchema:
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, out: list[FieldError]
     ) -> None:
         assert self._lists is not None
-        found: list[FieldError] = []
-        self._lists.check(obj, "", found)
-        if found and old is not None:
+        errors: list[FieldError] = []
+        self._lists.check(obj, "", errors)
+        if errors and old is not None:
             # An object that was wrong before may stay wrong in this respect.
             before: list[FieldError] = []
             self._lists.check(old, "", before)
             if before:
                 return
-        out += found
+        out += errors
 
 
 @remembered(KEPT, LONGEST_KEPT)
-def _compiled(text: str) -> CompiledSchema:
+def _compiled(schema_json: str) -> CompiledSchema:
     """Compile a schema by its JSON."""
-    return CompiledSchema(msgspec.json.decode(text))
+    return CompiledSchema(msgspec.json.decode(schema_json))
 
 
 def _once(errors: list[FieldError]) -> list[FieldError]:

@@ -13,21 +13,21 @@ from typing import Any, Self
 from envtest.schema.maplists import MapKeys, MapListIndex, keys_of
 
 
-def same(left: Any, right: Any) -> bool:
+def same(first: Any, second: Any) -> bool:
     """Return whether two JSON values are equal in value and in type, at every depth."""
-    if left is right:
+    if first is second:
         return True
     # Python's own comparison runs in C and settles most cases; it takes 1, 1.0 and True for equal.
-    return bool(left == right) and _same_types(left, right)
+    return bool(first == second) and _same_types(first, second)
 
 
-def _same_types(left: Any, right: Any) -> bool:
-    if type(left) is not type(right):
+def _same_types(first: Any, second: Any) -> bool:
+    if type(first) is not type(second):
         return False
-    if isinstance(left, dict):
-        return all(_same_types(item, right[name]) for name, item in left.items())
-    if isinstance(left, list):
-        return all(map(_same_types, left, right))
+    if isinstance(first, dict):
+        return all(_same_types(item, second[name]) for name, item in first.items())
+    if isinstance(first, list):
+        return all(map(_same_types, first, second))
     return True
 
 

@@ -65,11 +65,11 @@ def _strict(data: bytes) -> tuple[Any, list[str]]:
     if b"\\u" in data:
         data = _LONE_SURROGATE.sub(rb"\\ufffd", data)
     _bound_depth(data)
-    text = data.decode("utf-8", "replace")
+    content = data.decode("utf-8", "replace")
     pairs = _Pairs()
     try:
         value = json.loads(
-            text,
+            content,
             object_pairs_hook=pairs,
             parse_int=_integer,
             parse_float=_settled,
@@ -77,7 +77,7 @@ def _strict(data: bytes) -> tuple[Any, list[str]]:
         )
     except ValueError as error:
         raise MalformedJSON(str(error)) from error
-    return value, (_duplicates(text) if pairs.repeated else [])
+    return value, (_duplicates(content) if pairs.repeated else [])
 
 
 def _plain(data: bytes) -> Any | None:
@@ -100,31 +100,31 @@ def _plain(data: bytes) -> Any | None:
         return None
 
 
-def _settled(text: float | str) -> float:
-    number = float(text)
+def _settled(literal: float | str) -> float:
+    number = float(literal)
     if math.isinf(number):
-        raise ValueError(f"cannot unmarshal number {text} into Go value of type float64")
+        raise ValueError(f"cannot unmarshal number {literal} into Go value of type float64")
     return int(number) if number.is_integer() and abs(number) < _TOO_LARGE else number
 
 
 _decode = msgspec.json.Decoder(float_hook=_settled).decode
 
 
-def _integer(text: str) -> float:
-    if len(text) > 20:
-        return _settled(text)
-    value = int(text)
+def _integer(literal: str) -> float:
+    if len(literal) > 20:
+        return _settled(literal)
+    value = int(literal)
     return value if -_INT64_MAX - 1 <= value <= _INT64_MAX else float(value)
 
 
-def _constant(text: str) -> float:
-    raise ValueError(f"{text} is no JSON number")
+def _constant(literal: str) -> float:
+    raise ValueError(f"{literal} is no JSON number")
 
 
 def snippet(data: bytes) -> str:
     """Return the beginning of a body that cannot be read, for messages."""
-    shown = data[:30].decode("utf-8", "replace")
-    return (shown + (" ..." if len(data) > 30 else "")) or "<empty>"
+    beginning = data[:30].decode("utf-8", "replace")
+    return (beginning + (" ..." if len(data) > 30 else "")) or "<empty>"
 
 
 def _bound_depth(data: bytes) -> None:
@@ -163,8 +163,8 @@ class _Seen(list[tuple[str, Any]]):
     """The members of one object in document order, repeated names included."""
 
 
-def _duplicates(text: str) -> list[str]:
-    paths = dict.fromkeys(_repeated(json.loads(text, object_pairs_hook=_Seen), ""))
+def _duplicates(content: str) -> list[str]:
+    paths = dict.fromkeys(_repeated(json.loads(content, object_pairs_hook=_Seen), ""))
     return [f'duplicate field "{path}"' for path in list(paths)[:_MAX_REPORTED]]
 
 

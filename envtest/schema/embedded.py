@@ -83,13 +83,13 @@ class EmbeddedNode:
         if not isinstance(value, dict):
             return []
         prefix = f"{path}." if path else ""
-        found: list[tuple[Self, Any, str]] = []
+        children: list[tuple[Self, Any, str]] = []
         for name, item in value.items():
             if name in self._properties:
-                found.append((self._properties[name], item, prefix + name))
+                children.append((self._properties[name], item, prefix + name))
             elif self._additional is not None:
-                found.append((self._additional, item, f"{path}[{name}]"))
-        return found
+                children.append((self._additional, item, f"{path}[{name}]"))
+        return children
 
 
 def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None:

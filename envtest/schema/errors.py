@@ -66,10 +66,10 @@ class FieldError:
     @property
     def body(self) -> str:
         """The message without the field in front."""
-        text = _LABELS[self.kind]
+        message = _LABELS[self.kind]
         if self.kind not in _WITHOUT_VALUE and self.value is not OMITTED:
-            text += f": {_value_text(self.value)}"
-        return f"{text}: {self.detail}" if self.detail else text
+            message += f": {_value_text(self.value)}"
+        return f"{message}: {self.detail}" if self.detail else message
 
     @property
     def message(self) -> str:

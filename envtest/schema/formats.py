@@ -52,13 +52,13 @@ def matcher(pattern: str) -> Callable[[str], bool]:
         InvalidPattern: the pattern is none.
     """
     compile_pattern(pattern)
-    return lambda text: _found(text, pattern)
+    return lambda value: _matches_pattern(value, pattern)
 
 
 # The engine is slow to be asked, and the same names, types and reasons come again and again.
 @remembered(4096)
-def _found(text: str, pattern: str) -> bool:
-    return compile_pattern(pattern).search(text) is not None
+def _matches_pattern(value: str, pattern: str) -> bool:
+    return compile_pattern(pattern).search(value) is not None
 
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -68,12 +68,12 @@ _UUID: Final = re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-def is_date(text: str) -> bool:
+def is_date(date: str) -> bool:
     """Return whether a text is a calendar date, `2006-01-02`."""
-    if not _DATE.fullmatch(text):
+    if not _DATE.fullmatch(date):
         return False
     try:
-        datetime.date.fromisoformat(text)
+        datetime.date.fromisoformat(date)
     except ValueError:
         return False
     return True
@@ -81,55 +81,55 @@ def is_date(text: str) -> bool:
 
 # The same few times stand in object after object.
 @remembered(1024)
-def is_date_time(text: str) -> bool:
+def is_date_time(timestamp: str) -> bool:
     """Return whether a text is an RFC 3339 time; a leap second is not accepted."""
-    day, found = text.lower().partition("t")[::2]
-    parts = _TIME.fullmatch(found)
+    day, time_part = timestamp.lower().partition("t")[::2]
+    parts = _TIME.fullmatch(time_part)
     if parts is None or not is_date(day):
         return False
     return parts[1] <= "23" and parts[2] <= "59" and parts[3] <= "59"
 
 
-def is_ip(text: str) -> bool:
+def is_ip(address: str) -> bool:
     """Return whether a text is an IP address without zone; leading zeros in IPv4 are let pass."""
-    if "%" in text:
+    if "%" in address:
         return False
     try:
-        ipaddress.ip_address(_LEADING_ZEROS.sub(r"\1", text))
+        ipaddress.ip_address(_LEADING_ZEROS.sub(r"\1", address))
     except ValueError:
         return False
     return True
 
 
-def is_cidr(text: str) -> bool:
+def is_cidr(network: str) -> bool:
     """Return whether a text is a network of either family; host bits may be set."""
-    address, slash, length = text.partition("/")
+    address, slash, length = network.partition("/")
     if not slash or not re.fullmatch(r"[0-9]{1,6}", length) or not is_ip(address):
         return False
     return int(length) <= (128 if ":" in address else 32)
 
 
-def _is_byte(text: str) -> bool:
+def _is_byte(encoded: str) -> bool:
     try:
-        return bool(base64.b64decode(text, validate=True))
+        return bool(base64.b64decode(encoded, validate=True))
     except (binascii.Error, ValueError):
         return False
 
 
-def _is_uri(text: str) -> bool:
+def _is_uri(uri: str) -> bool:
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(uri)
     except ValueError:
         return False
-    return bool(parts.scheme) or text.startswith("/")
+    return bool(parts.scheme) or uri.startswith("/")
 
 
-def _is_subdomain(text: str) -> bool:
-    return len(text) <= 253 and all(_DNS_LABEL.fullmatch(label) for label in text.split("."))
+def _is_subdomain(name: str) -> bool:
+    return len(name) <= 253 and all(_DNS_LABEL.fullmatch(label) for label in name.split("."))
 
 
 def _form(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda text: pattern.fullmatch(text) is not None
+    return lambda value: pattern.fullmatch(value) is not None
 
 
 _CHECKS: Final[dict[str, Callable[[str], bool]]] = {
@@ -137,10 +137,10 @@ _CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "cidr": is_cidr,
     "date": is_date,
     "datetime": is_date_time,
-    "ipv4": lambda text: "." in text and is_ip(text),
-    "ipv6": lambda text: ":" in text and is_ip(text),
+    "ipv4": lambda address: "." in address and is_ip(address),
+    "ipv6": lambda address: ":" in address and is_ip(address),
     "k8slongname": _is_subdomain,
-    "k8sshortname": lambda text: "." not in text and len(text) <= 63 and _is_subdomain(text),
+    "k8sshortname": lambda name: "." not in name and len(name) <= 63 and _is_subdomain(name),
     "uri": _is_uri,
     "uuid": _form(_UUID),
 }

@@ -117,7 +117,7 @@ class ListNode:
         reported: set[object] = set()
         for index, item in enumerate(value if self._kind in {"set", "map"} else ()):
             key: object = _typed(item)
-            shown = item
+            error_value = item
             if self._kind == "map":
                 if item is None:
                     continue
@@ -126,10 +126,10 @@ class ListNode:
                     out.append(invalid(f"{path}[{index}]", item, detail))
                     break
                 key = self._map_keys.key(item)
-                shown = {name: item[name] for name in self._map_keys.names if name in item}
+                error_value = {name: item[name] for name in self._map_keys.names if name in item}
             if key in seen and key not in reported:
                 reported.add(key)
-                out.append(duplicate(f"{path}[{index}]", shown))
+                out.append(duplicate(f"{path}[{index}]", error_value))
             seen.add(key)
         if self._items is not None:
             for index, item in enumerate(value):

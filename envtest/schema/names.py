@@ -28,14 +28,14 @@ _QUALIFIED_RULE = (
 )
 
 
-def subdomain_errors(text: str) -> list[str]:
-    """Return why `text` is not a DNS-1123 subdomain (object names, API groups)."""
+def subdomain_errors(name: str) -> list[str]:
+    """Return why `name` is not a DNS-1123 subdomain (object names, API groups)."""
     errors = (
         []
-        if len(text) <= _MAX_SUBDOMAIN
+        if len(name) <= _MAX_SUBDOMAIN
         else [f"must be no more than {_MAX_SUBDOMAIN} characters"]
     )
-    if not _is_subdomain(text):
+    if not _is_subdomain(name):
         errors.append(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
             "'-' or '.', and must "
@@ -46,10 +46,10 @@ def subdomain_errors(text: str) -> list[str]:
     return errors
 
 
-def label_errors(text: str) -> list[str]:
-    """Return why `text` is not a DNS-1123 label (namespaces)."""
-    errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} characters"]
-    if not _is_label(text):
+def label_errors(label: str) -> list[str]:
+    """Return why `label` is not a DNS-1123 label (namespaces)."""
+    errors = [] if len(label) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} characters"]
+    if not _is_label(label):
         errors.append(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or "
             "'-', and must start and "
@@ -60,10 +60,10 @@ def label_errors(text: str) -> list[str]:
     return errors
 
 
-def label_1035_errors(text: str) -> list[str]:
-    """Return why `text` is not a DNS-1035 label (names of resources and versions)."""
-    errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} characters"]
-    if not _is_label_1035(text):
+def label_1035_errors(label: str) -> list[str]:
+    """Return why `label` is not a DNS-1035 label (names of resources and versions)."""
+    errors = [] if len(label) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} characters"]
+    if not _is_label_1035(label):
         errors.append(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
             "with an alphabetic "
@@ -75,9 +75,9 @@ def label_1035_errors(text: str) -> list[str]:
 
 
 @remembered(4096)
-def qualified_name_errors(text: str) -> list[str]:
-    """Return why `text` is not a qualified name: a label key, annotation key or finalizer."""
-    prefix, slash, name = text.rpartition("/")
+def qualified_name_errors(qualified_name: str) -> list[str]:
+    """Return the errors of a qualified name: a label key, annotation key or finalizer."""
+    prefix, slash, name = qualified_name.rpartition("/")
     if "/" in prefix:
         prefixed = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         return [f"a valid label key {_QUALIFIED_RULE} {prefixed}"]
@@ -96,10 +96,10 @@ def qualified_name_errors(text: str) -> list[str]:
 
 
 @remembered(4096)
-def label_value_errors(text: str) -> list[str]:
-    """Return why `text` is not a label's value."""
-    errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} bytes"]
-    if not _is_value(text):
+def label_value_errors(value: str) -> list[str]:
+    """Return why `value` is not a label's value."""
+    errors = [] if len(value) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} bytes"]
+    if not _is_value(value):
         errors.append(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', "
             "'_' or '.', and must "

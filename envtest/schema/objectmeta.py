@@ -96,8 +96,8 @@ def coerce(metadata: Any, path: str, old: Mapping[str, Any] = _NOTHING) -> list[
     unknown: list[str] = []
     if not isinstance(metadata, dict):
         kind = _KINDS.get(type(metadata), "null")
-        text = f"json: cannot unmarshal {kind} into Go value of type v1.ObjectMeta"
-        raise MalformedMetadata(text)
+        message = f"json: cannot unmarshal {kind} into Go value of type v1.ObjectMeta"
+        raise MalformedMetadata(message)
     # Nothing is to be done about a text that is one, as most of what changes is.
     changed = [
         name
@@ -161,7 +161,7 @@ def _coerce_field(value: dict[str, Any], name: str, kind: str, prefix: str) -> N
     if kind == "bool" and not isinstance(item, bool):
         raise _mismatch(item, where, kind)
     if kind == "int64" and (isinstance(item, bool) or not isinstance(item, int)):
-        raise _mismatch(item, where, kind, shown=isinstance(item, float))
+        raise _mismatch(item, where, kind, shows_value=isinstance(item, float))
     if kind == "time":
         value[name] = _time(item, where)
     elif kind == _MAP:
@@ -191,10 +191,12 @@ def _coerce_list(value: Any, where: str, kind: str) -> None:
                 raise _mismatch(item, where, _STRING)
 
 
-def _mismatch(value: Any, where: str, kind: str, *, shown: bool = False) -> MalformedMetadata:
-    found = _KINDS.get(type(value), "null") + (f" {value}" if shown else "")
+def _mismatch(
+    value: Any, where: str, kind: str, *, shows_value: bool = False
+) -> MalformedMetadata:
+    actual = _KINDS.get(type(value), "null") + (f" {value}" if shows_value else "")
     return MalformedMetadata(
-        f"json: cannot unmarshal {found} into Go struct field {where} of type {kind}"
+        f"json: cannot unmarshal {actual} into Go struct field {where} of type {kind}"
     )
 
 
@@ -227,8 +229,8 @@ def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
     check_owners(metadata.get("ownerReferences") or [], f"{path}.ownerReferences", out)
     for finalizer in metadata.get("finalizers") or []:
         out += [
-            invalid(f"{path}.finalizers", finalizer, text)
-            for text in names.qualified_name_errors(finalizer)
+            invalid(f"{path}.finalizers", finalizer, problem)
+            for problem in names.qualified_name_errors(finalizer)
         ]
     check_labels(metadata.get("labels") or {}, f"{path}.labels", out)
     check_annotations(metadata.get("annotations") or {}, f"{path}.annotations", out)
@@ -238,15 +240,17 @@ def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
 def check_labels(labels: Mapping[str, str], path: str, out: list[FieldError]) -> None:
     """Append the errors of label keys and values."""
     for key, value in sorted(labels.items()):
-        out += [invalid(path, key, text) for text in names.qualified_name_errors(key)]
-        out += [invalid(path, value, text) for text in names.label_value_errors(value)]
+        out += [invalid(path, key, problem) for problem in names.qualified_name_errors(key)]
+        out += [invalid(path, value, problem) for problem in names.label_value_errors(value)]
 
 
 def check_annotations(annotations: Mapping[str, str], path: str, out: list[FieldError]) -> None:
     """Append the errors of annotation keys, and of their size together (256 KiB)."""
     for key in sorted(annotations):
         # Keys are validated without regard to case.
-        out += [invalid(path, key, text) for text in names.qualified_name_errors(key.lower())]
+        out += [
+            invalid(path, key, problem) for problem in names.qualified_name_errors(key.lower())
+        ]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > _ANNOTATIONS_MAX:
         out.append(too_long(path, _ANNOTATIONS_MAX))

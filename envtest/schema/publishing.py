@@ -33,7 +33,7 @@ def openapi_v3(spec: Mapping[str, Any], version: str) -> dict[str, _Schema]:
     listed = _list(names, _V3 + name)
     listed["x-kubernetes-group-version-kind"] = [{**base, "kind": names["listKind"]}]
     if selectable := entry.get("selectableFields"):
-        paths = [{"fieldPath": one["jsonPath"].removeprefix(".")} for one in selectable]
+        paths = [{"fieldPath": field["jsonPath"].removeprefix(".")} for field in selectable]
         kind[_SELECTABLE] = listed[_SELECTABLE] = paths
     return {name: kind, list_name: listed}
 
@@ -75,8 +75,8 @@ def _list(names: Mapping[str, Any], reference: str) -> _Schema:
 
 def _published(schema: Mapping[str, Any]) -> _Schema:
     """Return a schema with type and metadata added to embedded objects, at every depth."""
-    found = {name: _child(name, value) for name, value in schema.items()}
-    return _with_type_meta(found) if schema.get(_EMBEDDED) else found
+    node = {name: _child(name, value) for name, value in schema.items()}
+    return _with_type_meta(node) if schema.get(_EMBEDDED) else node
 
 
 def _with_type_meta(schema: _Schema) -> _Schema:

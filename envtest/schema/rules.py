@@ -41,11 +41,11 @@ def normalized_path(path: str, schema: Mapping[str, Any]) -> str | None:
     """
     at, parts = 0, ""
     while at < len(path):
-        found = _STEP.match(path, at)
-        if found is None:
+        match = _STEP.match(path, at)
+        if match is None:
             return None
-        at = found.end()
-        name = found[1] if found[1] is not None else _ESCAPED.sub(r"\1", found[2])
+        at = match.end()
+        name = match[1] if match[1] is not None else _ESCAPED.sub(r"\1", match[2])
         properties, additional = schema.get("properties"), schema.get("additionalProperties")
         if properties:
             if name not in properties:
@@ -68,43 +68,43 @@ class Rule:
     """
 
     def __init__(self, rule: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-        text = (rule.get("rule") or "").strip()
+        expression = (rule.get("rule") or "").strip()
         message = (rule.get("message") or "").strip()
-        self.message = message or f"failed rule: {text}"
+        self.message = message or f"failed rule: {expression}"
         self.reason = rule.get("reason") or "FieldValueInvalid"
         self.field_path = normalized_path(rule.get("fieldPath") or "", schema) or ""
-        self.transition = reads_old(text)
+        self.transition = reads_old(expression)
         self.optional_old = bool(rule.get("optionalOldSelf"))
-        self._named = message or text
-        self._program, self._failure = self._compiled(text)
+        self._named = message or expression
+        self._program, self._failure = self._compiled(expression)
         said = rule.get("messageExpression")
         self._said = self._compiled(said)[0] if said else None
 
-    def _compiled(self, text: str) -> tuple[Program | None, str]:
+    def _compiled(self, expression: str) -> tuple[Program | None, str]:
         try:
-            return Program(with_optional_old(text) if self.optional_old else text), ""
+            return Program(with_optional_old(expression) if self.optional_old else expression), ""
         except CelError as error:
             return None, f"rule compile error: {error}"
 
     def variables(self, value: Any, old: Any) -> dict[str, Any]:
-        """Return what the rule sees."""
+        """Return the variables of the rule by their names."""
         if self.optional_old:
             return {"self": value, "old": {} if old is _MISSING else {"self": old}}
         return {"self": value} if old is _MISSING else {"self": value, "oldSelf": old}
 
     def broken(self, variables: Mapping[str, Any]) -> str:
-        """Return what is wrong, or ""."""
+        """Return the message of a rule that does not hold, or ""."""
         if self._program is None:
             return self._failure
         if self._program.evaluate(variables) is True:
             return ""
         if self._said is not None:
             try:
-                text = str(self._said.evaluate(variables)).strip()
+                message = str(self._said.evaluate(variables)).strip()
             except CelError:
-                text = ""
-            if text and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE:
-                return text
+                message = ""
+            if message and "\n" not in message and len(message.encode()) <= _LONGEST_MESSAGE:
+                return message
         return self.message
 
     def failed(self, error: CelError) -> str:
@@ -198,11 +198,11 @@ class RuleTree:
             warnings: receives the messages of rules that an unchanged part breaks.
         """
         old = _MISSING if pair is None else pair.old
-        found = _Findings([], warnings)
-        self.visit(_Place(obj, "", old, pair, pair), found)
-        return found.errors
+        findings = _Findings([], warnings)
+        self.visit(_Place(obj, "", old, pair, pair), findings)
+        return findings.errors
 
-    def visit(self, place: _Place, found: _Findings) -> None:
+    def visit(self, place: _Place, findings: _Findings) -> None:
         """Evaluate the rules of one value and of its parts.
 
         Of a value that is the very one of the old object, as a patch leaves what it does not
@@ -213,25 +213,25 @@ class RuleTree:
         if value is None:
             return
         if value is not place.old or type(value) is not dict:
-            self._visit_afresh(place, found)
+            self._visit_afresh(place, findings)
             return
         key = _encode(value)
         if key in self._passed:
             return
-        before = found.count
-        self._visit_afresh(place, found)
-        if found.count == before and len(key) <= _LONGEST_PASSED:
+        before = findings.count
+        self._visit_afresh(place, findings)
+        if findings.count == before and len(key) <= _LONGEST_PASSED:
             if len(self._passed) >= _MOST_PASSED:
                 self._passed.clear()
             self._passed.add(key)
 
-    def _visit_afresh(self, place: _Place, found: _Findings) -> None:
+    def _visit_afresh(self, place: _Place, findings: _Findings) -> None:
         """Evaluate the rules of a value and of all below it."""
         value = place.value
         if self._rules:
-            self._evaluate(place, found)
+            self._evaluate(place, findings)
         if isinstance(value, dict):
-            self._check_members(place, found)
+            self._check_members(place, findings)
         elif isinstance(value, list) and self._items is not None:
             old = place.old if isinstance(place.old, list) else []
             before = None if self._map_keys is None else self._map_keys.index(old)
@@ -239,9 +239,9 @@ class RuleTree:
                 was = _MISSING if before is None else before.get(item, _MISSING)
                 pair = None if place.pair is None else place.pair.item(item)
                 inner = place.below(item, f"{place.path}[{index}]", was, pair)
-                self._items.visit(inner, found)
+                self._items.visit(inner, findings)
 
-    def _check_members(self, place: _Place, found: _Findings) -> None:
+    def _check_members(self, place: _Place, findings: _Findings) -> None:
         """Visit the fields of an object that have a schema."""
         was = place.old if isinstance(place.old, dict) and not self._atomic else {}
         prefix = f"{place.path}." if place.path else ""
@@ -254,9 +254,9 @@ class RuleTree:
             else:
                 continue
             pair = None if place.pair is None else place.pair.member(name, item)
-            child.visit(place.below(item, path, was.get(name, _MISSING), pair), found)
+            child.visit(place.below(item, path, was.get(name, _MISSING), pair), findings)
 
-    def _evaluate(self, place: _Place, found: _Findings) -> None:
+    def _evaluate(self, place: _Place, findings: _Findings) -> None:
         """Evaluate the rules of one node; an unchanged broken value is a warning only."""
         new, old = place.value, _MISSING if place.old is None else place.old
         if self._convert is not None:
@@ -269,15 +269,15 @@ class RuleTree:
                 said = rule.broken(rule.variables(new, old))
             except CelError as error:
                 path = place.path or NO_FIELD
-                found.errors.append(invalid(path, self._kind, rule.failed(error)))
+                findings.errors.append(invalid(path, self._kind, rule.failed(error)))
                 continue
             if not said:
                 continue
             refused = _refusal(rule, place, said)
             if not rule.transition and place.is_unchanged():
-                found.warnings.append(refused.message)
+                findings.warnings.append(refused.message)
             else:
-                found.errors.append(refused)
+                findings.errors.append(refused)
 
 
 def _refusal(rule: Rule, place: _Place, detail: str) -> FieldError:

@@ -47,21 +47,21 @@ class Column:
         }
 
 
-def compile_path(text: str) -> Find:
-    """Return what finds the values at a path; missing keys give nothing.
+def compile_path(json_path: str) -> Find:
+    """Return a function that finds the values at a path; missing keys give none.
 
     Args:
-        text: in the dialect of kubectl and printer columns, `.spec.items[0].name`.
+        json_path: in the dialect of kubectl and printer columns, `.spec.items[0].name`.
 
     Raises:
         JSONPathError: it is no path.
     """
-    if _NAMES.fullmatch(text):
-        names = text.split(".")[1:]
+    if _NAMES.fullmatch(json_path):
+        names = json_path.split(".")[1:]
         return lambda value: _at(value, names)
-    if not text.startswith("."):
-        raise JSONPathError(f"{text} does not begin with a dot")
-    quoted = _DOTTED.sub(lambda found: f"['{found[1].replace(chr(92), '')}']", text)
+    if not json_path.startswith("."):
+        raise JSONPathError(f"{json_path} does not begin with a dot")
+    quoted = _DOTTED.sub(lambda match: f"['{match[1].replace(chr(92), '')}']", json_path)
     return _ENVIRONMENT.compile(f"${quoted}").findall
 
 
@@ -120,8 +120,8 @@ def table_cells(
     """
     cells: list[Any] = []
     for column in columns:
-        found = column.find(obj)
-        cells.append(_cell(column.type, found[0], now) if found else None)
+        values = column.find(obj)
+        cells.append(_cell(column.type, values[0], now) if values else None)
     return cells
 
 
@@ -129,7 +129,7 @@ def _cell(kind: str, value: Any, now: datetime.datetime) -> Any:
     return _CELLS[kind](value, now)
 
 
-def _text(value: Any, _now: datetime.datetime) -> str:
+def _format_text(value: Any, _now: datetime.datetime) -> str:
     if isinstance(value, str):
         return value
     return "<no value>" if value is None else json_text(value)
@@ -166,7 +166,7 @@ _CELLS: Mapping[str, Callable[[Any, datetime.datetime], Any]] = {
     "date": _date,
     "integer": _integer,
     "number": _numeric_cell,
-    "string": _text,
+    "string": _format_text,
 }
 
 
@@ -200,6 +200,6 @@ _UNITS: Final = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
 
 
 def _two_units(seconds: int, unit: int, minor: int) -> str:
-    text = f"{seconds // unit}{_UNITS[unit]}"
+    larger_part = f"{seconds // unit}{_UNITS[unit]}"
     rest = seconds % unit // minor if minor else 0
-    return f"{text}{rest}{_UNITS[minor]}" if rest else text
+    return f"{larger_part}{rest}{_UNITS[minor]}" if rest else larger_part

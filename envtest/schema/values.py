@@ -303,30 +303,30 @@ class _Branches:
 
     def check(self, value: Any, path: str, out: list[FieldError]) -> None:
         """Append the errors of `value`."""
-        shown = quote(path)
+        quoted_path = quote(path)
         if self._any_of:
-            found = [_errors(branch, value, path) for branch in self._any_of]
-            if all(found):
-                out.append(_composite(f"{shown} must validate at least one schema (anyOf)"))
-                out += _shortest(found)
+            branch_errors = [_errors(branch, value, path) for branch in self._any_of]
+            if all(branch_errors):
+                out.append(_composite(f"{quoted_path} must validate at least one schema (anyOf)"))
+                out += _shortest(branch_errors)
         if self._one_of:
-            found = [_errors(branch, value, path) for branch in self._one_of]
-            fitting = found.count([])
+            branch_errors = [_errors(branch, value, path) for branch in self._one_of]
+            fitting = branch_errors.count([])
             if fitting != 1:
                 counted = f"Found {fitting} valid alternatives" if fitting else "Found none valid"
                 words = "must validate one and only one schema (oneOf)"
-                out.append(_composite(f"{shown} {words}. {counted}"))
-                out += _shortest(found)
+                out.append(_composite(f"{quoted_path} {words}. {counted}"))
+                out += _shortest(branch_errors)
         if self._all_of:
             self._check_all(value, path, out)
         if self._not is not None and not _errors(self._not, value, path):
-            out.append(_composite(f"{shown} must not validate the schema (not)"))
+            out.append(_composite(f"{quoted_path} must not validate the schema (not)"))
 
     def _check_all(self, value: Any, path: str, out: list[FieldError]) -> None:
-        found = [_errors(branch, value, path) for branch in self._all_of]
-        out += [error for errors in found for error in errors]
-        if any(found):
-            none = ". None validated" if all(found) else ""
+        branch_errors = [_errors(branch, value, path) for branch in self._all_of]
+        out += [error for errors in branch_errors for error in errors]
+        if any(branch_errors):
+            none = ". None validated" if all(branch_errors) else ""
             words = "must validate all the schemas (allOf)"
             out.append(_composite(f"{quote(path)} {words}{none}"))
 
@@ -337,9 +337,9 @@ def _errors(branch: ValueSchema, value: Any, path: str) -> list[FieldError]:
     return out
 
 
-def _shortest(found: list[list[FieldError]]) -> list[FieldError]:
-    fewest = min(len(errors) for errors in found)
-    return next(errors for errors in found if len(errors) == fewest)
+def _shortest(branch_errors: list[list[FieldError]]) -> list[FieldError]:
+    fewest = min(len(errors) for errors in branch_errors)
+    return next(errors for errors in branch_errors if len(errors) == fewest)
 
 
 def _composite(detail: str) -> FieldError:
@@ -364,9 +364,9 @@ def supported_format(schema: Mapping[str, Any], kind: str) -> str:
     return "" if formats.unrecognized(name, kind) else name
 
 
-def _wrong_type(path: str, expected: str, found: str) -> FieldError:
+def _wrong_type(path: str, expected: str, actual: str) -> FieldError:
     return FieldError(
-        "TypeInvalid", path, found, f"{path} in body must be of type {expected}: {quote(found)}"
+        "TypeInvalid", path, actual, f"{path} in body must be of type {expected}: {quote(actual)}"
     )
 
 

@@ -38,8 +38,8 @@ def _url_errors(url: str, path: str) -> list[FieldError]:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        text = f"url must be a valid URL: parse {quote(url)}: {error}{_FORM}"
-        return [required(path, text)]
+        detail = f"url must be a valid URL: parse {quote(url)}: {error}{_FORM}"
+        return [required(path, detail)]
     out: list[FieldError] = []
     if parts.scheme != "https":
         out.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"))
@@ -56,26 +56,26 @@ def _url_errors(url: str, path: str) -> list[FieldError]:
 
 def _service_errors(service: Mapping[str, Any], path: str) -> list[FieldError]:
     out = [required(f"{path}.{name}") for name in ("name", "namespace") if not service.get(name)]
-    text, port = service.get("path"), service.get("port", 443)
+    url_path, port = service.get("path"), service.get("port", 443)
     if port not in _PORTS:
         detail = "port is not valid: must be between 1 and 65535, inclusive"
         out.append(invalid(f"{path}.port", port, detail))
-    if text is not None:
-        out += _path_errors(text, f"{path}.path")
+    if url_path is not None:
+        out += _path_errors(url_path, f"{path}.path")
     return out
 
 
-def _path_errors(text: str, path: str) -> list[FieldError]:
+def _path_errors(url_path: str, path: str) -> list[FieldError]:
     """Return the errors of the URL path of a webhook's service."""
     out: list[FieldError] = []
-    if text in {"", "/"}:
+    if url_path in {"", "/"}:
         return out
-    if not text.startswith("/"):
-        out.append(invalid(path, text, "must start with a '/'"))
-    for index, segment in enumerate(text[1:].removesuffix("/").split("/")):
+    if not url_path.startswith("/"):
+        out.append(invalid(path, url_path, "must start with a '/'"))
+    for index, segment in enumerate(url_path[1:].removesuffix("/").split("/")):
         if not segment:
-            out.append(invalid(path, text, f"segment[{index}] may not be empty"))
+            out.append(invalid(path, url_path, f"segment[{index}] may not be empty"))
             continue
         errors = subdomain_errors(segment)
-        out += [invalid(path, text, f"segment[{index}]: {error}") for error in errors]
+        out += [invalid(path, url_path, f"segment[{index}]: {error}") for error in errors]
     return out

@@ -38,7 +38,9 @@ def default_crd(crd: dict[str, Any]) -> None:
         service.setdefault("port", 443)
     status = crd.get("status")
     if status is not None and not status.get("storedVersions"):
-        chosen = [one["name"] for one in spec.get("versions") or () if one.get("storage")]
+        chosen = [
+            version["name"] for version in spec.get("versions") or () if version.get("storage")
+        ]
         status["storedVersions"] = chosen[:1]
 
 
@@ -135,23 +137,22 @@ def _group_errors(spec: _Body) -> list[FieldError]:
 
 def _together_errors(versions: Any) -> list[FieldError]:
     """Return the errors of the versions' names and of the storage version."""
-    held = versions or []
-    shown = versions
-    names = [version.get("name") or "" for version in held]
+    entries = versions or []
+    names = [version.get("name") or "" for version in entries]
     out: list[FieldError] = []
     if len(set(names)) != len(names):
-        out.append(invalid("spec.versions", shown, "must contain unique version names"))
-    if sum(1 for version in held if version.get("storage")) != 1:
+        out.append(invalid("spec.versions", versions, "must contain unique version names"))
+    if sum(1 for version in entries if version.get("storage")) != 1:
         detail = "must have exactly one version marked as storage version"
-        out.append(invalid("spec.versions", shown, detail))
+        out.append(invalid("spec.versions", versions, detail))
     if names and names[0] and (errors := label_1035_errors(names[0])):
         out.append(invalid("spec.version", names[0], ",".join(errors)))
     return out
 
 
 def _required_names(names: _Body) -> list[FieldError]:
-    wanted = ("plural", "singular", "kind", "listKind")
-    return [required(f"spec.names.{name}") for name in wanted if not names.get(name)]
+    fields = ("plural", "singular", "kind", "listKind")
+    return [required(f"spec.names.{name}") for name in fields if not names.get(name)]
 
 
 def names_errors(names: _Body, path: str) -> list[FieldError]:
@@ -174,9 +175,9 @@ def names_errors(names: _Body, path: str) -> list[FieldError]:
     return out
 
 
-def _label(text: str, path: str, *, empty: bool = True) -> list[FieldError]:
-    errors = label_1035_errors(text) if text or not empty else []
-    return [invalid(path, text, ",".join(errors))] if errors else []
+def _label(label: str, path: str, *, empty: bool = True) -> list[FieldError]:
+    errors = label_1035_errors(label) if label or not empty else []
+    return [invalid(path, label, ",".join(errors))] if errors else []
 
 
 def _change_errors(spec: _Body, old: _Body) -> list[FieldError]:

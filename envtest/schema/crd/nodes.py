@@ -60,8 +60,8 @@ def node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
         path: where it stands.
         rules: whether rules are compiled.
     """
-    found, of_rules = _check(schema, Walk(path, rules=rules))
-    return found + of_rules
+    errors, of_rules = _check(schema, Walk(path, rules=rules))
+    return errors + of_rules
 
 
 def _check(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldError]]:
@@ -160,16 +160,16 @@ def _types(schema: _Schema, path: str) -> list[FieldError]:
 
 
 def _kind_for(
-    schema: _Schema, path: str, what: str, wanted: str, known: tuple[str, ...]
+    schema: _Schema, path: str, collection: str, expected_type: str, known: tuple[str, ...]
 ) -> list[FieldError]:
     """Return the errors of `x-kubernetes-map-type` or `x-kubernetes-list-type`."""
-    name = f"x-kubernetes-{what}-type"
+    name = f"x-kubernetes-{collection}-type"
     value, kind = schema.get(name), schema.get("type") or ""
     if value is None:
         return []
     out: list[FieldError] = []
-    if kind != wanted:
-        detail = f"must be {wanted} if {name} is specified"
+    if kind != expected_type:
+        detail = f"must be {expected_type} if {name} is specified"
         where = f"{path}.type"
         out.append(invalid(where, kind, detail) if kind else required(where, detail))
     elif value == "set":
@@ -184,10 +184,10 @@ def _set_items(schema: _Schema, path: str) -> list[FieldError]:
     if not isinstance(items, Mapping):
         return []
     kind = items.get("type")
-    what = {"array": "list", "object": "map"}.get(kind or "")
-    name = f"x-kubernetes-{what}-type"
+    collection = {"array": "list", "object": "map"}.get(kind or "")
+    name = f"x-kubernetes-{collection}-type"
     # A list is atomic unless it says otherwise, an object is not.
-    if what is None or items.get(name, "atomic" if kind == "array" else None) == "atomic":
+    if collection is None or items.get(name, "atomic" if kind == "array" else None) == "atomic":
         return []
     detail = "must be atomic as item of a list with x-kubernetes-list-type=set"
     return [invalid(f"{path}.items.{name}", items.get("x-kubernetes-list-type"), detail)]
@@ -268,26 +268,26 @@ def shape_errors(schema: _Schema, path: str) -> list[FieldError]:
 
 def _text_errors(rule: _Schema, where: str) -> list[FieldError]:
     """Return the errors of a rule's texts: missing, blank, or with line breaks."""
-    text, message = rule.get("rule") or "", rule.get("message") or ""
-    expression = rule.get("messageExpression") or ""
+    expression, message = rule.get("rule") or "", rule.get("message") or ""
+    message_expression = rule.get("messageExpression") or ""
     out: list[FieldError] = []
-    if not text.strip():
+    if not expression.strip():
         out.append(required(f"{where}.rule", "rule is not specified"))
     elif message and not message.strip():
         out.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
-    elif _breaks(message.strip()):
+    elif _has_line_break(message.strip()):
         out.append(invalid(f"{where}.message", message, "must not contain line breaks"))
-    elif _breaks(text.strip()) and not message.strip():
+    elif _has_line_break(expression.strip()) and not message.strip():
         detail = "message must be specified if rule contains line breaks"
         out.append(required(f"{where}.message", detail))
-    if expression and not expression.strip():
+    if message_expression and not message_expression.strip():
         detail = "messageExpression must be non-empty if specified"
         out.append(required(f"{where}.messageExpression", detail))
     return out
 
 
-def _breaks(text: str) -> bool:
-    return "\n" in text or "\r" in text
+def _has_line_break(string: str) -> bool:
+    return "\n" in string or "\r" in string
 
 
 def _field_path_errors(rule: _Schema, schema: _Schema, where: str) -> list[FieldError]:
@@ -298,7 +298,7 @@ def _field_path_errors(rule: _Schema, schema: _Schema, where: str) -> list[Field
     out: list[FieldError] = []
     if not path.strip():
         out.append(invalid(f"{where}.fieldPath", path, "must be non-empty if specified"))
-    if _breaks(path.strip()):
+    if _has_line_break(path.strip()):
         out.append(invalid(f"{where}.fieldPath", path, "must not contain line breaks"))
     if normalized_path(path, schema) is None:
         out.append(invalid(f"{where}.fieldPath", path, "must be a valid path"))
@@ -338,17 +338,17 @@ def rule_errors(schema: _Schema, place: Place) -> list[FieldError]:
 
 def _one_rule(rule: _Schema, checker: Checker, place: Place, where: str) -> list[FieldError]:
     """Return the errors of compiling a rule and its messageExpression."""
-    text, said = rule.get("rule") or "", rule.get("messageExpression") or ""
+    expression, said = rule.get("rule") or "", rule.get("messageExpression") or ""
     optional_old = bool(rule.get("optionalOldSelf"))
     out: list[FieldError] = []
-    if failure := checker.rule_failure(text, optional_old=optional_old):
-        out.append(invalid(f"{where}.rule", text, failure))
+    if failure := checker.rule_failure(expression, optional_old=optional_old):
+        out.append(invalid(f"{where}.rule", expression, failure))
     if said and (failure := checker.message_failure(said, optional_old=optional_old)):
         out.append(invalid(f"{where}.messageExpression", said, f"messageExpression {failure}"))
-    if reads_old(text) and place.uncorrelatable:
+    if reads_old(expression) and place.uncorrelatable:
         detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within "
-        out.append(invalid(f"{where}.rule", text, detail + place.uncorrelatable))
-    if rule.get("optionalOldSelf") is not None and not reads_old(text):
+        out.append(invalid(f"{where}.rule", expression, detail + place.uncorrelatable))
+    if rule.get("optionalOldSelf") is not None and not reads_old(expression):
         detail = "may not be set if oldSelf is not used in rule"
         out.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], detail))
     return out

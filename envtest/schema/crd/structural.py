@@ -211,16 +211,16 @@ def _check(schema: _Schema, path: str, out: list[FieldError], *, inside_meta: bo
 
 def _value_errors(schema: _Schema, path: str, *, inside_meta: bool) -> list[FieldError]:
     value = schema["default"]
-    found: list[FieldError] = []
+    errors: list[FieldError] = []
     if not inside_meta and _has_unknown(schema, value):
-        found.append(invalid(path, value, "must not have unknown fields"))
+        errors.append(invalid(path, value, "must not have unknown fields"))
     embedded = None if inside_meta else EmbeddedNode.compile(schema)
     if embedded is not None:
         try:
             embedded.coerce(copy.deepcopy(value), path, [])
         except MalformedObject as error:
-            return [*found, error.error]
-    return found + _first_errors(schema, embedded, value, path)
+            return [*errors, error.error]
+    return errors + _first_errors(schema, embedded, value, path)
 
 
 def _has_unknown(schema: _Schema, value: Any) -> bool:
@@ -237,16 +237,16 @@ def _first_errors(
 
     The order: type and metadata of embedded objects, the schema's constraints, its CEL rules.
     """
-    found: list[FieldError] = []
+    errors: list[FieldError] = []
     if embedded is not None:
-        embedded.check(value, path, found)
-    if not found:
-        ValueSchema(schema).check(value, "", found)
-        found = [_moved(error, path) for error in found]
+        embedded.check(value, path, errors)
+    if not errors:
+        ValueSchema(schema).check(value, "", errors)
+        errors = [_moved(error, path) for error in errors]
     rules = RuleTree.compile(schema, root=True)
-    if not found and rules is not None:
-        found = [_moved(error, path) for error in rules.check(value, None, [])]
-    return found
+    if not errors and rules is not None:
+        errors = [_moved(error, path) for error in rules.check(value, None, [])]
+    return errors
 
 
 def _moved(error: FieldError, path: str) -> FieldError:

@@ -118,33 +118,33 @@ def _content_errors(version: _Body, places: Mapping[str, str]) -> list[FieldErro
 
 def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
     """Return the errors of a version's deprecationWarning; none if it is not set."""
-    text = version.get("deprecationWarning")
-    if text is None:
+    warning = version.get("deprecationWarning")
+    if warning is None:
         return []
     if not version.get("deprecated"):
-        return [invalid(path, text, "can only be set for deprecated versions")]
+        return [invalid(path, warning, "can only be set for deprecated versions")]
     out: list[FieldError] = []
-    if len(text.encode()) > 256:
-        out.append(invalid(path, text, "must be <= 256 characters long"))
-    if not text:
-        out.append(invalid(path, text, "must not be an empty string"))
-    odd = next((rune for rune in text if not rune.isprintable()), None)
+    if len(warning.encode()) > 256:
+        out.append(invalid(path, warning, "must be <= 256 characters long"))
+    if not warning:
+        out.append(invalid(path, warning, "must not be an empty string"))
+    odd = next((rune for rune in warning if not rune.isprintable()), None)
     if odd is not None:
-        at = len(text[: text.index(odd)].encode())
+        at = len(warning[: warning.index(odd)].encode())
         detail = "must only contain printable UTF-8 characters; non-printable character found at"
-        out.append(invalid(path, Verbatim(json_text(text)), f"{detail} index {at}"))
+        out.append(invalid(path, Verbatim(json_text(warning)), f"{detail} index {at}"))
     return out
 
 
 def _schema_errors(schema: _Body, path: str, *, has_status: bool) -> list[FieldError]:
-    text = msgspec.json.encode(schema).decode()
-    return list(_errors_of_text(text, path, has_status=has_status))
+    schema_json = msgspec.json.encode(schema).decode()
+    return list(_errors_of_text(schema_json, path, has_status=has_status))
 
 
 @remembered(KEPT, LONGEST_KEPT)
-def _errors_of_text(text: str, path: str, *, has_status: bool) -> tuple[FieldError, ...]:
+def _errors_of_text(schema_json: str, path: str, *, has_status: bool) -> tuple[FieldError, ...]:
     """Return the errors of a schema by its JSON."""
-    schema = msgspec.json.decode(text)
+    schema = msgspec.json.decode(schema_json)
     out: list[FieldError] = []
     if has_status:
         out += _root_errors(schema, path)
@@ -167,29 +167,29 @@ def _root_errors(schema: _Body, path: str) -> list[FieldError]:
     return [invalid(path, OMITTED, f"{detail}subresource is enabled")]
 
 
-def _simple_path_errors(text: str, path: str) -> list[FieldError]:
-    if text.startswith("."):
+def _simple_path_errors(json_path: str, path: str) -> list[FieldError]:
+    if json_path.startswith("."):
         return []
-    return [invalid(path, text, "must be a simple json path starting with .")]
+    return [invalid(path, json_path, "must be a simple json path starting with .")]
 
 
 def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
     """Return the errors of the JSON paths of a scale subresource."""
     out: list[FieldError] = []
     for name, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
-        text, where = scale.get(name) or "", f"{path}.{name}"
-        if not text:
+        json_path, where = scale.get(name) or "", f"{path}.{name}"
+        if not json_path:
             out.append(required(where))
-        elif errors := _simple_path_errors(text, where):
+        elif errors := _simple_path_errors(json_path, where):
             out += errors
-        elif not text.startswith(f"{root}."):
-            out.append(invalid(where, text, f"should be a json path under {root}"))
-    text, where = scale.get("labelSelectorPath") or "", f"{path}.labelSelectorPath"
-    if text and not (errors := _simple_path_errors(text, where)):
-        if not text.startswith((".spec.", ".status.")):
+        elif not json_path.startswith(f"{root}."):
+            out.append(invalid(where, json_path, f"should be a json path under {root}"))
+    json_path, where = scale.get("labelSelectorPath") or "", f"{path}.labelSelectorPath"
+    if json_path and not (errors := _simple_path_errors(json_path, where)):
+        if not json_path.startswith((".spec.", ".status.")):
             detail = "should be a json path under either .spec or .status"
-            out.append(invalid(where, text, detail))
-    elif text:
+            out.append(invalid(where, json_path, detail))
+    elif json_path:
         out += errors
     return out
 
@@ -197,7 +197,7 @@ def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
 def _column_errors(column: _Body, path: str) -> list[FieldError]:
     """Return the errors of an additional printer column."""
     kind, name_format = column.get("type") or "", column.get("format") or ""
-    text = column.get("jsonPath") or ""
+    json_path = column.get("jsonPath") or ""
     known = f"must be one of {','.join(_COLUMN_TYPES)}"
     out: list[FieldError] = []
     if not column.get("name"):
@@ -209,10 +209,10 @@ def _column_errors(column: _Body, path: str) -> list[FieldError]:
     if name_format and name_format not in _COLUMN_FORMATS:
         detail = f"must be one of {','.join(_COLUMN_FORMATS)}"
         out.append(invalid(f"{path}.format", name_format, detail))
-    if not text:
+    if not json_path:
         out.append(required(f"{path}.JSONPath"))
     else:
-        out += _simple_path_errors(text, f"{path}.JSONPath")
+        out += _simple_path_errors(json_path, f"{path}.JSONPath")
     return out
 
 
@@ -221,30 +221,30 @@ def _selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> lis
     out: list[FieldError] = []
     seen: set[str] = set()
     for index, entry in enumerate(fields):
-        text, where = entry.get("jsonPath") or "", f"{path}[{index}].jsonPath"
-        if not text:
+        json_path, where = entry.get("jsonPath") or "", f"{path}[{index}].jsonPath"
+        if not json_path:
             out.append(required(where))
             continue
-        found, failure = _field_at(text, schema)
-        if found is None:
-            out.append(invalid(where, text, f"is an invalid path: {failure}"))
-        elif found.get("type") not in {"string", "boolean", "integer"}:
+        field, failure = _field_at(json_path, schema)
+        if field is None:
+            out.append(invalid(where, json_path, f"is an invalid path: {failure}"))
+        elif field.get("type") not in {"string", "boolean", "integer"}:
             detail = (
                 "must point to a field of type string, boolean or integer. Enum string fields "
                 "and strings with formats are allowed."
             )
-            out.append(invalid(where, text, detail))
-        if found is not None and text in seen:
-            out.append(duplicate(where, text))
-        seen.add(text)
+            out.append(invalid(where, json_path, detail))
+        if field is not None and json_path in seen:
+            out.append(duplicate(where, json_path))
+        seen.add(json_path)
     if len(seen) > _SELECTABLE_FIELDS:
         out.append(too_many(path, len(seen), _SELECTABLE_FIELDS))
     return out
 
 
-def _field_at(text: str, schema: _Body) -> tuple[_Body | None, str]:
+def _field_at(json_path: str, schema: _Body) -> tuple[_Body | None, str]:
     """Return the schema of a field by its path, or why the path leads nowhere."""
-    tokens = re.findall(r"[.\[\]]|[^.\[\]]+", text)
+    tokens = re.findall(r"[.\[\]]|[^.\[\]]+", json_path)
     while tokens:
         part = tokens.pop(0)
         if part == "[":
