@@ -221,7 +221,7 @@ class _Starter:
             "tls-private-key-file": str(key),
             "leader-elect": "false",
             "use-service-account-credentials": "false",
-            "controllers": ",".join(sorted(_CONTROLLERS[one] for one in controllers)),
+            "controllers": ",".join(sorted(_CONTROLLERS[name] for name in controllers)),
         }
         assert self._settings.controller_manager is not None
         child = children.start(self._settings.controller_manager, _flags(arguments))

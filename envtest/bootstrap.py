@@ -101,17 +101,17 @@ def publish_address(api: Api, service: str, address: str, port: int) -> None:
         address: the address that the server listens on.
         port: the port that it listens on.
     """
-    for group, plural, wanted in _own_service(service, address, port):
+    for group, plural, body in _own_service(service, address, port):
         resource = _find(api, group, plural)
-        meta = wanted["metadata"]
+        meta = body["metadata"]
         stored = api.table(resource).get(resource.key(meta["namespace"], meta["name"]))
         if stored is None:
-            _create(api, resource, wanted)
+            _create(api, resource, body)
             continue
         live = resource.load(stored)
-        changed = {**live, **wanted, "metadata": live["metadata"]}
-        if "spec" in wanted:
-            changed["spec"] = {**live["spec"], "ports": wanted["spec"]["ports"]}
+        changed = {**live, **body, "metadata": live["metadata"]}
+        if "spec" in body:
+            changed["spec"] = {**live["spec"], "ports": body["spec"]["ports"]}
         if changed != live:
             api.store.write(resource.place, stored.key, resource.stored_form(changed))
 
@@ -173,7 +173,7 @@ def _create(api: Api, resource: Resource, body: Body) -> None:
 def _cluster_roles() -> Iterator[Body]:
     """Yield the default ClusterRoles; the rules of aggregated ones are found among the others."""
     for name, rules in _ROLES.items():
-        yield {"metadata": _metadata(name), "rules": [_rule(*one) for one in rules]}
+        yield {"metadata": _metadata(name), "rules": [_rule(*fields) for fields in rules]}
     for name in _AGGREGATED:
         selected = [{"matchLabels": {f"{_AGGREGATE}{name}": "true"}}]
         aggregation = {"clusterRoleSelectors": selected}
@@ -186,7 +186,7 @@ def _cluster_role_bindings() -> Iterator[Body]:
         yield {
             "metadata": _metadata(name),
             "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "Group", "apiGroup": _GROUP, "name": one} for one in groups],
+            "subjects": [{"kind": "Group", "apiGroup": _GROUP, "name": group} for group in groups],
         }
 
 

@@ -70,11 +70,11 @@ class Authority:
         certificate, key = folder / "ca.crt", folder / "ca.key"
         if certificate.exists() and key.exists():
             return cls(*_read_pair(certificate, key))
-        made = cls.create()
+        authority = cls.create()
         # The certificate last: both are there, or an authority is made anew.
-        write_private(key, made.pair.key.decode())
-        write_private(certificate, made.pair.certificate.decode())
-        return made
+        write_private(key, authority.pair.key.decode())
+        write_private(certificate, authority.pair.certificate.decode())
+        return authority
 
     def server(self, *hosts: str) -> KeyPair:
         """Sign a server certificate for names and addresses."""
@@ -115,12 +115,12 @@ def _read_pair(
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     private = read_key(key)
     try:
-        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+        loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
     except (ValueError, OSError) as error:
         raise DiskError(f"{certificate} holds no certificate ({error}); {REMEDY}") from error
-    if found.public_key() != private.public_key():
+    if loaded.public_key() != private.public_key():
         raise DiskError(f"{certificate} is not the certificate of {key}; {REMEDY}")
-    return found, private
+    return loaded, private
 
 
 def client_tls(authority: bytes, pair: KeyPair | None) -> ssl.SSLContext:

@@ -181,12 +181,12 @@ def _read_users(path: Path) -> dict[str, User]:
         TokenFileError: the file makes no sense.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise TokenFileError(
             f"{path} is no text ({error}); restore it from a copy, or remove it to have new users"
         ) from error
-    return parse_token_file(text, str(path))
+    return parse_token_file(content, str(path))
 
 
 async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Authority) -> int:

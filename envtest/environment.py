@@ -84,12 +84,12 @@ class ControlPlane(Plane):
             "namespaces": namespace_controller,
             "garbage": garbage_collector,
         }
-        controllers = frozenset(name for name, wanted in asked.items() if wanted)
+        controllers = frozenset(name for name, is_enabled in asked.items() if is_enabled)
         if settings.kind == "existing":
             yield ExistingControlPlane.from_environment()
         elif settings.kind == "binaries":
-            text = "".join(token_line(token, user) for token, user in known.items())
-            async with real_control_plane(settings, data, listen, text, controllers) as real:
+            token_file = "".join(token_line(token, user) for token, user in known.items())
+            async with real_control_plane(settings, data, listen, token_file, controllers) as real:
                 yield real
         else:
             async with serve(

@@ -43,9 +43,9 @@ class ExistingControlPlane(ControlPlane):
         path = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
         try:
             document = yaml.safe_load(path.read_text(encoding="utf-8"))
-            context = _named(document, "contexts", document["current-context"])["context"]
-            cluster = _named(document, "clusters", context["cluster"])["cluster"]
-            user = _named(document, "users", context["user"])["user"]
+            context = _find_entry(document, "contexts", document["current-context"])["context"]
+            cluster = _find_entry(document, "clusters", context["cluster"])["cluster"]
+            user = _find_entry(document, "users", context["user"])["user"]
             return cls(cluster["server"], _material(cluster, "certificate-authority"), user)
         except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
             raise PlaneError(
@@ -71,13 +71,15 @@ class ExistingControlPlane(ControlPlane):
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
 
-def _named(document: dict[str, Any], part: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(one for one in document[part] if one["name"] == name)
-    return found
+def _find_entry(document: dict[str, Any], part: str, name: str) -> dict[str, Any]:
+    entry: dict[str, Any] = next(
+        candidate for candidate in document[part] if candidate["name"] == name
+    )
+    return entry
 
 
 def _material(owner: dict[str, Any], name: str) -> bytes:
-    """Return what stands in NAME-data, or in the file that NAME names."""
+    """Return the content of NAME-data, or of the file that NAME names."""
     if owner.get(f"{name}-data"):
         return base64.b64decode(owner[f"{name}-data"])
     return Path(owner[name]).read_bytes() if owner.get(name) else b""

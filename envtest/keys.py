@@ -37,21 +37,21 @@ def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
         DiskError: it is none.
     """
     try:
-        found = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm, OSError) as error:
         raise DiskError(f"{path} holds no private key ({error}); {REMEDY}") from error
-    if not isinstance(found, ec.EllipticCurvePrivateKey):
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise DiskError(f"{path} holds a key that is not of elliptic curves; {REMEDY}")
-    return found
+    return key
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private(path: Path, content: str) -> None:
     """Write a file that only its owner can read, in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)
-    part.write_text(text, encoding="utf-8")
+    part.write_text(content, encoding="utf-8")
     part.replace(path)
 
 

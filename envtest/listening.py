@@ -15,16 +15,16 @@ class ListenError(Exception):
     """The address cannot be listened on; the message says why and what to do."""
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def parse_address(address: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`.
 
     Raises:
         ListenError: it is no such thing.
     """
-    host, colon, port = text.rpartition(":")
+    host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise ListenError(
-            f"{text!r} is no address to listen on; write HOST:PORT, say 127.0.0.1:6443"
+            f"{address!r} is no address to listen on; write HOST:PORT, say 127.0.0.1:6443"
         )
     return host.strip("[]") or EVERYWHERE[0], int(port)
 

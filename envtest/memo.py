@@ -31,11 +31,11 @@ def remembered(
         known = lru_cache(maxsize=size)(function)
 
         @wraps(function)
-        def ask(text: str, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-            if len(text) > longest:
-                return function(text, *args, **kwargs)
-            found: _T = known(text, *args, **kwargs)  # type: ignore[arg-type]  # hashable ones
-            return found
+        def ask(argument: str, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+            if len(argument) > longest:
+                return function(argument, *args, **kwargs)
+            result: _T = known(argument, *args, **kwargs)  # type: ignore[arg-type]  # hashable ones
+            return result
 
         return ask
 

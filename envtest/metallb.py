@@ -98,16 +98,18 @@ class MetalLB:
                 _metrics_session(self.url, self._token) as session,
                 session.get("/metrics") as answer,
             ):
-                text = await answer.text()
+                metrics = await answer.text()
         except ClientError as error:
             raise PlaneError(f"MetalLB's controller gives no metrics: {error}") from error
         if answer.status != 200:
-            raise PlaneError(f"MetalLB's controller gives no metrics: it answers {text.strip()!r}")
-        return text
+            raise PlaneError(
+                f"MetalLB's controller gives no metrics: it answers {metrics.strip()!r}"
+            )
+        return metrics
 
     def log(self) -> str:
-        """Return what it has logged so far."""
-        return _text(self._child.log)
+        """Return the controller's log so far."""
+        return _read_log(self._child.log)
 
     async def watch(self) -> None:
         """Wait until it ends, which it does not by itself.
@@ -207,7 +209,7 @@ def _metrics_session(url: str, token: str) -> ClientSession:
 
 @lru_cache(maxsize=16)
 def _read_flags(program: Path, changed: int) -> str:  # noqa: ARG001 - part of what is kept
-    """Return what a controller says of its flags; nothing if it cannot be run, or takes too long.
+    """Return a controller's help about its flags; empty if it cannot be run, or takes too long.
 
     Args:
         program: the controller.
@@ -227,7 +229,7 @@ def _read_flags(program: Path, changed: int) -> str:  # noqa: ARG001 - part of w
     return asked.stdout.decode(errors="replace")
 
 
-def _text(log: Path) -> str:
+def _read_log(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")
 
 

@@ -65,7 +65,7 @@ async def admit_metallb(kubeconfig: str, namespace: str) -> str:
 
 
 def _objects(namespace: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return what is created, each with the path of its collection."""
+    """Return the objects to create, each with the path of its collection."""
     name, inside = {"name": READER}, f"/api/v1/namespaces/{namespace}"
     pod = {
         "metadata": {"name": POD},
@@ -88,10 +88,10 @@ def _objects(namespace: str) -> list[tuple[str, dict[str, Any]]]:
 async def _create(session: ClientSession, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """Create an object; return the answer, that of an object which is there already, too."""
     async with session.post(path, json=body) as answer:
-        found: dict[str, Any] = await answer.json()
-    if answer.status == 201 or found.get("reason") == "AlreadyExists":
-        return found
-    raise PlaneError(f"what MetalLB needs was refused at {path}: {found.get('message')}")
+        result: dict[str, Any] = await answer.json()
+    if answer.status == 201 or result.get("reason") == "AlreadyExists":
+        return result
+    raise PlaneError(f"what MetalLB needs was refused at {path}: {result.get('message')}")
 
 
 def _read_login(kubeconfig: str) -> _Login:

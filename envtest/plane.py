@@ -79,15 +79,15 @@ class ControlPlane(ABC):
         Raises:
             PlaneError: the server refuses one, or does not serve it in time.
         """
-        wanted = read_crds(crds) if isinstance(crds, Path) else list(crds)
+        definitions = read_crds(crds) if isinstance(crds, Path) else list(crds)
         connector = TCPConnector(ssl=self.tls())
         async with ClientSession(
             self.url, connector=connector, headers=self.admin_headers()
         ) as session:
-            for crd in wanted:
+            for crd in definitions:
                 await _put(session, crd)
-            for crd in wanted:
-                await _served(session, crd)
+            for crd in definitions:
+                await _wait_until_served(session, crd)
 
 
 def read_crds(path: Path) -> list[dict[str, Any]]:
@@ -97,20 +97,20 @@ def read_crds(path: Path) -> list[dict[str, Any]]:
         PlaneError: there is none, or a file is no YAML.
     """
     files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
-    found: list[dict[str, Any]] = []
+    definitions: list[dict[str, Any]] = []
     for file in files:
         try:
             documents = list(yaml.load_all(file.read_text(encoding="utf-8"), Loader=_LOADER))
         except (OSError, yaml.YAMLError) as error:
             raise PlaneError(f"{file} cannot be read: {error}") from error
-        found += [
-            one
-            for one in documents
-            if isinstance(one, dict) and one.get("kind") == "CustomResourceDefinition"
+        definitions += [
+            document
+            for document in documents
+            if isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition"
         ]
-    if not found:
+    if not definitions:
         raise PlaneError(f"{path} holds no CustomResourceDefinition; name another file or folder")
-    return found
+    return definitions
 
 
 async def _put(session: ClientSession, crd: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ async def _put(session: ClientSession, crd: dict[str, Any]) -> None:
             raise PlaneError(f"CRD {name} was refused: {body.get('message')}")
 
 
-async def _served(session: ClientSession, crd: dict[str, Any]) -> None:
+async def _wait_until_served(session: ClientSession, crd: dict[str, Any]) -> None:
     """Wait until a CRD is established and every served version answers a list."""
     name, spec = crd["metadata"]["name"], crd["spec"]
     paths = [
@@ -151,11 +151,11 @@ async def _is_established(session: ClientSession, name: str) -> bool:
     async with session.get(f"{_CRDS}/{name}") as answer:
         body = await answer.json()
     conditions = (body.get("status") or {}).get("conditions") or ()
-    found = {one["type"]: one for one in conditions}
-    refused = found.get("NamesAccepted", {})
+    by_type = {condition["type"]: condition for condition in conditions}
+    refused = by_type.get("NamesAccepted", {})
     if refused.get("status") == "False":
         raise PlaneError(f"CRD {name} is not served: {refused.get('message')}")
-    return bool(found.get("Established", {}).get("status") == "True")
+    return bool(by_type.get("Established", {}).get("status") == "True")
 
 
 async def _all_answer(session: ClientSession, paths: list[str]) -> bool:

@@ -58,7 +58,7 @@ class Child:
 
     @property
     def name(self) -> str:
-        """Return what messages call it."""
+        """Return the name for messages."""
         return self.log.stem
 
 
@@ -110,7 +110,7 @@ class Children:
                 )
             except OSError as error:
                 raise PlaneError(f"{program} cannot be run: {error.strerror}") from error
-        child = Child(process, log, _shown(process, log))
+        child = Child(process, log, _start_copying(process, log))
         self.started.append(child)
         self._stack.push_async_callback(self._stop, child)
         return child
@@ -160,7 +160,7 @@ class Children:
         """Return why a process is not ready, or no longer."""
         if child.process.returncode is not None and child.showing is not None:
             await to_thread.run_sync(child.showing.join, self._settings.stop_seconds)
-        text = await _log(child)
+        output = await _log(child)
         if await _port_is_taken(child):
             return PortTakenError(f"{child.name} found its port taken; choose another one")
         if child.process.returncode is not None:
@@ -169,7 +169,7 @@ class Children:
             how = f"is not ready after {self._settings.start_seconds:g} seconds"
         if self._settings.show_output:
             return PlaneError(f"{child.name} {how}; what it said is shown above")
-        last = "\n".join(line[:_LOG_WIDTH] for line in text.splitlines()[-_LOG_LINES:])
+        last = "\n".join(line[:_LOG_WIDTH] for line in output.splitlines()[-_LOG_LINES:])
         return PlaneError(f"{child.name} {how}; its last lines:\n{last}")
 
     async def _stop(self, child: Child) -> None:
@@ -210,8 +210,8 @@ async def _log(child: Child) -> str:
     return await anyio.Path(child.log).read_text(encoding="utf-8", errors="replace")
 
 
-def _shown(process: subprocess.Popen[bytes], log: Path) -> threading.Thread | None:
-    """Write what a process says to its log and show it, if it says it to us.
+def _start_copying(process: subprocess.Popen[bytes], log: Path) -> threading.Thread | None:
+    """Copy a process's output to its log and to stderr, if the output is a pipe to us.
 
     The log is needed all the same: whether a port was taken stands there.
     """

@@ -57,14 +57,14 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
     etcd = _binary(env, "TEST_ASSET_ETCD", "etcd")
     apiserver = _binary(env, "TEST_ASSET_KUBE_APISERVER", "kube-apiserver")
     metallb = _optional(env, "TEST_ASSET_METALLB_CONTROLLER", *_METALLB)
-    shown = env.get("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "").lower() == "true"
+    show_output = env.get("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "").lower() == "true"
     if etcd is None or apiserver is None:
         if etcd or apiserver:
             missing = "TEST_ASSET_ETCD" if etcd is None else "TEST_ASSET_KUBE_APISERVER"
             raise PlaneError(f"only one of the two binaries is named; set {missing}, too")
-        return Settings("embedded", None, None, None, metallb, start, stop, shown)
+        return Settings("embedded", None, None, None, metallb, start, stop, show_output)
     manager = _optional(env, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager")
-    return Settings("binaries", etcd, apiserver, manager, metallb, start, stop, shown)
+    return Settings("binaries", etcd, apiserver, manager, metallb, start, stop, show_output)
 
 
 def _optional(env: Mapping[str, str], variable: str, *names: str) -> Path | None:
@@ -72,8 +72,8 @@ def _optional(env: Mapping[str, str], variable: str, *names: str) -> Path | None
     if env.get(variable):
         return _binary(env, variable, names[0])
     folder = Path(env.get("KUBEBUILDER_ASSETS") or os.devnull)
-    found = next((name for name in names if (folder / name).exists()), None)
-    return _binary(env, variable, found) if found else None
+    binary = next((name for name in names if (folder / name).exists()), None)
+    return _binary(env, variable, binary) if binary else None
 
 
 def _binary(env: Mapping[str, str], variable: str, name: str) -> Path | None:
@@ -91,10 +91,10 @@ def _binary(env: Mapping[str, str], variable: str, name: str) -> Path | None:
 
 def _duration(env: Mapping[str, str], variable: str, otherwise: float) -> float:
     """Return a duration in seconds; written as Go writes them (`90s`, `1m30s`)."""
-    text = env.get(variable, "")
-    if not text:
+    setting = env.get(variable, "")
+    if not setting:
         return otherwise
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise PlaneError(f"{variable}={text!r} is no duration; write it like 90s or 1m30s")
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", setting)
+    if not parts or "".join(number + unit for number, unit in parts) != setting:
+        raise PlaneError(f"{variable}={setting!r} is no duration; write it like 90s or 1m30s")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)

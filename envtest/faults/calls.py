@@ -51,7 +51,7 @@ class Call:
 
 
 def read_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"") -> Call:
-    """Return what a request asks for."""
+    """Return the call that a request makes."""
     parts = [unquote(part) for part in path.split("/") if part]
     if parts[:1] == ["api"] and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -68,7 +68,7 @@ def read_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
         path,
         query,
         body,
-        verb=_verb(method, query, named=bool(name)),
+        verb=_verb(method, query, has_name=bool(name)),
         group=group,
         version=version,
         resource=resource,
@@ -78,14 +78,14 @@ def read_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
     )
 
 
-def _verb(method: str, query: Mapping[str, str], *, named: bool) -> str:
+def _verb(method: str, query: Mapping[str, str], *, has_name: bool) -> str:
     if method == "DELETE":
-        return "delete" if named else "deletecollection"
+        return "delete" if has_name else "deletecollection"
     if method in _BY_METHOD:
         return _BY_METHOD[method]
     if query.get("watch") in {"1", "true"}:
         return "watch"
-    return "get" if named else "list"
+    return "get" if has_name else "list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Match:
 
     def admits(self, call: Call) -> bool:
         """Return whether a request matches, whatever its number."""
-        wanted = (
+        pairs = (
             (self.verb, call.verb),
             (self.resource, call.resource),
             (self.group, call.group),
@@ -126,7 +126,7 @@ class Match:
             (self.namespace, call.namespace),
             (self.name, call.name),
         )
-        if any(want is not None and want != have for want, have in wanted):
+        if any(want is not None and want != have for want, have in pairs):
             return False
         return self.where is None or self.where(call)
 
@@ -178,9 +178,9 @@ class Record(Sequence[T]):
     async def wait(self, count: int = 1, where: Callable[[T], bool] | None = None) -> list[T]:
         """Wait until there are `count` entries, of those that `where` admits; return them."""
         while True:
-            found = [entry for entry in self._entries if where is None or where(entry)]
-            if len(found) >= count:
-                return found
+            entries = [entry for entry in self._entries if where is None or where(entry)]
+            if len(entries) >= count:
+                return entries
             await self._grown.wait()
 
     @overload

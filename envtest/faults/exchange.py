@@ -216,7 +216,7 @@ class Exchange:
 
 
 def _through(fault: Fault, number: int, steps: Iterator[Step]) -> Iterator[Step]:
-    """Return what a fault makes of what the faults before it left."""
+    """Yield the steps of an answer after a fault has altered its pieces."""
     for step in steps:
         if isinstance(step, bytes):
             yield from fault.alter(number, step)

@@ -191,9 +191,9 @@ def expired() -> Refusal:
     return Refusal(410, "Expired", "too old resource version: 1 (2)")
 
 
-def forbidden(what: str = "it") -> Refusal:
+def forbidden(subject: str = "it") -> Refusal:
     """Return a 403, as while a role is missing."""
-    return Refusal(403, "Forbidden", f"{what} is forbidden: User cannot do that")
+    return Refusal(403, "Forbidden", f"{subject} is forbidden: User cannot do that")
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,8 @@ class PatchHints:
         Raises:
             PatchError: 500 if there is no such field.
         """
-        found = self._field(field)
-        return self._hint(found, found)
+        property_schema = self._field(field)
+        return self._hint(property_schema, property_schema)
 
     def items(self, field: str) -> Hint:
         """Return the hint for a list in this struct.
@@ -67,8 +67,8 @@ class PatchHints:
         Raises:
             PatchError: 500 if there is no such field.
         """
-        found = self._field(field)
-        return self._hint(found, found.get("items", {}))
+        property_schema = self._field(field)
+        return self._hint(property_schema, property_schema.get("items", {}))
 
     def _field(self, field: str) -> Schema:
         """Return the schema of a field, with the extensions that stand where it is declared."""
@@ -76,18 +76,18 @@ class PatchHints:
             raise internal(
                 f"merging an object in json but data type is not struct, instead is: {self.kind}"
             )
-        found: Schema | None = self.schema.get("properties", {}).get(field)
-        if found is None:
+        property_schema: Schema | None = self.schema.get("properties", {}).get(field)
+        if property_schema is None:
             type_name = self.name.rpartition(".")[2]
             raise internal(
                 f'unable to find api field in struct {type_name} for the json field "{field}"'
             )
-        return found
+        return property_schema
 
     def _hint(self, field: Schema, below: Schema) -> Hint:
         """Return the hint of a field whose inside has the given schema."""
         strategies = str(field.get("x-kubernetes-patch-strategy", "")).split(",")
-        strategy = next((each for each in strategies if each != RETAIN_KEYS), "")
+        strategy = next((name for name in strategies if name != RETAIN_KEYS), "")
         merge_key = str(field.get("x-kubernetes-patch-merge-key", ""))
         return Hint(self._inside(below), strategy, merge_key)
 

@@ -95,8 +95,8 @@ def check_operations(operations: Any) -> list[str]:
 
 def _mistyped(value: Any, target: str) -> PatchError:
     """Return the refusal of a value where another kind of value belongs."""
-    shown = f"cannot unmarshal {json_kind(value)} into Go value of type {target}"
-    return bad_request(f"error decoding patch: json: {shown}")
+    fault = f"cannot unmarshal {json_kind(value)} into Go value of type {target}"
+    return bad_request(f"error decoding patch: json: {fault}")
 
 
 def json_patch(doc: Any, operations: Any) -> Any:

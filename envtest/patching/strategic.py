@@ -47,7 +47,7 @@ def merge_map(original: Map, patch: Map, hints: PatchHints) -> Map:
 
 
 def _directed(patch: Map) -> Map:
-    """Return what a map becomes that a directive replaces or deletes."""
+    """Return the map that a directive puts in place of one; empty if it deletes the map."""
     directive = patch[PATCH]
     if directive == REPLACE:
         return {key: value for key, value in patch.items() if key != PATCH}

@@ -29,8 +29,8 @@ def list_name(key: str, prefix: str) -> str:
     """
     first, slash, name = key.partition("/")
     if first != prefix or not slash:
-        what = "primitive list" if prefix == DELETE_FROM else "setElementOrder list"
-        raise bad_request(f"invalid patch format of {what}")
+        list_kind = "primitive list" if prefix == DELETE_FROM else "setElementOrder list"
+        raise bad_request(f"invalid patch format of {list_kind}")
     return name
 
 
@@ -47,12 +47,12 @@ def bad_type(expected: str, value: Any) -> PatchError:
 
 def unknown_directive(directive: Any, patch: Map) -> PatchError:
     """Return the refusal of a value of `$patch`."""
-    shown = directive if isinstance(directive, str) else _go_format_error(directive)
-    return internal(f"unknown patch type: {shown} in map: {gotext.json_text(patch)}")
+    printable = directive if isinstance(directive, str) else _go_format_error(directive)
+    return internal(f"unknown patch type: {printable} in map: {gotext.json_text(patch)}")
 
 
 def _go_format_error(value: Any) -> str:
-    """Return what Go prints for a value that is no string where a string is to be printed."""
+    """Return Go's text for a value that is printed as a string and is none."""
     if value is None:
         return "%!s(<nil>)"
     return f"%!s({gotext.json_kind(value)}={gotext.json_text(value)})"
@@ -192,7 +192,7 @@ def _check_order(patch: Items, order: Items, key: str) -> None:
 
 
 def _key_of(item: Any, key: str) -> Any:
-    """Return what makes an item the same as another: the value of its merge key, or itself."""
+    """Return the value by which items are the same: that of the merge key, or the item itself."""
     if not key:
         return item
     if not isinstance(item, dict):
@@ -243,7 +243,7 @@ def _special_items(original: Items, patch: Items, key: str) -> tuple[Items, Item
         elif directive == DELETE:
             gone = _identity(_key_of(item, key))
             original = [
-                each for each in original if key not in each or _identity(each[key]) != gone
+                entry for entry in original if key not in entry or _identity(entry[key]) != gone
             ]
         elif directive == REPLACE:
             replace = True
@@ -258,12 +258,12 @@ def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) 
     """Merge maps into those with the same merge key, append the rest."""
     merged = list(original)
     places: dict[str, int] = {}
-    for place, each in enumerate(merged):
-        if hint.merge_key in each:
-            places.setdefault(_identity(each[hint.merge_key]), place)
+    for place, entry in enumerate(merged):
+        if hint.merge_key in entry:
+            places.setdefault(_identity(entry[hint.merge_key]), place)
     for item in patch:
-        wanted = _identity(_key_of(item, hint.merge_key))
-        place = places.setdefault(wanted, len(merged))
+        identity = _identity(_key_of(item, hint.merge_key))
+        place = places.setdefault(identity, len(merged))
         if place < len(merged):
             merged[place] = merge_map(merged[place], item, hint.below)
         else:
@@ -274,12 +274,12 @@ def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) 
 def _in_order(theirs: Items, others: Items, order: Items, live: Items, key: str) -> Items:
     """Put the items of a patch in its order, and the others among them as they stand now."""
     by_order, by_live = _Known(order, key), _Known(live, key)
-    left, right = _arranged(others, by_live), _arranged(theirs, by_order)
+    other_items, patch_items = _arranged(others, by_live), _arranged(theirs, by_order)
     out: Items = []
-    while left and right:
-        here, there = by_live.place(left[0]), by_live.place(right[0])
-        out.append((left if 0 <= here < there else right).pop(0))
-    return out + left + right
+    while other_items and patch_items:
+        here, there = by_live.place(other_items[0]), by_live.place(patch_items[0])
+        out.append((other_items if 0 <= here < there else patch_items).pop(0))
+    return out + other_items + patch_items
 
 
 def _arranged(items: Items, order: _Known) -> Items:

@@ -129,7 +129,7 @@ class Disk:
         """Drop versions of a table, by key and revision; its history begins after `floor`."""
         cursor = self._database.cursor()
         cursor.execute("BEGIN IMMEDIATE")
-        cursor.executemany(_FORGET, ((place, *one) for one in gone))
+        cursor.executemany(_FORGET, ((place, *row) for row in gone))
         cursor.execute("INSERT OR REPLACE INTO floors VALUES (?, ?)", (place, floor))
         cursor.execute(_SET, (self._highest, "revision"))
         cursor.execute("COMMIT")
@@ -144,13 +144,13 @@ class Disk:
 
     def _fact(self, name: str) -> int:
         with self._explained():
-            found = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,))
-            return int(found.fetchone()[0])
+            cursor = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,))
+            return int(cursor.fetchone()[0])
 
     def _newest(self) -> int:
         with self._explained():
-            found = self._database.execute("SELECT MAX(revision) FROM versions")
-            return int(found.fetchone()[0] or 0)
+            cursor = self._database.execute("SELECT MAX(revision) FROM versions")
+            return int(cursor.fetchone()[0] or 0)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

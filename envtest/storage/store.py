@@ -119,11 +119,11 @@ class Store:
 
     def table(self, place: str) -> Table:
         """Return the table of a place such as `lab.example.com/widgets`, made on first use."""
-        found = self._tables.get(place)
-        if found is None:
+        table = self._tables.get(place)
+        if table is None:
             floor = max(self._floors.get(place, 0), self._compacted)
-            found = self._tables[place] = Table(place, floor)
-        return found
+            table = self._tables[place] = Table(place, floor)
+        return table
 
     def drop(self, place: str) -> None:
         """Forget an empty table and its history; its watches end."""

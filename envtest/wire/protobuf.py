@@ -39,8 +39,8 @@ class Field(NamedTuple):
 
 @cache
 def _file() -> Mapping[str, Mapping[str, list[str]]]:
-    text = files("envtest.kinds").joinpath("wire.json").read_text(encoding="utf-8")
-    loaded: Mapping[str, Mapping[str, list[str]]] = json.loads(text)
+    content = files("envtest.kinds").joinpath("wire.json").read_text(encoding="utf-8")
+    loaded: Mapping[str, Mapping[str, list[str]]] = json.loads(content)
     return loaded
 
 
@@ -51,10 +51,10 @@ def _message_fields(name: str) -> Mapping[int, Field] | None:
     Args:
         name: the OpenAPI name of the type.
     """
-    found = _file().get(name)
-    if found is None:
+    descriptions = _file().get(name)
+    if descriptions is None:
         return None
-    listed = [Field(int(number), *described) for number, described in found.items()]
+    listed = [Field(int(number), *described) for number, described in descriptions.items()]
     return {field.number: field for field in sorted(listed)}
 
 
@@ -86,10 +86,10 @@ def read_protobuf(data: bytes, name: str) -> dict[str, Any]:
         raise ProtobufError(f"protobuf is not read for {name.rpartition('.')[2]}; send JSON")
     try:
         envelope = dict(_fields(data[len(MAGIC) :]))
-        named = dict(_fields(_bytes(envelope.get(1, b""))))
-        head = {"apiVersion": _bytes(named.get(1, b"")), "kind": _bytes(named.get(2, b""))}
-        shown = {key: value.decode() for key, value in head.items() if value}
-        return {**shown, **_message(_bytes(envelope.get(2, b"")), name, 0)}
+        type_meta = dict(_fields(_bytes(envelope.get(1, b""))))
+        head = {"apiVersion": _bytes(type_meta.get(1, b"")), "kind": _bytes(type_meta.get(2, b""))}
+        decoded = {key: value.decode() for key, value in head.items() if value}
+        return {**decoded, **_message(_bytes(envelope.get(2, b"")), name, 0)}
     except _FAULTS as error:
         raise ProtobufError(f"unexpected end or shape of data: {error}") from error
 
@@ -120,9 +120,9 @@ def _take(body: dict[str, Any], field: Field, value: int | bytes, depth: int) ->
     """Put what a field holds where JSON has it; what Go's JSON leaves out is left out."""
     if field.shape == "map":
         entry = dict(_fields(_bytes(value)))
-        held = entry.get(2, 0 if field.kind in {"int", "bool"} else b"")
+        member = entry.get(2, 0 if field.kind in {"int", "bool"} else b"")
         body.setdefault(field.name, {})[_bytes(entry.get(1, b"")).decode()] = _read_value(
-            held, field, depth
+            member, field, depth
         )
         return
     decoded = _read_value(value, field, depth)
@@ -208,8 +208,8 @@ def _schema_or_list(data: bytes, depth: int, *, texts: bool) -> Any:
     for number, value in _fields(data):
         if number == 1:
             return _message(_bytes(value), _SCHEMA, depth + 1)
-        held = _bytes(value)
-        several.append(held.decode() if texts else _message(held, _SCHEMA, depth + 1))
+        item = _bytes(value)
+        several.append(item.decode() if texts else _message(item, _SCHEMA, depth + 1))
     return several
 
 
