@@ -70,8 +70,8 @@ class AccountTokens:
         spec = body.get("spec") or {}
         seconds = spec.get("expirationSeconds") or _USUAL
         if not _SHORTEST <= seconds <= _LONGEST:
-            text = f"must be between {_SHORTEST} and {_LONGEST} seconds"
-            problem = invalid("spec.expirationSeconds", seconds, text)
+            detail = f"must be between {_SHORTEST} and {_LONGEST} seconds"
+            problem = invalid("spec.expirationSeconds", seconds, detail)
             raise invalid_object("TokenRequest", _GROUP, "", [problem])
         if spec.get("boundObjectRef"):
             raise bad_request("tokens that are bound to an object are not served")
@@ -114,7 +114,7 @@ class AccountTokens:
             "sub": f"system:serviceaccount:{namespace}:{name}",
         }
         head = {"alg": "ES256", "kid": self._key_id}
-        signed = ".".join(_coded(_encode(one)) for one in (head, claims))
+        signed = ".".join(_coded(_encode(part)) for part in (head, claims))
         r, s = decode_dss_signature(self._key.sign(signed.encode(), _SIGNED))
         return f"{signed}.{_coded(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
 
@@ -128,11 +128,14 @@ class AccountTokens:
         if claims is None:
             return None
         _check_time(claims)
-        meant = [one for one in claims["aud"] if one in audiences]
+        meant = [audience for audience in claims["aud"] if audience in audiences]
         if not meant:
-            given, wanted = (" ".join(map(quote, those)) for those in (claims["aud"], audiences))
+            token_audiences, target_audiences = (
+                " ".join(map(quote, names)) for names in (claims["aud"], audiences)
+            )
             raise TokenRefused(
-                f"token audiences [{given}] is invalid for the target audiences [{wanted}]"
+                f"token audiences [{token_audiences}] is invalid "
+                f"for the target audiences [{target_audiences}]"
             )
         self._check_account(claims["kubernetes.io"])
         return Known(_user(claims), tuple(meant))
@@ -206,5 +209,5 @@ def _coded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _plain(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+def _plain(encoded: str) -> bytes:
+    return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))

@@ -49,15 +49,15 @@ class Aggregation:
 
     def _roles(self) -> dict[str, Body]:
         table = self._api.store.table(_PLACE)
-        found = ((key, table.get(key)) for key in table.scan())
-        return {key: _decode(stored.body) for key, stored in found if stored}
+        entries = ((key, table.get(key)) for key in table.scan())
+        return {key: _decode(stored.body) for key, stored in entries if stored}
 
     def _renew(self, key: str, roles: dict[str, Body]) -> bool:
         """Set the rules of one role; return whether they changed."""
         body = roles[key]
         rules: list[Any] = []
-        for given in body["aggregationRule"].get("clusterRoleSelectors") or ():
-            selector = label_selector(given)
+        for raw_selector in body["aggregationRule"].get("clusterRoleSelectors") or ():
+            selector = label_selector(raw_selector)
             for name, other in roles.items():
                 if name != key and selector.matches(other["metadata"].get("labels") or {}):
                     rules += [rule for rule in other.get("rules") or () if rule not in rules]

@@ -44,17 +44,17 @@ def impersonated(authorizer: Authorizer, user: User, headers: Headers) -> User:
     """
     if "impersonate" not in " ".join(headers.keys()).lower():
         return user  # as nearly always
-    wanted = _wanted(headers)
-    if wanted is None:
+    target = _read_headers(headers)
+    if target is None:
         return user
-    for part in _parts(wanted):
+    for part in _parts(target):
         decision = authorizer.decide(user, attributes(part))
         if not decision.allowed:
             raise refusal(user, part, decision.reason)
-    return User(wanted.name, _groups(wanted), wanted.uid, wanted.extra)
+    return User(target.name, _groups(target), target.uid, target.extra)
 
 
-def _wanted(headers: Headers) -> User | None:
+def _read_headers(headers: Headers) -> User | None:
     """Return the user that the headers name.
 
     Raises:
@@ -81,18 +81,18 @@ def _values(headers: Headers, name: str) -> Iterator[str]:
         yield value.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _parts(wanted: User) -> Iterator[RequestInfo]:
+def _parts(target: User) -> Iterator[RequestInfo]:
     """Yield what must be allowed, in the order in which it is asked."""
-    namespace, _, account = wanted.name.removeprefix(_ACCOUNT).partition(":")
-    if wanted.name.startswith(_ACCOUNT):
+    namespace, _, account = target.name.removeprefix(_ACCOUNT).partition(":")
+    if target.name.startswith(_ACCOUNT):
         yield _part("", "serviceaccounts", account, namespace=namespace)
     else:
-        yield _part("", "users", wanted.name)
-    if wanted.uid:
-        yield _part(_GROUP, "uids", wanted.uid)
-    for group in wanted.groups:
+        yield _part("", "users", target.name)
+    if target.uid:
+        yield _part(_GROUP, "uids", target.uid)
+    for group in target.groups:
         yield _part("", "groups", group)
-    for key, values in wanted.extra.items():
+    for key, values in target.extra.items():
         for value in values:
             yield _part(_GROUP, "userextras", value, subresource=key)
 
@@ -104,12 +104,12 @@ def _part(
     return RequestInfo("", verb, True, group, "v1", namespace, resource, subresource, name)
 
 
-def _groups(wanted: User) -> tuple[str, ...]:
+def _groups(target: User) -> tuple[str, ...]:
     """Return the groups that were asked for, and those that every such user is in."""
-    groups = wanted.groups
-    if wanted.name.startswith(_ACCOUNT) and not groups:
-        namespace = wanted.name.removeprefix(_ACCOUNT).partition(":")[0]
+    groups = target.groups
+    if target.name.startswith(_ACCOUNT) and not groups:
+        namespace = target.name.removeprefix(_ACCOUNT).partition(":")[0]
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     unauthenticated = ANONYMOUS.groups[0]
-    own = unauthenticated if wanted.name == ANONYMOUS.name else AUTHENTICATED
+    own = unauthenticated if target.name == ANONYMOUS.name else AUTHENTICATED
     return groups if own in groups or unauthenticated in groups else (*groups, own)

@@ -84,20 +84,20 @@ class Authorizer:
         # What was read of each object, so that one change does not mean to read all again.
         self._read: dict[tuple[str, str], tuple[Stored, Sequence[Rule] | _Binding]] = {}
 
-    def allowed(self, user: User, wanted: Attributes) -> bool:
+    def allowed(self, user: User, access: Attributes) -> bool:
         """Return whether a user may do something."""
-        return self.decide(user, wanted).allowed
+        return self.decide(user, access).allowed
 
-    def decide(self, user: User, wanted: Attributes) -> Decision:
+    def decide(self, user: User, access: Attributes) -> Decision:
         """Return whether a user may do something, and by which binding, or what is missing."""
         if ADMIN_GROUP in user.groups:
             return Decision(allowed=True)
         missing = []
-        for binding, subject in self._of(user, wanted.namespace):
+        for binding, subject in self._of(user, access.namespace):
             rules = self._roles.get(binding.role)
             if rules is None:
                 missing.append(binding.lost)
-            elif any(_permits(rule, wanted) for rule in rules):
+            elif any(_permits(rule, access) for rule in rules):
                 whom = _described(subject, binding.home)
                 return Decision(allowed=True, reason=f"RBAC: allowed by {binding.title} to {whom}")
         if not missing:
@@ -111,8 +111,12 @@ class Authorizer:
 
     def missing(self, user: User, namespace: str) -> str:
         """Return which roles a user would have if they were there; nothing if all are."""
-        found = [one.lost for one, _ in self._of(user, namespace) if one.role not in self._roles]
-        return _together(found) if found else ""
+        lost_roles = [
+            binding.lost
+            for binding, _ in self._of(user, namespace)
+            if binding.role not in self._roles
+        ]
+        return _together(lost_roles) if lost_roles else ""
 
     def _of(self, user: User, namespace: str) -> Iterator[tuple[_Binding, Mapping[str, Any]]]:
         """Yield the bindings that a user is a subject of."""
@@ -147,21 +151,21 @@ class Authorizer:
                 if stored is None:
                     continue
                 known = before.get((table.place, key))
-                found = (
+                entry = (
                     known[1] if known and known[0] is stored else _understood(table.place, stored)
                 )
-                self._read[table.place, key] = (stored, found)
-                if isinstance(found, _Binding):
-                    self._claim(found, count)
+                self._read[table.place, key] = (stored, entry)
+                if isinstance(entry, _Binding):
+                    self._claim(entry, count)
                     count += 1
                 else:
-                    self._roles[key] = found
+                    self._roles[key] = entry
 
     def _claim(self, binding: _Binding, number: int) -> None:
         known = self._claims.setdefault(binding.home, {})
         for at, subject in enumerate(binding.subjects):
-            who = _identity(subject, binding.home)
-            known.setdefault(who, []).append(_Claim((number, at), binding, subject))
+            identity = _identity(subject, binding.home)
+            known.setdefault(identity, []).append(_Claim((number, at), binding, subject))
 
 
 def _understood(place: str, stored: Stored) -> Sequence[Rule] | _Binding:
@@ -202,29 +206,31 @@ def _identity(subject: Mapping[str, Any], home: str) -> str:
             return ""
 
 
-def _permits(rule: Rule, wanted: Attributes) -> bool:
-    if not _among(rule.get("verbs"), wanted.verb):
+def _permits(rule: Rule, access: Attributes) -> bool:
+    if not _among(rule.get("verbs"), access.verb):
         return False
-    if wanted.path is not None:
-        return any(_path_fits(one, wanted.path) for one in rule.get("nonResourceURLs") or ())
+    if access.path is not None:
+        return any(
+            _path_fits(pattern, access.path) for pattern in rule.get("nonResourceURLs") or ()
+        )
     names = rule.get("resourceNames")
     return (
-        _among(rule.get("apiGroups"), wanted.group)
-        and _resource_fits(rule.get("resources") or (), wanted)
-        and (not names or wanted.name in names)
+        _among(rule.get("apiGroups"), access.group)
+        and _resource_fits(rule.get("resources") or (), access)
+        and (not names or access.name in names)
     )
 
 
-def _among(values: Iterable[str] | None, wanted: str) -> bool:
-    return any(value in {"*", wanted} for value in values or ())
+def _among(values: Iterable[str] | None, name: str) -> bool:
+    return any(value in {"*", name} for value in values or ())
 
 
-def _resource_fits(resources: Iterable[str], wanted: Attributes) -> bool:
-    full = f"{wanted.resource}/{wanted.subresource}" if wanted.subresource else wanted.resource
+def _resource_fits(resources: Iterable[str], access: Attributes) -> bool:
+    full = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
     any_of = {"*", full}
-    if wanted.subresource:
-        any_of.add(f"*/{wanted.subresource}")
-    return any(one in any_of for one in resources)
+    if access.subresource:
+        any_of.add(f"*/{access.subresource}")
+    return any(resource in any_of for resource in resources)
 
 
 def _path_fits(pattern: str, path: str) -> bool:
@@ -232,7 +238,7 @@ def _path_fits(pattern: str, path: str) -> bool:
 
 
 def attributes(info: RequestInfo) -> Attributes:
-    """Return what a request wants to do."""
+    """Return the access that a request asks for."""
     if not info.is_resource:
         return Attributes(info.verb, path=info.path)
     name = info.name or info.selected
@@ -275,9 +281,9 @@ def check_creation(authorizer: Authorizer, call: Call, name: str) -> None:
         StatusError: 403.
     """
     info = call.info
-    wanted = Attributes(
+    access = Attributes(
         "create", info.group, info.resource, info.subresource, info.namespace, name
     )
-    decision = authorizer.decide(call.user, wanted)
+    decision = authorizer.decide(call.user, access)
     if not decision.allowed:
         raise forbidden(info.resource, info.group, name, decision.reason)

@@ -80,11 +80,11 @@ class Reviews:
         of_resource = spec.get("resourceAttributes")
         of_path = spec.get("nonResourceAttributes") or {}
         if of_resource is None:
-            wanted = Attributes(of_path.get("verb", ""), path=of_path.get("path", ""))
+            access = Attributes(of_path.get("verb", ""), path=of_path.get("path", ""))
         else:
             names = ("verb", "group", "resource", "subresource", "namespace", "name")
-            wanted = Attributes(**{name: of_resource.get(name, "") for name in names})
-        decision = self._authorizer.decide(user, wanted)
+            access = Attributes(**{name: of_resource.get(name, "") for name in names})
+        decision = self._authorizer.decide(user, access)
         known = {"reason": decision.reason} if decision.reason else {}
         return {"allowed": decision.allowed, **known}
 
@@ -92,11 +92,11 @@ class Reviews:
         namespace = spec.get("namespace", "")
         if not namespace:
             raise bad_request("no namespace on request")
-        found: list[Rule] = list(self._authorizer.rules(user, namespace))
+        rules: list[Rule] = list(self._authorizer.rules(user, namespace))
         missing = self._authorizer.missing(user, namespace)
         return {
-            "resourceRules": [rule for rule in found if rule.get("resources")],
-            "nonResourceRules": [rule for rule in found if rule.get("nonResourceURLs")],
+            "resourceRules": [rule for rule in rules if rule.get("resources")],
+            "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],
             "incomplete": False,
             **({"evaluationError": missing} if missing else {}),
         }
@@ -117,11 +117,11 @@ def _attribute_problems(spec: dict[str, Any]) -> list[FieldError]:
     of_resource = spec.get("resourceAttributes") is not None
     of_path = spec.get("nonResourceAttributes") is not None
     if of_resource and of_path:
-        text = "cannot be specified in combination with resourceAttributes"
-        return [invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], text)]
+        detail = "cannot be specified in combination with resourceAttributes"
+        return [invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], detail)]
     if not of_resource and not of_path:
-        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [invalid("spec.resourceAttributes", None, text)]
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        return [invalid("spec.resourceAttributes", None, detail)]
     return []
 
 

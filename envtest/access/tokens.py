@@ -59,18 +59,18 @@ class Certificate:
         return User(name, groups, "", {CREDENTIAL: known_by})
 
 
-def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
+def parse_token_file(content: str, source: str = "token file") -> dict[str, User]:
     """Read kube-apiserver's --token-auth-file format: token,user,uid[,"group1,group2"].
 
     Args:
-        text: the content.
+        content: of the file.
         source: its name in error messages.
 
     Raises:
         TokenFileError: a line has too few columns or an empty token, or a token is listed twice.
     """
-    found: dict[str, User] = {}
-    reader = csv.reader(io.StringIO(text), skipinitialspace=True)
+    users: dict[str, User] = {}
+    reader = csv.reader(io.StringIO(content), skipinitialspace=True)
     for row in reader:
         if not row or row[0].startswith("#"):
             continue
@@ -79,13 +79,13 @@ def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
             raise TokenFileError(f'{where}: {len(row)} columns; write token,user,uid,"groups"')
         if not row[0]:
             raise TokenFileError(f"{where}: the token is empty; put one before the first comma")
-        if row[0] in found:
+        if row[0] in users:
             raise TokenFileError(
                 f"{where}: the token of {row[1]} is listed twice; remove one line"
             )
         groups = tuple(row[3].split(",")) if len(row) > 3 else ()
-        found[row[0]] = User(row[1], groups, row[2])
-    return found
+        users[row[0]] = User(row[1], groups, row[2])
+    return users
 
 
 def token_line(token: str, user: User) -> str:
@@ -120,13 +120,13 @@ class Authenticator:
         Raises:
             TokenRefused: it is known, and does not count.
         """
-        wanted = audiences or self.audiences
+        targets = audiences or self.audiences
         written = self._tokens.get(token)
         if written is not None:
-            here = tuple(one for one in wanted if one in self.audiences)
-            return Known(written, here) if here or not wanted else None
-        answers = (other(token, wanted) for other in self.others)
-        known = next((one for one in answers if one), None)
+            here = tuple(audience for audience in targets if audience in self.audiences)
+            return Known(written, here) if here or not targets else None
+        answers = (other(token, targets) for other in self.others)
+        known = next((answer for answer in answers if answer), None)
         return None if known is None else Known(_authenticated(known.user), known.audiences)
 
     def of_request(self, authorization: str, certificate: Certificate | None) -> User:

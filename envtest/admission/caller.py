@@ -39,7 +39,7 @@ class Response:
 def _read_response(
     code: int, data: bytes, review: Mapping[str, Any], *, mutating: bool
 ) -> Response:
-    """Return what an answer says.
+    """Return the response in a webhook's answer.
 
     Args:
         code: of the HTTP answer.
@@ -51,35 +51,35 @@ def _read_response(
         CallFailed: it says nothing that counts.
     """
     if not 200 <= code <= 206:
-        shown = quote(data.decode("utf-8", "replace").strip())
+        content = quote(data.decode("utf-8", "replace").strip())
         raise _failed(
-            f"an error on the server ({shown}) has prevented the request from succeeding"
+            f"an error on the server ({content}) has prevented the request from succeeding"
         )
     if not data:
         raise _failed(f"0-length response with status code: {code}")
     try:
         body, _ = read_json(data)
     except MalformedJSON as error:
-        text = f"couldn't get version/kind; json parse error: {error}"
-        raise _failed(text) from None
+        message = f"couldn't get version/kind; json parse error: {error}"
+        raise _failed(message) from None
     version, kind = review["apiVersion"], review["kind"]
     if not isinstance(body, dict):
         raise _failed(f"the answer is no {kind}")
     if (body.get("apiVersion") or version, body.get("kind") or kind) != (version, kind):
-        text = f"expected {version}, Kind={kind}"
-        raise _invalid(f"{text}, got {body.get('apiVersion')}, Kind={body.get('kind')}")
+        message = f"expected {version}, Kind={kind}"
+        raise _invalid(f"{message}, got {body.get('apiVersion')}, Kind={body.get('kind')}")
     response = body.get("response")
     if response is None:
         raise _invalid("webhook response was absent")
     if not isinstance(response, dict) or not isinstance(response.get("status") or {}, dict):
         raise _invalid("webhook response or its status is no object")
-    wanted, got = review["request"]["uid"], response.get("uid") or ""
-    if got != wanted:
-        raise _invalid(f"expected response.uid={quote(wanted)}, got {quote(str(got))}")
+    expected, got = review["request"]["uid"], response.get("uid") or ""
+    if got != expected:
+        raise _invalid(f"expected response.uid={quote(expected)}, got {quote(str(got))}")
     return Response(
         allowed=response.get("allowed") is True,
         status=response.get("status") or {},
-        warnings=[str(one) for one in response.get("warnings") or ()],
+        warnings=[str(warning) for warning in response.get("warnings") or ()],
         patch=_operations(response, mutating=mutating),
     )
 
@@ -98,12 +98,12 @@ def _operations(response: Mapping[str, Any], *, mutating: bool) -> list[Any]:
     if response.get("patchType") != "JSONPatch":
         raise _invalid("webhook returned response.patch but not response.patchType JSONPatch")
     try:
-        found, _ = read_json(base64.b64decode(patch, validate=True))
+        operations, _ = read_json(base64.b64decode(patch, validate=True))
     except (MalformedJSON, binascii.Error, TypeError, ValueError) as error:
         raise CallFailed(f"received undecodable patch in webhook response: {error}") from None
-    if not isinstance(found, list | None):
+    if not isinstance(operations, list | None):
         raise CallFailed("received undecodable patch in webhook response: it is no list")
-    return found or []
+    return operations or []
 
 
 def _failed(why: str) -> CallFailed:
@@ -239,7 +239,7 @@ def _addresses(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str, 
     spec = services.load(stored).get("spec") or {}
     outside = spec.get("type") == "ExternalName"
     host = str(spec.get("externalName") if outside else spec.get("clusterIP"))
-    if not outside and all(one.get("port") != port for one in spec.get("ports") or ()):
-        text = f'no service port {port} found for service "{name}"'
-        raise CallFailed(f'failed to call webhook: Post "{url}": {text}')
+    if not outside and all(entry.get("port") != port for entry in spec.get("ports") or ()):
+        message = f'no service port {port} found for service "{name}"'
+        raise CallFailed(f'failed to call webhook: Post "{url}": {message}')
     return url, f"https://[{host}]{rest}" if ":" in host else f"https://{host}{rest}"

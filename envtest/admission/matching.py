@@ -55,8 +55,8 @@ class Hook:
     @cached_property
     def conditions(self) -> Sequence[Condition]:
         """Its match conditions, compiled."""
-        found = self.body.get("matchConditions") or ()
-        return [compile_condition(str(one["expression"])) for one in found]
+        entries = self.body.get("matchConditions") or ()
+        return [compile_condition(str(entry["expression"])) for entry in entries]
 
 
 class Configurations:
@@ -76,7 +76,7 @@ class Configurations:
         listed = self._listed.get(plural)
         if listed is not None and listed[0] == table.changes:
             return listed[1]
-        found: list[Hook] = []
+        webhooks: list[Hook] = []
         before, self._parsed[plural] = self._parsed.get(plural, {}), {}
         for key in sorted(table.scan()):
             stored = table.get(key)
@@ -88,9 +88,9 @@ class Configurations:
                 hooks = [Hook(entry) for entry in entries]
                 known = (stored, hooks)
             self._parsed[plural][key] = known
-            found += known[1]
-        self._listed[plural] = (table.changes, found)
-        return found
+            webhooks += known[1]
+        self._listed[plural] = (table.changes, webhooks)
+        return webhooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,22 +147,23 @@ class Matcher:
 
     def _resource(self, hook: Hook, attributes: Attributes) -> Resource | None:
         """Return the version of the resource that a rule names, the client's own before others."""
-        given = attributes.call.resource
+        request_resource = attributes.call.resource
         rules = hook.body.get("rules") or ()
-        if any(_rule_fits(rule, attributes, given) for rule in rules):
-            return given
+        if any(_rule_fits(rule, attributes, request_resource) for rule in rules):
+            return request_resource
         if hook.body.get("matchPolicy") == "Exact":
             return None
-        others = list(self._equivalents(given, attributes.subresource))
+        others = list(self._equivalents(request_resource, attributes.subresource))
         return next(
-            (one for rule in rules for one in others if _rule_fits(rule, attributes, one)), None
+            (other for rule in rules for other in others if _rule_fits(rule, attributes, other)),
+            None,
         )
 
-    def _equivalents(self, given: Resource, subresource: str) -> Iterator[Resource]:
-        for one in self._api.registry:
-            has_it = not subresource or subresource in one.subresources
-            if one is not given and one.place == given.place and has_it:
-                yield one
+    def _equivalents(self, request_resource: Resource, subresource: str) -> Iterator[Resource]:
+        for other in self._api.registry:
+            has_it = not subresource or subresource in other.subresources
+            if other is not request_resource and other.place == request_resource.place and has_it:
+                yield other
 
 
 def bypasses_webhooks(attributes: Attributes) -> bool:
@@ -190,14 +191,14 @@ def _rule_fits(rule: Mapping[str, Any], attributes: Attributes, resource: Resour
         and _among(rule.get("apiGroups"), resource.group)
         and _among(rule.get("apiVersions"), resource.version)
         and any(
-            _resource_fits(one, resource.plural, attributes.subresource)
-            for one in rule.get("resources") or ()
+            _resource_fits(pattern, resource.plural, attributes.subresource)
+            for pattern in rule.get("resources") or ()
         )
     )
 
 
-def _among(values: list[str] | None, wanted: str) -> bool:
-    return any(one in {"*", wanted} for one in values or ())
+def _among(values: list[str] | None, name: str) -> bool:
+    return any(value in {"*", name} for value in values or ())
 
 
 def _resource_fits(pattern: str, plural: str, subresource: str) -> bool:
@@ -211,27 +212,27 @@ def _conditions_hold(hook: Hook, attributes: Attributes, resource: Resource) -> 
     Raises:
         StatusError: some have no value, no other one is false, and the hook must be asked.
     """
-    given = attributes.call.resource
+    request_resource = attributes.call.resource
     variables = {
-        "object": in_version(attributes.new, given, resource),
-        "oldObject": in_version(attributes.old, given, resource),
+        "object": in_version(attributes.new, request_resource, resource),
+        "oldObject": in_version(attributes.old, request_resource, resource),
         "request": admission_request(attributes, resource),
         "namespaceObject": None,
     }
     errors: list[str] = []
-    for one in hook.conditions:
-        why = one.failure
-        if one.program is not None:
+    for condition in hook.conditions:
+        why = condition.failure
+        if condition.program is not None:
             try:
-                if one.program.evaluate(variables) is not True:
+                if condition.program.evaluate(variables) is not True:
                     return False
                 continue
             except CelError as error:
                 why = str(error)
-        errors.append(f"expression '{one.expression}' resulted in error: {why}")
+        errors.append(f"expression '{condition.expression}' resulted in error: {why}")
     if not errors:
         return True
     if hook.ignores_failures:
         return False
     said = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-    raise forbidden(given.plural, given.group, attributes.name, said)
+    raise forbidden(request_resource.plural, request_resource.group, attributes.name, said)

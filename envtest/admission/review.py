@@ -41,7 +41,7 @@ class Attributes:
         if self.call.info.name or self.operation == "DELETE":
             return self.call.info.name
         # That of the client, if it gave one: a webhook may have put another in its place.
-        return self.call.named or str(metadata(self.new).get("name") or "")
+        return self.call.new_name or str(metadata(self.new).get("name") or "")
 
     @property
     def namespace(self) -> str:
@@ -67,8 +67,8 @@ class Attributes:
 
 def metadata(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return an object's metadata; empty where there is none."""
-    found = (body or {}).get("metadata")
-    return found if isinstance(found, dict) else {}
+    meta = (body or {}).get("metadata")
+    return meta if isinstance(meta, dict) else {}
 
 
 def labels(body: Mapping[str, Any] | None) -> Mapping[str, str]:
@@ -84,19 +84,19 @@ def kind_of(resource: Resource, subresource: str) -> dict[str, str]:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def in_version(body: Body | None, given: Resource, wanted: Resource) -> Body | None:
+def in_version(body: Body | None, source: Resource, target: Resource) -> Body | None:
     """Return an object of one resource as another version of that resource has it.
 
     What is of neither, such as a Scale, is the same in all versions.
     """
-    if body is None or given is wanted or body.get("apiVersion") != given.api_version:
+    if body is None or source is target or body.get("apiVersion") != source.api_version:
         return body
-    if given.rules.custom:
+    if source.rules.custom:
         # Versions of a custom resource differ in their name only: nothing is pruned on the way.
-        return {**body, "apiVersion": wanted.api_version}
-    bare = given.stored_form(body)
-    shown = wanted.to_version(bare) if wanted.to_version else bare
-    return {**shown, "apiVersion": wanted.api_version, "kind": wanted.kind}
+        return {**body, "apiVersion": target.api_version}
+    bare = source.stored_form(body)
+    fields = target.to_version(bare) if target.to_version else bare
+    return {**fields, "apiVersion": target.api_version, "kind": target.kind}
 
 
 _GROUP: Final = "admission.k8s.io"
@@ -113,26 +113,26 @@ def admission_review(
         resource: the version of the resource that the webhook wants to see.
         versions: of AdmissionReview that it accepts, the preferred one first.
     """
-    given = attributes.call.resource
-    version = next((one for one in versions if one in _VERSIONS), _VERSIONS[0])
+    request_resource = attributes.call.resource
+    version = next((candidate for candidate in versions if candidate in _VERSIONS), _VERSIONS[0])
     request = {
         "uid": str(uuid.uuid4()),
         **admission_request(attributes, resource),
-        "object": in_version(attributes.new, given, resource),
-        "oldObject": in_version(attributes.old, given, resource),
+        "object": in_version(attributes.new, request_resource, resource),
+        "oldObject": in_version(attributes.old, request_resource, resource),
     }
     return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
 
 
 def admission_request(attributes: Attributes, resource: Resource) -> dict[str, Any]:
     """Return the fields of a review that describe the request; empty ones are left out."""
-    given, sub = attributes.call.resource, attributes.subresource
+    request_resource, sub = attributes.call.resource, attributes.subresource
     fields: dict[str, Any] = {
         "kind": kind_of(resource, sub),
         "resource": _plural(resource),
         "subResource": sub,
-        "requestKind": kind_of(given, sub),
-        "requestResource": _plural(given),
+        "requestKind": kind_of(request_resource, sub),
+        "requestResource": _plural(request_resource),
         "requestSubResource": sub,
         "name": attributes.name,
         "namespace": attributes.namespace,
@@ -150,12 +150,12 @@ def _plural(resource: Resource) -> dict[str, str]:
 
 def _options(attributes: Attributes) -> dict[str, Any]:
     """Return CreateOptions, UpdateOptions or DeleteOptions as the client gave them."""
-    call, given = attributes.call, dict(attributes.call.options)
+    call, options = attributes.call, dict(attributes.call.options)
     if attributes.operation != "DELETE":
         for name in ("fieldManager", "fieldValidation"):
             if call.query.get(name):
-                given[name] = call.query[name]
+                options[name] = call.query[name]
     if call.dry_runs:
-        given["dryRun"] = list(call.dry_runs)
+        options["dryRun"] = list(call.dry_runs)
     kind = f"{attributes.operation.capitalize()}Options"
-    return {"kind": kind, "apiVersion": "meta.k8s.io/v1", **given}
+    return {"kind": kind, "apiVersion": "meta.k8s.io/v1", **options}

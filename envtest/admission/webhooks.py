@@ -55,7 +55,7 @@ class Webhooks:
         if not hooks:
             return new
         attributes = Attributes(call, operation, new, old)
-        call.named = attributes.name
+        call.new_name = attributes.name
         if bypasses_webhooks(attributes):
             return new
         for hook in hooks:
@@ -80,8 +80,8 @@ class Webhooks:
         attributes = Attributes(call, operation, new, old)
         if not hooks or bypasses_webhooks(attributes):
             return
-        found = [self._matcher.invocation(hook, attributes) for hook in hooks]
-        invocations = [one for one in found if one is not None]
+        matches = [self._matcher.invocation(hook, attributes) for hook in hooks]
+        invocations = [invocation for invocation in matches if invocation is not None]
         if not invocations:
             return
         refusals: list[StatusError] = []
@@ -123,7 +123,9 @@ class Webhooks:
                 return None
             raise _failure(f"failed calling webhook {quote(hook.name)}: {error}") from None
         # What has control characters cannot stand in a header.
-        attributes.call.warnings += [one for one in response.warnings if one.isprintable() and one]
+        attributes.call.warnings += [
+            warning for warning in response.warnings if warning.isprintable() and warning
+        ]
         if not response.allowed:
             raise _denial(hook, response.status)
         return response
@@ -135,39 +137,39 @@ def _amended(body: Body, operations: list[Any], call: Call, invocation: Invocati
     Raises:
         StatusError: 500; the patch does not apply, or makes it something else.
     """
-    given, seen = call.resource, invocation.resource
-    shown = in_version(body, given, seen) or {}
+    request_resource, seen = call.resource, invocation.resource
+    original = in_version(body, request_resource, seen) or {}
     try:
-        patched = json_patch(shown, operations)
+        patched = json_patch(original, operations)
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
             raise _failure("the patched object has no metadata")
-        if any(patched.get(name) != shown.get(name) for name in ("apiVersion", "kind")):
+        if any(patched.get(name) != original.get(name) for name in ("apiVersion", "kind")):
             raise _failure("a webhook may not change apiVersion and kind")
         seen.rules.decode(patched)
     except (PatchError, TypedError, MalformedObject, MalformedMetadata) as error:
         raise _failure(str(error)) from None
     seen.rules.default(patched)
-    return in_version(patched, seen, given) or {}
+    return in_version(patched, seen, request_resource) or {}
 
 
 def _denial(hook: Hook, status: Mapping[str, Any]) -> StatusError:
     """Return the refusal that a webhook asks for."""
     reason = str(status.get("reason") or "")
     message = status.get("message") or reason
-    text = f"admission webhook {quote(hook.name)} denied the request"
-    text += f": {message}" if message else " without explanation"
+    explanation = f"admission webhook {quote(hook.name)} denied the request"
+    explanation += f": {message}" if message else " without explanation"
     code, details = status.get("code"), status.get("details")
     # Nothing below 400 is a refusal.
     refusal = code if isinstance(code, int) and code > 400 else 400
     known = details if isinstance(details, dict) else None
-    return StatusError(refusal, text, reason, details=known)
+    return StatusError(refusal, explanation, reason, details=known)
 
 
-def _failure(text: str) -> StatusError:
+def _failure(message: str) -> StatusError:
     """Return the real server's InternalError."""
     return StatusError(
         500,
-        f"Internal error occurred: {text}",
+        f"Internal error occurred: {message}",
         "InternalError",
-        details={"causes": [{"message": text}]},
+        details={"causes": [{"message": message}]},
     )

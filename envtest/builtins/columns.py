@@ -33,15 +33,15 @@ def _age(moment: object) -> str:
 
 
 def _value(body: Any, path: str, otherwise: Any = "") -> Any:
-    """Return what stands at a dotted path."""
-    found = body
+    """Return the value at a dotted path."""
+    value = body
     for part in path.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return otherwise if found is None else found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return otherwise if value is None else value
 
 
 def _at(path: str) -> Cell:
-    """Return the cell that shows what stands at a dotted path."""
+    """Return the cell that shows the value at a dotted path."""
     return lambda body: _value(body, path)
 
 
@@ -50,11 +50,11 @@ def _count(*names: str) -> Cell:
     return lambda body: sum(len(_value(body, name, ())) for name in names)
 
 
-def _text(name: str, description: str, cell: Cell) -> Entry:
+def _make_column(name: str, description: str, cell: Cell) -> Entry:
     return Column(name, "string", description), cell
 
 
-def _wide(name: str, description: str, cell: Cell) -> Entry:
+def _make_wide_column(name: str, description: str, cell: Cell) -> Entry:
     """Return a column that shows in wide tables only."""
     return Column(name, "string", description, priority=1), cell
 
@@ -65,24 +65,28 @@ def _role(body: Body) -> str:
 
 def _subjects(kind: str) -> Cell:
     def read(body: Body) -> str:
-        found = [one for one in _value(body, "subjects", ()) if one.get("kind") == kind]
+        subjects = [
+            subject for subject in _value(body, "subjects", ()) if subject.get("kind") == kind
+        ]
         if kind == "ServiceAccount":
-            return ", ".join(f"{one.get('namespace', '')}/{one['name']}" for one in found)
-        return ", ".join(one["name"] for one in found)
+            return ", ".join(
+                f"{subject.get('namespace', '')}/{subject['name']}" for subject in subjects
+            )
+        return ", ".join(subject["name"] for subject in subjects)
 
     return read
 
 
 def _either(*names: str) -> Cell:
     """Return the cell of the first field that has a value: the two Event kinds name them apart."""
-    return lambda body: next((found for name in names if (found := _value(body, name))), "")
+    return lambda body: next((value for name in names if (value := _value(body, name))), "")
 
 
 _about = _either("involvedObject", "regarding")
 
 
 def _object(body: Body) -> str:
-    """Return what an event is about, such as networkpool/lab-pool."""
+    """Return the object that an event is about, such as networkpool/lab-pool."""
     kind, name = str(_value(_about(body), "kind")).lower(), _value(_about(body), "name")
     return f"{kind}/{name}" if name else kind
 
@@ -109,33 +113,35 @@ def _cluster_address(body: Body) -> str:
 
 def _external(body: Body) -> str:
     """Return by which addresses a service is reached from outside."""
-    given = list(_value(body, "spec.externalIPs", ()))
+    addresses = list(_value(body, "spec.externalIPs", ()))
     match _value(body, "spec.type"):
         case "LoadBalancer":
             ingress = _value(body, "status.loadBalancer.ingress", ())
-            found = {one.get("ip") or one.get("hostname") or "" for one in ingress} - {""}
-            return ",".join([*sorted(found), *given]) or "<pending>"
+            ingress_addresses = {
+                entry.get("ip") or entry.get("hostname") or "" for entry in ingress
+            } - {""}
+            return ",".join([*sorted(ingress_addresses), *addresses]) or "<pending>"
         case "ExternalName":
             return str(_value(body, "spec.externalName"))
         case _:
-            return ",".join(given) or _NONE
+            return ",".join(addresses) or _NONE
 
 
 def _ports(body: Body) -> str:
-    shown = []
+    entries = []
     for port in _value(body, "spec.ports", ()):
         node = f":{port['nodePort']}" if port.get("nodePort") else ""
-        shown.append(f"{port['port']}{node}/{port.get('protocol', 'TCP')}")
-    return ",".join(shown) or _NONE
+        entries.append(f"{port['port']}{node}/{port.get('protocol', 'TCP')}")
+    return ",".join(entries) or _NONE
 
 
 def _selector(body: Body) -> str:
-    given = _value(body, "spec.selector", {})
-    return ",".join(f"{key}={one}" for key, one in sorted(given.items())) or _NONE
+    labels = _value(body, "spec.selector", {})
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or _NONE
 
 
 _TITLE: Final[Entry] = (Column("Name", "string", NAME, "name"), _at("metadata.name"))
-_AGE: Final[Entry] = _text(
+_AGE: Final[Entry] = _make_column(
     "Age", CREATION_TIMESTAMP, lambda body: _age(_value(body, "metadata.creationTimestamp", None))
 )
 _CREATED: Final[Entry] = (
@@ -145,11 +151,13 @@ _CREATED: Final[Entry] = (
 _OTHERS: Final = (_TITLE, _AGE)
 _BINDING: Final = (
     _TITLE,
-    _text("Role", "The role it grants", _role),
+    _make_column("Role", "The role it grants", _role),
     _AGE,
-    _wide("Users", "Users that get it", _subjects("User")),
-    _wide("Groups", "Groups that get it", _subjects("Group")),
-    _wide("ServiceAccounts", "Service accounts that get it", _subjects("ServiceAccount")),
+    _make_wide_column("Users", "Users that get it", _subjects("User")),
+    _make_wide_column("Groups", "Groups that get it", _subjects("Group")),
+    _make_wide_column(
+        "ServiceAccounts", "Service accounts that get it", _subjects("ServiceAccount")
+    ),
 )
 _HOOKS: Final = (
     _TITLE,
@@ -159,34 +167,40 @@ _HOOKS: Final = (
 _KNOWN: Final[Mapping[str, Sequence[Entry]]] = {
     "Namespace": (
         _TITLE,
-        _text("Status", "The status of the namespace", _at("status.phase")),
+        _make_column("Status", "The status of the namespace", _at("status.phase")),
         _AGE,
     ),
     "Secret": (
         _TITLE,
-        _text("Type", "The type of the secret", _at("type")),
-        _text("Data", "How many keys it has", _count("data")),
+        _make_column("Type", "The type of the secret", _at("type")),
+        _make_column("Data", "How many keys it has", _count("data")),
         _AGE,
     ),
     "ConfigMap": (
         _TITLE,
-        _text("Data", "How many keys it has", _count("data", "binaryData")),
+        _make_column("Data", "How many keys it has", _count("data", "binaryData")),
         _AGE,
     ),
-    "ServiceAccount": (_TITLE, _text("Secrets", "How many it names", _count("secrets")), _AGE),
-    "Lease": (_TITLE, _text("Holder", "Who holds it", _at("spec.holderIdentity")), _AGE),
+    "ServiceAccount": (
+        _TITLE,
+        _make_column("Secrets", "How many it names", _count("secrets")),
+        _AGE,
+    ),
+    "Lease": (_TITLE, _make_column("Holder", "Who holds it", _at("spec.holderIdentity")), _AGE),
     "Event": (
-        _text("Last Seen", "When it was last observed", _age_of(*_LAST, *_FIRST)),
-        _text("Type", "Normal or Warning", _at("type")),
-        _text("Reason", "Why it happened, in one word", _at("reason")),
-        _text("Object", "What it is about", _object),
-        _wide("Subobject", "Which part of it", lambda body: _value(_about(body), "fieldPath")),
-        _wide("Source", "Who reports it", _source),
-        _text(
+        _make_column("Last Seen", "When it was last observed", _age_of(*_LAST, *_FIRST)),
+        _make_column("Type", "Normal or Warning", _at("type")),
+        _make_column("Reason", "Why it happened, in one word", _at("reason")),
+        _make_column("Object", "What it is about", _object),
+        _make_wide_column(
+            "Subobject", "Which part of it", lambda body: _value(_about(body), "fieldPath")
+        ),
+        _make_wide_column("Source", "Who reports it", _source),
+        _make_column(
             "Message", "What happened", lambda body: str(_either("message", "note")(body)).strip()
         ),
-        _wide("First Seen", "When it was first observed", _age_of(*_FIRST)),
-        _wide(
+        _make_wide_column("First Seen", "When it was first observed", _age_of(*_FIRST)),
+        _make_wide_column(
             "Count",
             "How often it was observed",
             lambda body: str(_either("series.count", "count", "deprecatedCount")(body) or 1),
@@ -195,12 +209,12 @@ _KNOWN: Final[Mapping[str, Sequence[Entry]]] = {
     ),
     "Service": (
         _TITLE,
-        _text("Type", "How it is exposed", _at("spec.type")),
-        _text("Cluster-IP", "Its address", _cluster_address),
-        _text("External-IP", "Its addresses from outside", _external),
-        _text("Port(s)", "Its ports", _ports),
+        _make_column("Type", "How it is exposed", _at("spec.type")),
+        _make_column("Cluster-IP", "Its address", _cluster_address),
+        _make_column("External-IP", "Its addresses from outside", _external),
+        _make_column("Port(s)", "Its ports", _ports),
         _AGE,
-        _wide("Selector", "Which pods it leads to", _selector),
+        _make_wide_column("Selector", "Which pods it leads to", _selector),
     ),
     "RoleBinding": _BINDING,
     "ClusterRoleBinding": _BINDING,

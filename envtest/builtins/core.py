@@ -92,7 +92,7 @@ class KeyedRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        found = [
+        problems = [
             invalid(f"{part}[{key}]", key, error)
             for part in self.data_fields
             for key in body.get(part, ())
@@ -100,22 +100,24 @@ class KeyedRules(BuiltinRules):
         ]
         for part, other in permutations(self.data_fields, 2):
             both = [key for key in body.get(part, ()) if key in body.get(other, ())]
-            text = f"duplicate of key present in {other}"
-            found += [invalid(f"{part}[{key}]", key, text) for key in both]
+            detail = f"duplicate of key present in {other}"
+            problems += [invalid(f"{part}[{key}]", key, detail) for key in both]
         sizes = (
             _sizes(body, part, is_base64=part in self.base64_fields) for part in self.data_fields
         )
         if sum(chain.from_iterable(sizes)) > _LARGEST:
-            found.append(too_long(self.whole, _LARGEST))
+            problems.append(too_long(self.whole, _LARGEST))
         if old is not None and old.get("immutable"):
             if not body.get("immutable"):
-                found.append(forbidden("immutable", "field is immutable when `immutable` is set"))
-            found += [
+                problems.append(
+                    forbidden("immutable", "field is immutable when `immutable` is set")
+                )
+            problems += [
                 forbidden(part, "field is immutable when `immutable` is set")
                 for part in self.data_fields
                 if body.get(part) != old.get(part)
             ]
-        return found
+        return problems
 
 
 class SecretRules(KeyedRules):
@@ -131,16 +133,16 @@ class SecretRules(KeyedRules):
         texts = body.pop("stringData", None) or {}
         if texts:
             encoded = {
-                key: base64.b64encode(text.encode()).decode() for key, text in texts.items()
+                key: base64.b64encode(value.encode()).decode() for key, value in texts.items()
             }
             body["data"] = {**body.get("data", {}), **encoded}
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        found = [*super().check_content(body, old), *_type_problems(body)]
+        problems = [*super().check_content(body, old), *_type_problems(body)]
         if old is not None and body.get("type") != old.get("type"):
-            found.append(invalid("type", body.get("type", ""), "field is immutable"))
-        return found
+            problems.append(invalid("type", body.get("type", ""), "field is immutable"))
+        return problems
 
 
 def _key_errors(key: str) -> Iterator[str]:
@@ -156,8 +158,8 @@ def _key_errors(key: str) -> Iterator[str]:
 
 def _sizes(body: Body, part: str, *, is_base64: bool) -> Iterator[int]:
     """Yield how many bytes each value has; what is base64 counts as what it stands for."""
-    for text in body.get(part, {}).values():
-        yield len(base64.b64decode(text)) if is_base64 else len(text.encode())
+    for value in body.get(part, {}).values():
+        yield len(base64.b64decode(value)) if is_base64 else len(value.encode())
 
 
 def _type_problems(body: Body) -> Iterator[FieldError]:
@@ -174,11 +176,13 @@ class LeaseRules(BuiltinRules):
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
         spec = body.get("spec", {})
-        found = []
+        problems = []
         duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
         if duration is not None and duration <= 0:
-            found.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+            problems.append(
+                invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
+            )
         if transitions is not None and transitions < 0:
-            text = "must be greater than or equal to 0"
-            found.append(invalid("spec.leaseTransitions", transitions, text))
-        return found
+            detail = "must be greater than or equal to 0"
+            problems.append(invalid("spec.leaseTransitions", transitions, detail))
+        return problems

@@ -26,7 +26,7 @@ class DefinitionRules(BuiltinRules):
     @override
     def warnings(self, body: Body, old: Body | None) -> list[str]:
         known = _warnings(old) if old else ()
-        return [text for text in _warnings(body) if text not in known]
+        return [warning for warning in _warnings(body) if warning not in known]
 
     @override
     def prepare_create(self, body: Body) -> None:
@@ -45,7 +45,10 @@ class DefinitionRules(BuiltinRules):
         chosen = [v["name"] for v in body["spec"].get("versions", ()) if v.get("storage")]
         body["status"] = {
             **body.get("status", {}),
-            "storedVersions": [*stored, *(one for one in chosen[:1] if one not in stored)],
+            "storedVersions": [
+                *stored,
+                *(version for version in chosen[:1] if version not in stored),
+            ],
         }
 
     @override
@@ -57,19 +60,19 @@ class DefinitionRules(BuiltinRules):
         if not subresource:
             return super().check_update(body, old, subresource)
         accepted = body.get("status", {}).get("acceptedNames") or {}
-        found = objectmeta.check_change(body["metadata"], old["metadata"])
-        return found + names_errors(accepted, "status.acceptedNames")
+        problems = objectmeta.check_change(body["metadata"], old["metadata"])
+        return problems + names_errors(accepted, "status.acceptedNames")
 
     @override
     def begin_deletion(self, body: Body) -> None:
         meta = body["metadata"]
         if CLEANUP not in meta.get("finalizers", ()):
             meta["finalizers"] = [*meta.get("finalizers", ()), CLEANUP]
-        text = (
+        message = (
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
         )
         body["status"] = dict(body.get("status") or {})
-        set_condition(body["status"], "Terminating", "True", "InstanceDeletionPending", text)
+        set_condition(body["status"], "Terminating", "True", "InstanceDeletionPending", message)
 
     @override
     def is_finished(self, body: Body) -> bool:
@@ -82,7 +85,7 @@ class DefinitionRules(BuiltinRules):
 
 def _warnings(body: Body) -> list[str]:
     """Return the warnings about what a CRD asks for and does not get."""
-    found = crd_warnings(body)
+    warnings = crd_warnings(body)
     if (body["spec"].get("conversion") or {}).get("strategy") == "Webhook":
-        found.append(_NOT_CALLED)
-    return found
+        warnings.append(_NOT_CALLED)
+    return warnings

@@ -59,7 +59,7 @@ def to_new(body: Body) -> Body:
 
 
 def _core_field(field: str) -> str:
-    """Return what the core calls a field of the newer version."""
+    """Return the core version's name of a field of the newer version."""
     name, dot, rest = field.partition(".")
     return _NAMES.get(name, name) + dot + rest
 
@@ -99,15 +99,17 @@ class EventRules(BuiltinRules):
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
         about = body.get("regarding" if self.group else "involvedObject") or {}
         namespace = body["metadata"].get("namespace", "")
-        found: list[FieldError] = []
+        problems: list[FieldError] = []
         if (about.get("namespace") or "default") != namespace:
-            text = "does not match event.namespace"
-            found.append(invalid("involvedObject.namespace", about.get("namespace", ""), text))
+            detail = "does not match event.namespace"
+            problems.append(
+                invalid("involvedObject.namespace", about.get("namespace", ""), detail)
+            )
         if old is None and self.group:
-            found += [required(name) for name in self._needed(body) if not body.get(name)]
+            problems += [required(name) for name in self._needed(body) if not body.get(name)]
             if body.get("type") not in {"Normal", "Warning"}:
-                found.append(invalid("type", "", f"has invalid value: {body.get('type', '')}"))
-        return found
+                problems.append(invalid("type", "", f"has invalid value: {body.get('type', '')}"))
+        return problems
 
     def _needed(self, body: Body) -> tuple[str, ...]:
         """Return the fields that a new event of events.k8s.io has to have."""

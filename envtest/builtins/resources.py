@@ -62,9 +62,9 @@ def _builtin_resource(  # the parts of one discovery entry
 ) -> Resource:
     plural, kind = entry["name"], entry["kind"]
     subresources = {
-        one["name"].partition("/")[2]: one
-        for one in entries
-        if one["name"].startswith(f"{plural}/")
+        entry["name"].partition("/")[2]: entry
+        for entry in entries
+        if entry["name"].startswith(f"{plural}/")
     }
     rules: BuiltinRules
     if (group, kind) == ("", "Service"):

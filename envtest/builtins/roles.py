@@ -36,15 +36,15 @@ def _rule_problems(rule: Body, path: str, *, in_namespace: bool) -> Iterator[Fie
     paths = rule.get("nonResourceURLs")
     if paths:
         if in_namespace:
-            text = "namespaced rules cannot apply to non-resource URLs"
-            yield invalid(f"{path}.nonResourceURLs", paths, text)
+            detail = "namespaced rules cannot apply to non-resource URLs"
+            yield invalid(f"{path}.nonResourceURLs", paths, detail)
         if any(rule.get(name) for name in ("apiGroups", "resources", "resourceNames")):
-            text = "rules cannot apply to both regular resources and non-resource URLs"
-            yield invalid(f"{path}.nonResourceURLs", paths, text)
+            detail = "rules cannot apply to both regular resources and non-resource URLs"
+            yield invalid(f"{path}.nonResourceURLs", paths, detail)
         return
     if not rule.get("apiGroups"):
-        text = "resource rules must supply at least one api group"
-        yield required(f"{path}.apiGroups", text)
+        detail = "resource rules must supply at least one api group"
+        yield required(f"{path}.apiGroups", detail)
     if not rule.get("resources"):
         yield required(f"{path}.resources", "resource rules must supply at least one resource")
 
@@ -65,14 +65,14 @@ class BindingRules(BuiltinRules):
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
         reference = body["roleRef"]
-        found = list(self._reference_problems(reference))
+        problems = list(self._reference_problems(reference))
         for at, subject in enumerate(body.get("subjects") or ()):
-            found += self._subject_problems(subject, f"subjects[{at}]")
+            problems += self._subject_problems(subject, f"subjects[{at}]")
         if old is not None and old.get("roleRef") != reference:
             names = {"apiGroup": "APIGroup", "kind": "Kind", "name": "Name"}
-            shown = {title: reference[name] for name, title in names.items()}
-            found.append(invalid("roleRef", shown, "cannot change roleRef"))
-        return found
+            role_ref = {title: reference[name] for name, title in names.items()}
+            problems.append(invalid("roleRef", role_ref, "cannot change roleRef"))
+        return problems
 
     def _reference_problems(self, reference: Body) -> Iterator[FieldError]:
         kinds = ("ClusterRole",) if self.kind == "ClusterRoleBinding" else ("Role", "ClusterRole")

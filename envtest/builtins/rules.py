@@ -7,7 +7,7 @@ from typing_extensions import override
 from controller.managedfields import FieldModel
 from envtest.builtins.columns import columns_of
 from envtest.kinds.catalogue import schema_name
-from envtest.kinds.typed import Node, decode, named
+from envtest.kinds.typed import Node, decode, load_node
 from envtest.patching.builtinmodels import builtin_model
 from envtest.schema.errors import FieldError, invalid
 from envtest.schema.names import label_errors, subdomain_errors
@@ -119,7 +119,7 @@ class BuiltinRules(Rules):
     @override
     def decode(self, body: Body) -> list[str]:
         if self._node is None:
-            self._node = named(schema_name(self.group, self.version, self.kind))
+            self._node = load_node(schema_name(self.group, self.version, self.kind))
         return decode(body, self._node)
 
     @override
@@ -159,32 +159,32 @@ class BuiltinRules(Rules):
 
     @override
     def check(self, body: Body) -> list[FieldError]:
-        found = objectmeta.check(
+        problems = objectmeta.check(
             body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
         )
-        found += self._finalizer_problems(body)
-        return found + self.check_content(body, None)
+        problems += self._finalizer_problems(body)
+        return problems + self.check_content(body, None)
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
-        found: list[FieldError] = []
+        problems: list[FieldError] = []
         if self.kind != "Event":
-            found += objectmeta.check_change(body["metadata"], old["metadata"])
-            found += self._finalizer_problems(body)
+            problems += objectmeta.check_change(body["metadata"], old["metadata"])
+            problems += self._finalizer_problems(body)
         if self.kind in _JUDGED_WHOLE and not subresource:
-            found += objectmeta.check(
+            problems += objectmeta.check(
                 body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
             )
-            found += self._finalizer_problems(body)
-        return found + self.check_content(body, old)
+            problems += self._finalizer_problems(body)
+        return problems + self.check_content(body, old)
 
     def _finalizer_problems(self, body: Body) -> list[FieldError]:
         """Validate finalizers like the core's kinds: those without a domain must be known."""
         if self.group == "apiextensions.k8s.io":
             return []
-        text = "name is neither a standard finalizer name nor is it fully qualified"
+        detail = "name is neither a standard finalizer name nor is it fully qualified"
         return [
-            invalid(f"metadata.finalizers[{at}]", name, text)
+            invalid(f"metadata.finalizers[{at}]", name, detail)
             for at, name in enumerate(body["metadata"].get("finalizers") or ())
             if "/" not in name and name not in _FINALIZERS
         ]

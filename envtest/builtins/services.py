@@ -97,15 +97,15 @@ class ServiceRules(BuiltinRules):
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
         if subresource != "status":
             return super().check_update(body, old, subresource)
-        found = objectmeta.check_change(body["metadata"], old["metadata"])
-        return [*found, *_status_problems(body)]
+        problems = objectmeta.check_change(body["metadata"], old["metadata"])
+        return [*problems, *_status_problems(body)]
 
     def _allocate(self, body: Body) -> None:
         """Allocate the cluster addresses and node ports that a service lacks."""
         spec = body["spec"]
         if spec["type"] == "ExternalName":
             return
-        addresses, ports = self._taken(body)
+        addresses, ports = self._collect_used(body)
         if not spec.get("clusterIP"):
             hosts = (str(host) for host in self._network.hosts())
             spec["clusterIP"] = next(host for host in hosts if host not in addresses)
@@ -120,10 +120,10 @@ class ServiceRules(BuiltinRules):
             return
         for port in spec.get("ports", ()):
             if not port.get("nodePort"):
-                port["nodePort"] = next(one for one in NODE_PORTS if one not in ports)
+                port["nodePort"] = next(number for number in NODE_PORTS if number not in ports)
             ports.add(port["nodePort"])
 
-    def _taken(self, body: Body) -> tuple[set[str], set[int]]:
+    def _collect_used(self, body: Body) -> tuple[set[str], set[int]]:
         """Return the addresses and node ports that other services hold."""
         addresses = {str(next(self._network.hosts()))}
         ports: set[int] = set()
@@ -142,44 +142,44 @@ class ServiceRules(BuiltinRules):
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
         spec, before = body.get("spec", {}), (old or {}).get("spec", {})
-        found = list(_port_problems(spec))
+        problems = list(_port_problems(spec))
         if spec.get("type") not in _TYPES:
-            found.append(not_supported("spec.type", spec.get("type", ""), _TYPES))
-        found += self._address_problems(body, before)
-        found += _class_problems(spec, before)
-        return found or list(self._node_port_problems(body, before))
+            problems.append(not_supported("spec.type", spec.get("type", ""), _TYPES))
+        problems += self._address_problems(body, before)
+        problems += _class_problems(spec, before)
+        return problems or list(self._node_port_problems(body, before))
 
     def _address_problems(self, body: Body, before: Body) -> Iterator[FieldError]:
         """Yield why a service cannot have the cluster address that it names."""
-        spec, held = body.get("spec", {}), before.get("clusterIP", "")
+        spec, old_address = body.get("spec", {}), before.get("clusterIP", "")
         address = spec.get("clusterIP", "")
         if before:
-            if held and address != held and spec.get("type") != "ExternalName":
+            if old_address and address != old_address and spec.get("type") != "ExternalName":
                 yield invalid("spec.clusterIPs[0]", [address], "may not change once set")
         elif address not in {"", "None"}:
             if not _is_address(address):
                 yield invalid("spec.clusterIPs[0]", address, _IP)
             elif ip_address(address) not in self._network:
-                text = f"failed to allocate IP {address}: "
-                text += "the provided network does not match the current range"
-                yield invalid("spec.clusterIPs", [address], text)
-            elif address in self._taken(body)[0]:
-                text = f"failed to allocate IP {address}: provided IP is already allocated"
-                yield invalid("spec.clusterIPs", [address], text)
+                detail = f"failed to allocate IP {address}: "
+                detail += "the provided network does not match the current range"
+                yield invalid("spec.clusterIPs", [address], detail)
+            elif address in self._collect_used(body)[0]:
+                detail = f"failed to allocate IP {address}: provided IP is already allocated"
+                yield invalid("spec.clusterIPs", [address], detail)
 
     def _node_port_problems(self, body: Body, before: Body) -> Iterator[FieldError]:
         """Yield node ports that a service names and cannot have; its own it keeps."""
         own = {port.get("nodePort") for port in before.get("ports", ())}
-        taken = self._taken(body)[1]
+        used_ports = self._collect_used(body)[1]
         for at, port in enumerate(body.get("spec", {}).get("ports", ())):
             number, path = port.get("nodePort"), f"spec.ports[{at}].nodePort"
             if not number or number in own:
                 continue
             if number not in NODE_PORTS:
                 low, high = NODE_PORTS[0], NODE_PORTS[-1]
-                text = "provided port is not in the valid range. "
-                yield invalid(path, number, f"{text}The range of valid ports is {low}-{high}")
-            elif number in taken:
+                detail = "provided port is not in the valid range. "
+                yield invalid(path, number, f"{detail}The range of valid ports is {low}-{high}")
+            elif number in used_ports:
                 yield invalid(path, number, "provided port is already allocated")
 
 
@@ -222,22 +222,22 @@ def _class_problems(spec: Body, before: Body) -> Iterator[FieldError]:
 def _status_problems(body: Body) -> Iterator[FieldError]:
     """Yield the errors of the addresses in the status of a service."""
     path = "status.loadBalancer.ingress"
-    given = (body.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
-    if given and body.get("spec", {}).get("type") != "LoadBalancer":
+    ingresses = (body.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
+    if ingresses and body.get("spec", {}).get("type") != "LoadBalancer":
         yield forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")
         return
-    for at, ingress in enumerate(given):
+    for at, ingress in enumerate(ingresses):
         address = ingress.get("ip") or ""
         if address and not _is_address(address):
             yield invalid(f"{path}[{at}].ip", address, _IP)
 
 
-def _is_address(text: str) -> bool:
+def _is_address(address: str) -> bool:
     try:
-        ip_address(text)
+        ip_address(address)
     except ValueError:
         return False
-    return "%" not in text
+    return "%" not in address
 
 
 def _drop_unused(body: Body, before: Body) -> None:

@@ -86,14 +86,14 @@ def _hook_problems(hook: Body, path: str) -> Iterator[FieldError]:
             yield from _choice_problems(hook, name, choices, path)
     seconds = hook.get("timeoutSeconds", 10)
     if not 1 <= seconds <= _LONGEST_SECONDS:
-        text = "the timeout value must be between 1 and 30 seconds"
-        yield invalid(f"{path}.timeoutSeconds", seconds, text)
+        detail = "the timeout value must be between 1 and 30 seconds"
+        yield invalid(f"{path}.timeoutSeconds", seconds, detail)
     for name in ("namespaceSelector", "objectSelector"):
         yield from _selector_problems(hook.get(name) or {}, f"{path}.{name}")
     versions = hook.get("admissionReviewVersions") or []
     if not {"v1", "v1beta1"} & set(versions):
-        text = f"must include at least one of {_REVIEWS}"
-        yield invalid(f"{path}.admissionReviewVersions", versions, text)
+        detail = f"must include at least one of {_REVIEWS}"
+        yield invalid(f"{path}.admissionReviewVersions", versions, detail)
     yield from client_errors(hook.get("clientConfig") or {}, f"{path}.clientConfig")
     yield from _condition_problems(hook.get("matchConditions") or (), f"{path}.matchConditions")
 
@@ -112,8 +112,8 @@ def _name_problems(name: str, path: str) -> Iterator[FieldError]:
     elif errors:
         yield invalid(path, name, ",".join(errors))
     elif name.count(".") < 2:
-        text = "should be a domain with at least three segments separated by dots"
-        yield invalid(path, name, text)
+        detail = "should be a domain with at least three segments separated by dots"
+        yield invalid(path, name, detail)
 
 
 def _rule_problems(rule: Body, path: str) -> Iterator[FieldError]:
@@ -133,8 +133,8 @@ def _condition_problems(conditions: Sequence[Body], path: str) -> Iterator[Field
     if len(conditions) > _MOST_CONDITIONS:
         yield too_many(path, len(conditions), _MOST_CONDITIONS)
     names: set[str] = set()
-    for at, one in enumerate(conditions):
-        name, expression = one.get("name") or "", one.get("expression") or ""
+    for at, condition in enumerate(conditions):
+        name, expression = condition.get("name") or "", condition.get("expression") or ""
         if not expression.strip():
             yield required(f"{path}[{at}].expression")
         elif failure := compile_condition(expression).failure:
@@ -156,25 +156,25 @@ def _selector_problems(selector: Body, path: str) -> Iterator[FieldError]:
             yield invalid(f"{path}.matchLabels", key, error)
         for error in label_value_errors(value):
             yield invalid(f"{path}.matchLabels", value, error)
-    for at, one in enumerate(selector.get("matchExpressions") or ()):
-        yield from _expression_problems(one, f"{path}.matchExpressions[{at}]")
+    for at, requirement in enumerate(selector.get("matchExpressions") or ()):
+        yield from _expression_problems(requirement, f"{path}.matchExpressions[{at}]")
 
 
-def _expression_problems(one: Body, path: str) -> Iterator[FieldError]:
+def _expression_problems(requirement: Body, path: str) -> Iterator[FieldError]:
     """Yield the errors of one match expression of a label selector."""
-    operator, values = one.get("operator") or "", one.get("values") or ()
+    operator, values = requirement.get("operator") or "", requirement.get("values") or ()
     if operator in {"In", "NotIn"}:
         if not values:
-            text = "must be specified when `operator` is 'In' or 'NotIn'"
-            yield required(f"{path}.values", text)
+            detail = "must be specified when `operator` is 'In' or 'NotIn'"
+            yield required(f"{path}.values", detail)
     elif operator in {"Exists", "DoesNotExist"}:
         if values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield forbidden(f"{path}.values", text)
+            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden(f"{path}.values", detail)
     else:
         yield invalid(f"{path}.operator", operator, "not a valid selector operator")
-    for error in qualified_name_errors(one.get("key") or ""):
-        yield invalid(f"{path}.key", one.get("key") or "", error)
+    for error in qualified_name_errors(requirement.get("key") or ""):
+        yield invalid(f"{path}.key", requirement.get("key") or "", error)
     for at, value in enumerate(values):
         for error in label_value_errors(value):
             yield invalid(f"{path}.values[{at}]", value, error)

@@ -163,17 +163,18 @@ class GarbageCollector:
             self._delete(node, "Foreground")
             return
         marks = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
-        wanted = (marks[one] for one in node.meta.finalizers if one in marks)
-        self._delete(node, next(wanted, "Background"))
+        policies = (marks[finalizer] for finalizer in node.meta.finalizers if finalizer in marks)
+        self._delete(node, next(policies, "Background"))
 
     def _unblock(self, node: _Node) -> None:
         """Break a circle of owners that wait for each other."""
-        if any(FOREGROUND in one.meta.finalizers for one in self._dependents_of(node)):
+        if any(FOREGROUND in dependent.meta.finalizers for dependent in self._dependents_of(node)):
             self._amend(
                 node,
                 lambda meta: meta.update(
                     ownerReferences=[
-                        {**one, "blockOwnerDeletion": False} for one in meta["ownerReferences"]
+                        {**reference, "blockOwnerDeletion": False}
+                        for reference in meta["ownerReferences"]
                     ]
                 ),
             )
@@ -183,7 +184,7 @@ class GarbageCollector:
         blocking = 0
         for dependent in self._dependents_of(node):
             reference = next(
-                one for one in dependent.meta.ownerReferences if one.uid == node.meta.uid
+                owner for owner in dependent.meta.ownerReferences if owner.uid == node.meta.uid
             )
             blocking += reference.blockOwnerDeletion
             if not dependent.meta.deletionTimestamp:
@@ -193,16 +194,16 @@ class GarbageCollector:
 
     def _owners(self, node: _Node) -> _Owners:
         """Look up the owner of each reference."""
-        found = _Owners([], [], [])
+        owners = _Owners([], [], [])
         for reference in node.meta.ownerReferences:
             owner = self._look_up(node, reference)
             if owner is None:
-                found.dangling.append(reference.uid)
+                owners.dangling.append(reference.uid)
             elif owner.deletionTimestamp and FOREGROUND in owner.finalizers:
-                found.waiting.append(reference.uid)
+                owners.waiting.append(reference.uid)
             else:
-                found.solid.append(reference.uid)
-        return found
+                owners.solid.append(reference.uid)
+        return owners
 
     def _look_up(self, node: _Node, reference: _Owner) -> _Meta | None:
         """Return an owner's metadata, None if there is no such owner.
@@ -219,9 +220,9 @@ class GarbageCollector:
             return _Meta(reference.uid)
         key = resource.key(namespace, reference.name)
         stored = self._api.table(resource).get(key)
-        found = _decode(stored.body).metadata if stored else None
-        if found is not None and found.uid == reference.uid:
-            return found
+        meta = _decode(stored.body).metadata if stored else None
+        if meta is not None and meta.uid == reference.uid:
+            return meta
         elsewhere = self._nodes.get(reference.uid)
         if elsewhere is not None and elsewhere.meta.namespace not in {"", namespace}:
             self._report_foreign_owner(node, reference)
@@ -229,22 +230,22 @@ class GarbageCollector:
 
     def _resource_of(self, reference: _Owner) -> Resource | None:
         group, _, version = reference.apiVersion.rpartition("/")
-        served = self._api.registry.in_version(group, version)
-        return next((one for one in served if one.kind == reference.kind), None)
+        resources = self._api.registry.in_version(group, version)
+        return next((resource for resource in resources if resource.kind == reference.kind), None)
 
     def _report_foreign_owner(self, node: _Node, reference: _Owner) -> None:
         """Record an event, once, that an owner is in another namespace."""
         if (node.meta.uid, reference.uid) in self._reported:
             return
         self._reported.add((node.meta.uid, reference.uid))
-        found = self._find(node)
-        if found:
-            text = (
+        current = self._find(node)
+        if current:
+            message = (
                 f"ownerRef [{reference.apiVersion}/{reference.kind}, namespace: "
                 f"{node.meta.namespace}, name: {reference.name}, uid: {reference.uid}] "
                 f"does not exist in namespace {quote(node.meta.namespace)}"
             )
-            _record(self._api, *found, reason="OwnerRefInvalidNamespace", message=text)
+            _record(self._api, *current, reason="OwnerRefInvalidNamespace", message=message)
 
     def _dependents_of(self, node: _Node) -> list[_Node]:
         uids = sorted(self._dependents.get(node.meta.uid, ()))
@@ -259,15 +260,19 @@ class GarbageCollector:
         return (resource, stored) if _decode(stored.body).metadata.uid == node.meta.uid else None
 
     def _delete(self, node: _Node, policy: str) -> None:
-        found = self._find(node)
-        if found:
-            remove(self._api, *found, {"propagationPolicy": policy})
+        current = self._find(node)
+        if current:
+            remove(self._api, *current, {"propagationPolicy": policy})
 
     def _cut(self, node: _Node, owner: str) -> None:
         """Remove one owner reference."""
 
         def change(meta: dict[str, Any]) -> None:
-            kept = [one for one in meta.get("ownerReferences", ()) if one["uid"] != owner]
+            kept = [
+                reference
+                for reference in meta.get("ownerReferences", ())
+                if reference["uid"] != owner
+            ]
             meta["ownerReferences"] = kept
             if not kept:
                 del meta["ownerReferences"]
@@ -276,22 +281,22 @@ class GarbageCollector:
 
     def _amend(self, node: _Node, change: Callable[[dict[str, Any]], None]) -> None:
         """Change an object's metadata, if it is still the same one."""
-        found = self._find(node)
-        if found:
-            resource, stored = found
+        current = self._find(node)
+        if current:
+            resource, stored = current
             body = msgspec.json.decode(stored.body)
             change(body["metadata"])
             self._api.store.write(resource.place, stored.key, body)
 
     def _release(self, node: _Node, finalizer: str) -> None:
         """Remove a finalizer; the object goes with its last one."""
-        found = self._find(node)
-        if not found:
+        current = self._find(node)
+        if not current:
             return
-        resource, stored = found
+        resource, stored = current
         body = msgspec.json.decode(stored.body)
         meta = body["metadata"]
-        kept = [one for one in meta.get("finalizers", ()) if one != finalizer]
+        kept = [name for name in meta.get("finalizers", ()) if name != finalizer]
         if kept:
             meta["finalizers"] = kept
         else:

@@ -22,9 +22,9 @@ class NamespaceController:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        found = api.registry.find("", "v1", "namespaces")
-        assert found is not None
-        self._namespaces: Resource = found
+        resource = api.registry.find("", "v1", "namespaces")
+        assert resource is not None
+        self._namespaces: Resource = resource
 
     async def run(self) -> None:
         """Work until cancelled; every change of anything may be what a namespace waited for."""
@@ -38,17 +38,17 @@ class NamespaceController:
 
     def _terminating(self) -> list[str]:
         table = self._api.table(self._namespaces)
-        found = []
+        names = []
         for key in table.scan():
             stored = table.get(key)
             if stored is not None and b'"deletionTimestamp"' in stored.body:
-                found.append(key)
-        return found
+                names.append(key)
+        return names
 
     def _advance(self, name: str) -> None:
         """Delete what is in a namespace; remove its finalizer once nothing is left."""
-        left: Counter[str] = Counter()
-        held: Counter[str] = Counter()
+        remaining: Counter[str] = Counter()
+        finalizers: Counter[str] = Counter()
         for resource in {r.place: r for r in self._api.registry if r.namespaced}.values():
             table = self._api.table(resource)
             for key in list(table.scan(f"{name}/")):
@@ -57,25 +57,31 @@ class NamespaceController:
                     remove(self._api, resource, stored, {"propagationPolicy": "Background"})
                 stored = table.get(key)
                 if stored is not None:
-                    left[f"{resource.plural}.{resource.group}"] += 1
-                    held.update(msgspec.json.decode(stored.body)["metadata"].get("finalizers", ()))
-        self._write_conditions(name, left, held)
-        if not left:
+                    remaining[f"{resource.plural}.{resource.group}"] += 1
+                    finalizers.update(
+                        msgspec.json.decode(stored.body)["metadata"].get("finalizers", ())
+                    )
+        self._write_conditions(name, remaining, finalizers)
+        if not remaining:
             self._remove_finalizer(name)
 
-    def _write_conditions(self, name: str, left: Counter[str], held: Counter[str]) -> None:
+    def _write_conditions(
+        self, name: str, remaining: Counter[str], finalizers: Counter[str]
+    ) -> None:
         """Write what is left into the namespace's conditions."""
         stored = self._api.table(self._namespaces).get(name)
         if stored is None:
             return
         body = self._namespaces.load(stored)
-        before = {one["type"]: one for one in body["status"].get("conditions", ())}
+        before = {
+            condition["type"]: condition for condition in body["status"].get("conditions", ())
+        }
         conditions = []
-        for one in _conditions(left, held):
-            known = before.pop(one["type"], {})
-            same = known.get("status") == one["status"]
+        for condition in _conditions(remaining, finalizers):
+            known = before.pop(condition["type"], {})
+            same = known.get("status") == condition["status"]
             moment = known["lastTransitionTime"] if same else timestamp()
-            conditions.append({**one, "lastTransitionTime": moment})
+            conditions.append({**condition, "lastTransitionTime": moment})
         conditions += before.values()
         if conditions != body["status"].get("conditions"):
             body["status"]["conditions"] = conditions
@@ -91,7 +97,9 @@ class NamespaceController:
         finalizers = body.get("spec", {}).get("finalizers") or []
         if "deletionTimestamp" not in body["metadata"] or _FINALIZER not in finalizers:
             return
-        body["spec"]["finalizers"] = [one for one in finalizers if one != _FINALIZER]
+        body["spec"]["finalizers"] = [
+            finalizer for finalizer in finalizers if finalizer != _FINALIZER
+        ]
         if self._namespaces.rules.is_finished(body):
             self._api.store.delete(self._namespaces.place, name)
         else:
@@ -99,25 +107,29 @@ class NamespaceController:
             self._api.store.write(self._namespaces.place, name, bare)
 
 
-def _conditions(left: Counter[str], held: Counter[str]) -> Iterator[Body]:
+def _conditions(remaining: Counter[str], finalizers: Counter[str]) -> Iterator[Body]:
     """Yield the conditions of a terminating namespace, in the real controller's words."""
     yield _condition("DeletionDiscoveryFailure", "ResourcesDiscovered", _DISCOVERED)
     yield _condition("DeletionGroupVersionParsingFailure", "ParsedGroupVersions", _PARSED)
     yield _condition("DeletionContentFailure", "ContentDeleted", _DELETED)
-    if left:
-        counted = ", ".join(f"{name} has {left[name]} resource instances" for name in sorted(left))
-        text = f"Some resources are remaining: {counted}"
-        yield _condition("ContentRemaining", "SomeResourcesRemain", text, status="True")
+    if remaining:
+        counted = ", ".join(
+            f"{name} has {remaining[name]} resource instances" for name in sorted(remaining)
+        )
+        message = f"Some resources are remaining: {counted}"
+        yield _condition("ContentRemaining", "SomeResourcesRemain", message, status="True")
     else:
-        text = "All content successfully removed"
-        yield _condition("ContentRemaining", "ContentRemoved", text)
-    if held:
-        counted = ", ".join(f"{name} in {held[name]} resource instances" for name in sorted(held))
-        text = f"Some content in the namespace has finalizers remaining: {counted}"
-        yield _condition("FinalizersRemaining", "SomeFinalizersRemain", text, status="True")
+        message = "All content successfully removed"
+        yield _condition("ContentRemaining", "ContentRemoved", message)
+    if finalizers:
+        counted = ", ".join(
+            f"{name} in {finalizers[name]} resource instances" for name in sorted(finalizers)
+        )
+        message = f"Some content in the namespace has finalizers remaining: {counted}"
+        yield _condition("FinalizersRemaining", "SomeFinalizersRemain", message, status="True")
     else:
-        text = "All content-preserving finalizers finished"
-        yield _condition("FinalizersRemaining", "ContentHasNoFinalizers", text)
+        message = "All content-preserving finalizers finished"
+        yield _condition("FinalizersRemaining", "ContentHasNoFinalizers", message)
 
 
 def _condition(name: str, reason: str, message: str, *, status: str = "False") -> Body:

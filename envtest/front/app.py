@@ -56,7 +56,7 @@ class _Target(msgspec.Struct, frozen=True):
 
     query: Query
     info: RequestInfo
-    wanted: Attributes
+    access: Attributes
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Front:
         self.documents = Documents(self.api, OpenApi(self.api.registry))
 
     def server(self) -> Connections:
-        """Return what accepts connections; it needs a running event loop."""
+        """Return the acceptor of connections; it needs a running event loop."""
         return Connections(self.handle, self.watchers, self.deadlines)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -110,14 +110,14 @@ class Front:
         query, info = target.query, target.info
         caller = self._authenticate(request)
         user = impersonated(self.authorizer, caller, request.headers)
-        decision = self.authorizer.decide(user, target.wanted)
+        decision = self.authorizer.decide(user, target.access)
         if not decision.allowed:
             error = refusal(user, info, decision.reason)
             error.headers["X-Content-Type-Options"] = "nosniff"
             raise error
         if not info.is_resource:
-            found = self.documents.find(info.path, query, request.headers, request.host)
-            return _missing(info.path) if found is None else _document(request, query, found)
+            document = self.documents.find(info.path, query, request.headers, request.host)
+            return _missing(info.path) if document is None else _document(request, query, document)
         resource = self.api.registry.find(info.group, info.version, info.resource)
         if resource is None or info.path.startswith("//") or has_wrong_scope(resource, info):
             return _missing(info.path)
@@ -146,22 +146,22 @@ class Front:
         return _response(code, data, JSON, warnings)
 
     def _target(self, request: web.BaseRequest) -> "_Target | web.Response":
-        """Return what a request is about, or the refusal of a path that cannot be read."""
+        """Return the target of a request, or the refusal of a path that cannot be read."""
         key = (request.method, request.raw_path)
         known = self.targets.get(key)
         if known is not None:
             return known
         path, _, parameters = request.raw_path.partition("?")
         if is_broken(path):
-            return _text(400, b"400 Bad Request")
+            return _make_text_response(400, b"400 Bad Request")
         query = Query(parameters)
         info = read_request(request.method, unquote(path), query)
-        found = _Target(query, info, attributes(info))
+        target = _Target(query, info, attributes(info))
         if len(request.raw_path) <= _TARGET_LENGTH:
             if len(self.targets) >= _TARGETS:
                 self.targets.clear()
-            self.targets[key] = found
-        return found
+            self.targets[key] = target
+        return target
 
     def _authenticate(self, request: web.BaseRequest) -> User:
         transport = request.transport
@@ -211,48 +211,48 @@ class Front:
 
 def _wants_pretty(request: web.BaseRequest, query: Query) -> bool:
     """Return whether a person reads the answer, as the real server guesses it."""
-    given = query.get("pretty")
-    if given is not None:
-        return given.lower() not in {"0", "false"}
+    parameter = query.get("pretty")
+    if parameter is not None:
+        return parameter.lower() not in {"0", "false"}
     return request.headers.get("User-Agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
 def _headers(content_type: str, warnings: list[str]) -> list[tuple[str, str]]:
-    shown = [
-        ("Warning", '299 - "{}"'.format(text.replace("\\", "\\\\").replace('"', '\\"')))
-        for text in dict.fromkeys(warnings)
+    warning_headers = [
+        ("Warning", '299 - "{}"'.format(warning.replace("\\", "\\\\").replace('"', '\\"')))
+        for warning in dict.fromkeys(warnings)
     ]
     return [
         ("Audit-Id", _audit_id()),
         ("Cache-Control", "no-cache, private"),
         ("Content-Type", content_type),
-        *shown,
+        *warning_headers,
     ]
 
 
 def _audit_id() -> str:
     """Return a random UUID; it is no secret, so it needs no system call."""
-    text = f"{getrandbits(128):032x}"
-    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-a{text[17:20]}-{text[20:]}"
+    digits = f"{getrandbits(128):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 def _response(code: int, data: bytes, content_type: str, warnings: list[str]) -> web.Response:
     return web.Response(status=code, body=data, headers=_headers(content_type, warnings))
 
 
-def _document(request: web.BaseRequest, query: Query, found: Document) -> web.Response:
+def _document(request: web.BaseRequest, query: Query, document: Document) -> web.Response:
     """Return the answer that is a document."""
-    data = found.data
-    if found.media == JSON and _wants_pretty(request, query):
+    data = document.data
+    if document.media == JSON and _wants_pretty(request, query):
         data = msgspec.json.format(data, indent=2)
-    response = _response(found.code, data, found.media, [])
-    if not found.media:
+    response = _response(document.code, data, document.media, [])
+    if not document.media:
         del response.headers["Content-Type"]
-    response.headers.update(found.headers)
+    response.headers.update(document.headers)
     return response
 
 
-def _text(code: int, data: bytes) -> web.Response:
+def _make_text_response(code: int, data: bytes) -> web.Response:
     response = _response(code, data, "text/plain; charset=utf-8", [])
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
@@ -267,7 +267,7 @@ def _missing(path: str) -> web.Response:
     root, _, rest = path.removeprefix("/").rstrip("/").partition("/")
     if (root == "api" and rest) or (root == "apis" and rest.partition("/")[0] in _BUILTIN - {""}):
         raise no_such_path()
-    return _text(404, NOT_FOUND)
+    return _make_text_response(404, NOT_FOUND)
 
 
 def _refused(request: web.BaseRequest, error: StatusError, warnings: list[str]) -> web.Response:

@@ -159,8 +159,8 @@ async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
     except (ConnectionError, web.RequestPayloadError) as error:
         raise ClientGoneError from error
     # The refusal of kube-apiserver's timeout filter.
-    text = "Timeout: request did not complete within the allotted timeout"
-    raise StatusError(504, text, "Timeout", details={})
+    message = "Timeout: request did not complete within the allotted timeout"
+    raise StatusError(504, message, "Timeout", details={})
 
 
 async def _send_continue(request: web.BaseRequest) -> None:

@@ -24,20 +24,20 @@ def _catalogue() -> Mapping[str, Any]:
 
 def resources() -> Mapping[str, list[dict[str, Any]]]:
     """Return the entries of discovery by group version, subresources among them."""
-    found: Mapping[str, list[dict[str, Any]]] = _catalogue()["resources"]
-    return found
+    by_version: Mapping[str, list[dict[str, Any]]] = _catalogue()["resources"]
+    return by_version
 
 
 def schema(name: str) -> Mapping[str, Any]:
     """Return a schema by its OpenAPI name; its references stay references."""
-    found: Mapping[str, Any] = _catalogue()["schemas"][name]
-    return found
+    definition: Mapping[str, Any] = _catalogue()["schemas"][name]
+    return definition
 
 
 def schemas() -> Mapping[str, Any]:
     """Return all schemas by their OpenAPI names."""
-    found: Mapping[str, Any] = _catalogue()["schemas"]
-    return found
+    definitions: Mapping[str, Any] = _catalogue()["schemas"]
+    return definitions
 
 
 def schema_name(group: str, version: str, kind: str) -> str:

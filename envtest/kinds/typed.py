@@ -36,21 +36,21 @@ class Node:
 
     def child(self, name: str) -> "Node | None":
         """Return the node of a property, built on first use because schemas are recursive."""
-        found = self.children.get(name)
-        if found is None and name in self.properties:
-            found = self.children[name] = build(self.properties[name])
-        return found
+        node = self.children.get(name)
+        if node is None and name in self.properties:
+            node = self.children[name] = build(self.properties[name])
+        return node
 
     def item(self) -> "Node":
         """Return the node of a map's values or an array's items."""
-        found = self.children.get("[]")
-        if found is None:
-            found = self.children["[]"] = build(self.element or {})
-        return found
+        node = self.children.get("[]")
+        if node is None:
+            node = self.children["[]"] = build(self.element or {})
+        return node
 
 
 @cache
-def named(name: str) -> Node:
+def load_node(name: str) -> Node:
     """Return the node of a schema of the catalogue, such as `io.k8s.api.core.v1.Service`."""
     body = schema(name)
     short = name.rpartition(".")[2]
@@ -71,7 +71,7 @@ def build(body: Mapping[str, Any]) -> Node:
         (part["$ref"] for part in body.get("allOf", ()) if "$ref" in part), None
     )
     if reference:
-        return named(reference.rpartition("/")[2])
+        return load_node(reference.rpartition("/")[2])
     kind = body.get("type")
     if kind == "array":
         inner = build(body["items"])
@@ -135,7 +135,7 @@ def _value(value: Any, node: Node, path: str, struct: str, unknown: list[str]) -
         case ("map", dict()) | ("array", list()):
             return _members(value, node, path, struct, unknown)
         case "string", str():
-            return _text(value, node)
+            return _check_text(value, node)
         case _:
             number = _scalar(value, node)
     if number is not None:
@@ -156,13 +156,17 @@ def _members(
     if isinstance(value, dict):
         return {
             key: _value(
-                blank if one is None else one, inner, f"{path}{_KEY}{key}{_KEY}", struct, unknown
+                blank if member is None else member,
+                inner,
+                f"{path}{_KEY}{key}{_KEY}",
+                struct,
+                unknown,
             )
-            for key, one in value.items()
+            for key, member in value.items()
         }
     return [
-        _value(blank if one is None else one, inner, f"{path}[{at}]", struct, unknown)
-        for at, one in enumerate(value)
+        _value(blank if member is None else member, inner, f"{path}[{at}]", struct, unknown)
+        for at, member in enumerate(value)
     ]
 
 
@@ -178,7 +182,7 @@ def _scalar(value: Any, node: Node) -> bool | float | None:
     return value if isinstance(value, float) and shape == "number" else None
 
 
-def _text(value: str, node: Node) -> str:
+def _check_text(value: str, node: Node) -> str:
     """Check a string that has a format."""
     if node.format == "byte":
         fault = base64_fault(value)
@@ -193,13 +197,13 @@ def _text(value: str, node: Node) -> str:
 
 
 def _zero(node: Node) -> Any:
-    """Return what a null inside a list or map becomes."""
+    """Return the value that replaces a null inside a list or map."""
     zeros = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": []}
     return zeros.get(node.shape, {} if node.shape in {"struct", "map"} else None)
 
 
 def _json_type(value: object) -> str:
-    """Return what Go calls the JSON type of a value."""
+    """Return Go's name of the JSON type of a value."""
     if isinstance(value, float) or (
         isinstance(value, int) and not isinstance(value, bool) and abs(value) > _INT32_MAX
     ):

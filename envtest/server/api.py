@@ -102,10 +102,10 @@ class Api:
                 f"unable to create new content in namespace {namespace} "
                 "because it is being terminated",
             )
-            text = f"namespace {namespace} is being terminated"
+            message = f"namespace {namespace} is being terminated"
             cause = {
                 "reason": "NamespaceTerminating",
-                "message": text,
+                "message": message,
                 "field": "metadata.namespace",
             }
             error.details = {**(error.details or {}), "causes": [cause]}

@@ -5,7 +5,7 @@ from typing import Any
 
 from controller.managedfields.gotext import json_kind
 from envtest.kinds.catalogue import resources, schema_name, schemas
-from envtest.kinds.typed import TypedError, decode, named
+from envtest.kinds.typed import TypedError, decode, load_node
 from envtest.schema import (
     MalformedJSON,
     MalformedMetadata,
@@ -96,7 +96,7 @@ def read_as(
     body = _from_text(data, content_type, kind).body
     if name in schemas():
         try:
-            dropped = decode(body, named(name))
+            dropped = decode(body, load_node(name))
         except TypedError as error:
             raise _unfit(kind, version, str(error)) from None
         if unknown is not None:
@@ -124,8 +124,8 @@ def _from_text(data: bytes, content_type: str, kind: str) -> Decoded:
     value = {} if value is None else value
     fault = envelope_fault(value)
     if fault:
-        text = f"json parse error: json: cannot unmarshal {fault}"
-        raise _unrecognized(kind, text, data)
+        message = f"json parse error: json: cannot unmarshal {fault}"
+        raise _unrecognized(kind, message, data)
     return Decoded(value, duplicates)
 
 
@@ -146,10 +146,10 @@ def _require_kind(body: dict[str, Any], kind: str, data: bytes) -> None:
         StatusError: 400.
     """
     if not body.get("kind"):
-        text = f"Object 'Kind' is missing in '{data.decode('utf-8', 'replace')}'"
+        message = f"Object 'Kind' is missing in '{data.decode('utf-8', 'replace')}'"
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
-            f"{text} ({snippet(data)})"
+            f"{message} ({snippet(data)})"
         )
     body["apiVersion"] = body.get("apiVersion") or ""
 
@@ -206,18 +206,18 @@ def _check_builtin(resource: Resource, body: dict[str, Any]) -> None:
 
 def kind_fault(resource: Resource, body: dict[str, Any]) -> str:
     """Return why a body cannot become an object of a built-in kind; nothing if it can."""
-    given, kind = body["apiVersion"], body["kind"]
-    if (given, kind) == (resource.api_version, resource.kind):
+    api_version, kind = body["apiVersion"], body["kind"]
+    if (api_version, kind) == (resource.api_version, resource.kind):
         return ""
-    known = {entry["kind"] for entry in resources().get(given, ())}
-    if given == resource.api_version and kind in known:
+    known = {entry["kind"] for entry in resources().get(api_version, ())}
+    if api_version == resource.api_version and kind in known:
         internal = resource.group.partition(".")[0] or "core"
         return (
             f"converting ({resource.version}.{kind}) to ({internal}.{resource.kind}): "
             "unknown conversion"
         )
     return (
-        f'no kind "{kind}" is registered for version "{given}" '
+        f'no kind "{kind}" is registered for version "{api_version}" '
         'in scheme "pkg/runtime/scheme.go:111"'
     )
 

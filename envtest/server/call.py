@@ -34,7 +34,7 @@ class Call(msgspec.Struct):
     # DeleteOptions as they were given, for admission.
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     # The name that the client gives a new object; nothing if it is to be generated.
-    named: str = ""
+    new_name: str = ""
     # Sentences for Warning headers.
     warnings: list[str] = msgspec.field(default_factory=list)
 

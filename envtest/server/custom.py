@@ -118,10 +118,10 @@ class CustomRules(Rules):
     def check(self, body: Body) -> list[FieldError]:
         if wrong := _type_problems(body, self._kind, self._api_version):
             return wrong
-        found = objectmeta.check(
+        problems = objectmeta.check(
             body["metadata"], namespaced=self._namespaced, name_rule=subdomain_errors
         )
-        return self.compiled.validate(body, first=found)
+        return self.compiled.validate(body, first=problems)
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
@@ -134,9 +134,11 @@ class CustomRules(Rules):
         if wrong := _type_problems(body, self._kind, self._api_version):
             return wrong
         first = objectmeta.check_change(body["metadata"], old["metadata"])
-        found = self.compiled.validate(body, old, first=first, warnings=warnings)
+        problems = self.compiled.validate(body, old, first=first, warnings=warnings)
         return (
-            [_below_status(one) for one in found] if found and subresource == "status" else found
+            [_below_status(problem) for problem in problems]
+            if problems and subresource == "status"
+            else problems
         )
 
     @override
@@ -157,8 +159,8 @@ class CustomRules(Rules):
     @override
     def columns(self) -> list[Column]:
         return [
-            Column(one.name, one.type, one.description, one.format, one.priority)
-            for one in self._columns
+            Column(column.name, column.type, column.description, column.format, column.priority)
+            for column in self._columns
         ]
 
     @override
@@ -168,12 +170,14 @@ class CustomRules(Rules):
 
 def _type_problems(body: Mapping[str, Any], kind: str, api_version: str) -> list[FieldError]:
     """Validate apiVersion and kind; if these are wrong, nothing else is validated."""
-    found = []
+    problems = []
     if body.get("kind") != kind:
-        found.append(invalid("kind", body.get("kind", ""), f"must be {kind}"))
+        problems.append(invalid("kind", body.get("kind", ""), f"must be {kind}"))
     if body.get("apiVersion") != api_version:
-        found.append(invalid("apiVersion", body.get("apiVersion", ""), f"must be {api_version}"))
-    return found
+        problems.append(
+            invalid("apiVersion", body.get("apiVersion", ""), f"must be {api_version}")
+        )
+    return problems
 
 
 def _below_status(problem: FieldError) -> FieldError:
@@ -250,13 +254,13 @@ class Definition:
     def _subresources(self, rules: CustomRules) -> Body:
         namespaced = self.spec["scope"] == "Namespaced"
         shared = {"namespaced": namespaced, "singularName": "", "verbs": _SUB_VERBS}
-        found = {}
+        subresources = {}
         if rules.has_status:
-            found["status"] = {**shared, "kind": self.spec["names"]["kind"]}
+            subresources["status"] = {**shared, "kind": self.spec["names"]["kind"]}
         if rules.scale is not None:
             scale = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
-            found["scale"] = {**shared, **scale}
-        return found
+            subresources["scale"] = {**shared, **scale}
+        return subresources
 
     def convert_stored(self, api: Api) -> None:
         """Convert stored objects to the present schema: new defaults, no unknown fields.
@@ -283,11 +287,13 @@ def _deprecation(spec: Body, version: Body) -> str:
     group, kind = spec["group"], spec["names"]["kind"]
     rank = version_rank(version["name"])
     better = [
-        one["name"]
-        for one in spec["versions"]
-        if one["served"] and not one.get("deprecated") and version_rank(one["name"]) < rank
+        candidate["name"]
+        for candidate in spec["versions"]
+        if candidate["served"]
+        and not candidate.get("deprecated")
+        and version_rank(candidate["name"]) < rank
     ]
-    text = f"{group}/{version['name']} {kind} is deprecated"
+    warning = f"{group}/{version['name']} {kind} is deprecated"
     if not better:
-        return text
-    return f"{text}; use {group}/{min(better, key=version_rank)} {kind}"
+        return warning
+    return f"{warning}; use {group}/{min(better, key=version_rank)} {kind}"

@@ -34,9 +34,9 @@ class Definitions:
         self._waiting: dict[str, str] = {}
         # What the others have to know of each CRD, with the revision that it was read from.
         self._known: dict[str, tuple[int, Body]] = {}
-        found = api.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        assert found is not None
-        self._resource = found
+        resource = api.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        assert resource is not None
+        self._resource = resource
 
     def attach(self) -> None:
         """Process the present CRDs, then each CRD as soon as it changes."""
@@ -79,8 +79,8 @@ class Definitions:
         body = {**live, "metadata": dict(live["metadata"]), "status": dict(live["status"])}
         if "deletionTimestamp" in live["metadata"]:
             return self._clean_up(live, body)
-        named = body["spec"]["names"] == body["status"].get("acceptedNames")
-        if not named and accept_names(body, self._others(live["metadata"]["name"])):
+        are_names_accepted = body["spec"]["names"] == body["status"].get("acceptedNames")
+        if not are_names_accepted and accept_names(body, self._others(live["metadata"]["name"])):
             return self._write(live, body)
         if set_approval_condition(body) or establish(body):
             return self._write(live, body)
@@ -108,15 +108,15 @@ class Definitions:
     def _serve(self, body: Body) -> None:
         """Put every served version into the registry."""
         name, spec = body["metadata"]["name"], body["spec"]
-        shown = (spec, body["status"].get("acceptedNames") or {})
+        state = (spec, body["status"].get("acceptedNames") or {})
         before = self._served.get(name)
-        if before == shown:
+        if before == state:
             return
         definition = Definition(body)
         self._api.registry.remove(spec["group"], spec["names"]["plural"])
         for resource in definition.resources():
             self._api.registry.add(resource)
-        self._served[name] = shown
+        self._served[name] = state
         if before is not None or body["metadata"]["generation"] > 1:
             definition.convert_stored(self._api)
 
@@ -134,8 +134,8 @@ class Definitions:
         if CLEANUP not in meta.get("finalizers", ()):
             return False
         place = f"{body['spec']['group']}/{body['spec']['names']['plural']}"
-        text = "CustomResource deletion is in progress"
-        if set_condition(status, "Terminating", "True", "InstanceDeletionInProgress", text):
+        message = "CustomResource deletion is in progress"
+        if set_condition(status, "Terminating", "True", "InstanceDeletionInProgress", message):
             return self._write(live, body)
         if condition(body, "Established") != "True":
             return self._finish_deletion(
@@ -173,7 +173,9 @@ class Definitions:
     def _finish_deletion(self, live: Body, body: Body, reason: str, message: str) -> bool:
         meta = body["metadata"]
         set_condition(body["status"], "Terminating", "False", reason, message)
-        meta["finalizers"] = [one for one in meta["finalizers"] if one != CLEANUP]
+        meta["finalizers"] = [
+            finalizer for finalizer in meta["finalizers"] if finalizer != CLEANUP
+        ]
         if meta["finalizers"]:
             return self._write(live, body)
         self._api.store.delete(_PLACE, meta["name"])
@@ -216,37 +218,37 @@ def accept_names(body: Body, others: Iterable[Body]) -> bool:
         body: the CRD; its status is changed in place.
         others: the other CRDs.
     """
-    status, wanted = body["status"], body["spec"]["names"]
-    resources, kinds = _taken(body["spec"]["group"], others)
+    status, names = body["status"], body["spec"]["names"]
+    resources, kinds = _collect_used_names(body["spec"]["group"], others)
     accepted = dict(status.get("acceptedNames") or {})
     verdict = ("True", "NoConflicts", "no conflicts found")
     for field, reason in _CONFLICTS.items():
-        taken = kinds if field in {"kind", "listKind"} else resources
-        held = accepted.get(field)
-        fault = _conflict(wanted.get(field), held, taken)
+        used_names = kinds if field in {"kind", "listKind"} else resources
+        accepted_name = accepted.get(field)
+        fault = _conflict(names.get(field), accepted_name, used_names)
         if fault:
             verdict = ("False", reason, fault)
-        elif wanted.get(field):
-            accepted[field] = wanted[field]
+        elif names.get(field):
+            accepted[field] = names[field]
         else:
             accepted.pop(field, None)
-    accepted = {**accepted, "categories": wanted.get("categories")}
+    accepted = {**accepted, "categories": names.get("categories")}
     accepted = {name: value for name, value in accepted.items() if value is not None}
     changed = set_condition(status, "NamesAccepted", *verdict)
     if status.get("acceptedNames") != accepted:
         status["acceptedNames"] = accepted
         changed = True
-    return changed and _set_established(body, named=verdict[0] == "True")
+    return changed and _set_established(body, are_names_accepted=verdict[0] == "True")
 
 
-def _set_established(body: Body, *, named: bool) -> bool:
+def _set_established(body: Body, *, are_names_accepted: bool) -> bool:
     """Set the condition Established of a CRD whose names were just accepted or refused."""
-    held, status = condition(body, "Established"), body["status"]
-    if named and held != "True":
+    established, status = condition(body, "Established"), body["status"]
+    if are_names_accepted and established != "True":
         set_condition(status, "Established", "False", "Installing", _ACCEPTED)
-    elif held is None:
-        text = "not all names are accepted"
-        set_condition(status, "Established", "False", "NotAccepted", text)
+    elif established is None:
+        message = "not all names are accepted"
+        set_condition(status, "Established", "False", "NotAccepted", message)
     return True
 
 
@@ -260,28 +262,30 @@ def establish(body: Body) -> bool:
     return set_condition(body["status"], "Established", "True", "InitialNamesAccepted", _ACCEPTED)
 
 
-def _taken(group: str, others: Iterable[Body]) -> tuple[set[str], set[str]]:
+def _collect_used_names(group: str, others: Iterable[Body]) -> tuple[set[str], set[str]]:
     """Return the resource names and the kinds that other CRDs of a group hold."""
     resources: set[str] = set()
     kinds: set[str] = set()
     for other in others:
         if other["spec"]["group"] != group:
             continue
-        held = other.get("status", {}).get("acceptedNames") or {}
-        resources |= {held.get("plural", ""), held.get("singular", "")}
-        resources |= set(held.get("shortNames") or ())
-        kinds |= {held.get("kind", ""), held.get("listKind", "")}
+        names = other.get("status", {}).get("acceptedNames") or {}
+        resources |= {names.get("plural", ""), names.get("singular", "")}
+        resources |= set(names.get("shortNames") or ())
+        kinds |= {names.get("kind", ""), names.get("listKind", "")}
     return resources - {""}, kinds - {""}
 
 
-def _conflict(wanted: Any, held: Any, taken: set[str]) -> str:
+def _conflict(requested: Any, accepted: Any, used: set[str]) -> str:
     """Return why names cannot be had that other CRDs hold; empty if all can."""
-    if isinstance(wanted, list):
-        had = set(held or ())
-        found = [name for name in wanted if name not in had and name in taken]
+    if isinstance(requested, list):
+        had = set(accepted or ())
+        conflicts = [name for name in requested if name not in had and name in used]
     else:
-        found = [wanted] if wanted and wanted != held and wanted in taken else []
-    faults = [f"{quote(name)} is already in use" for name in dict.fromkeys(found)]
+        conflicts = (
+            [requested] if requested and requested != accepted and requested in used else []
+        )
+    faults = [f"{quote(name)} is already in use" for name in dict.fromkeys(conflicts)]
     return f"[{', '.join(faults)}]" if len(faults) > 1 else "".join(faults)
 
 
@@ -298,25 +302,25 @@ def set_approval_condition(body: Body) -> bool:
 
 def condition(body: Mapping[str, Any], kind: str) -> str | None:
     """Return the status of a condition, if it is there."""
-    for one in body.get("status", {}).get("conditions") or ():
-        if one["type"] == kind:
-            return str(one["status"])
+    for entry in body.get("status", {}).get("conditions") or ():
+        if entry["type"] == kind:
+            return str(entry["status"])
     return None
 
 
 def set_condition(status: Body, kind: str, value: str, reason: str, message: str) -> bool:
     """Set a condition; tell whether it changed."""
     conditions = list(status.get("conditions") or ())
-    wanted = {"type": kind, "status": value, "reason": reason, "message": message}
-    for at, one in enumerate(conditions):
-        if one["type"] == kind:
-            if {name: one.get(name) for name in wanted} == wanted:
+    new_fields = {"type": kind, "status": value, "reason": reason, "message": message}
+    for at, entry in enumerate(conditions):
+        if entry["type"] == kind:
+            if {name: entry.get(name) for name in new_fields} == new_fields:
                 return False
-            same = one["status"] == value
-            since = one["lastTransitionTime"] if same else objectmeta.timestamp()
-            conditions[at] = {**wanted, "lastTransitionTime": since}
+            same = entry["status"] == value
+            since = entry["lastTransitionTime"] if same else objectmeta.timestamp()
+            conditions[at] = {**new_fields, "lastTransitionTime": since}
             break
     else:
-        conditions.append({**wanted, "lastTransitionTime": objectmeta.timestamp()})
+        conditions.append({**new_fields, "lastTransitionTime": objectmeta.timestamp()})
     status["conditions"] = conditions
     return True

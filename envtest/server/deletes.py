@@ -112,11 +112,11 @@ async def _delete(
         stored = current
 
 
-def _answer(resource: Resource, stored: Stored, left: Stored | None) -> Answer:
+def _answer(resource: Resource, stored: Stored, remaining: Stored | None) -> Answer:
     """Return the answer to a deletion: the object if it is still there, else that it is gone."""
-    shown = left or (stored if resource.rules.returns_deleted else None)
-    if shown is not None:
-        return One(200, resource, resource.json_of(shown))
+    result = remaining or (stored if resource.rules.returns_deleted else None)
+    if result is not None:
+        return One(200, resource, resource.json_of(result))
     meta = resource.load(stored)["metadata"]
     details = {"name": meta["name"], "group": resource.group, "kind": resource.plural}
     present = {name: value for name, value in details.items() if value}
@@ -158,7 +158,7 @@ def remove(
 
 
 def _check_preconditions(
-    call: Call, stored: Stored, body: dict[str, Any], given: Mapping[str, Any]
+    call: Call, stored: Stored, body: dict[str, Any], preconditions: Mapping[str, Any]
 ) -> None:
     """Check the uid and the resourceVersion of the preconditions in DeleteOptions.
 
@@ -168,14 +168,14 @@ def _check_preconditions(
         StatusError: 409, one of them does not match the stored object.
     """
     resource, meta = call.resource, body["metadata"]
-    uid, revision = given.get("uid"), given.get("resourceVersion")
+    uid, revision = preconditions.get("uid"), preconditions.get("resourceVersion")
     if _is_marked_by_kind(resource, body):
-        for name, wanted, found in (
+        for name, expected, actual in (
             ("UID", uid, meta["uid"]),
             ("ResourceVersion", revision, str(stored.revision)),
         ):
-            if wanted is not None and wanted != found:
-                why = f"{name} in precondition: {wanted}, {name} in object meta: {found}"
+            if expected is not None and expected != actual:
+                why = f"{name} in precondition: {expected}, {name} in object meta: {actual}"
                 raise resource.conflict(meta["name"], f"Precondition failed: {why}")
         return
     if uid is not None and uid != meta["uid"]:
@@ -207,10 +207,10 @@ def _propagate(resource: Resource, body: dict[str, Any], options: Mapping[str, A
     if resource.place in _NEVER_COLLECTED or policy is None:
         return
     marks = set(_FINALIZERS.values())
-    kept = [one for one in meta.get("finalizers") or () if one not in marks]
-    wanted = _FINALIZERS.get(str(policy))
-    if wanted:
-        kept.append(wanted)
+    kept = [name for name in meta.get("finalizers") or () if name not in marks]
+    finalizer = _FINALIZERS.get(str(policy))
+    if finalizer:
+        kept.append(finalizer)
     if set(kept) == set(meta.get("finalizers") or ()):
         return
     if kept:

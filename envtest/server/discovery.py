@@ -77,20 +77,20 @@ def group(registry: Registry, name: str) -> dict[str, Any] | None:
 
 
 def _group(name: str, versions: list[str]) -> dict[str, Any]:
-    shown = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
-    return {"name": name, "versions": shown, "preferredVersion": shown[0]}
+    entries = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
 def resource_list(registry: Registry, group_name: str, version: str) -> dict[str, Any] | None:
     """Return the resources of a group version, if it is served."""
-    found = registry.in_version(group_name, version)
-    if not found:
+    group_resources = registry.in_version(group_name, version)
+    if not group_resources:
         return None
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
-        "groupVersion": found[0].api_version,
-        "resources": [entry for resource in found for entry in _entries(resource)],
+        "groupVersion": group_resources[0].api_version,
+        "resources": [entry for resource in group_resources for entry in _entries(resource)],
     }
 
 
@@ -109,23 +109,27 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
     if "watch" in resource.verbs:
         main["storageVersionHash"] = _hash(resource)
     subresources = [
-        {**{key: value for key, value in entry.items() if key != "storageVersionHash"}, **named}
+        {
+            **{key: value for key, value in entry.items() if key != "storageVersionHash"},
+            "name": f"{resource.plural}/{name}",
+        }
         for name, entry in resource.subresources.items()
-        for named in ({"name": f"{resource.plural}/{name}"},)
     ]
     return [main, *subresources]
 
 
 def _hash(resource: Resource) -> str:
-    """Return what lets clients see that the stored version of a kind changed."""
+    """Return the hash by which clients see that the stored version of a kind changed."""
     if not resource.rules.custom:
         # Not every built-in kind is stored in the version in which it is served.
         known = resources()[resource.api_version]
         return str(
-            next(one["storageVersionHash"] for one in known if one["name"] == resource.plural)
+            next(
+                entry["storageVersionHash"] for entry in known if entry["name"] == resource.plural
+            )
         )
-    text = f"{resource.group}/{resource.version}/{resource.kind}"
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
+    identifier = f"{resource.group}/{resource.version}/{resource.kind}"
+    return base64.b64encode(hashlib.sha256(identifier.encode()).digest()[:8]).decode()
 
 
 def aggregated(registry: Registry, *, core: bool) -> dict[str, Any]:
@@ -134,8 +138,8 @@ def aggregated(registry: Registry, *, core: bool) -> dict[str, Any]:
     for name, versions in _in_order(registry):
         if (name == "") is not core:
             continue
-        shown = [_version(registry, name, one) for one in versions]
-        items.append({"metadata": {"name": name, "creationTimestamp": None}, "versions": shown})
+        entries = [_version(registry, name, version) for version in versions]
+        items.append({"metadata": {"name": name, "creationTimestamp": None}, "versions": entries})
     return {
         "kind": _AGGREGATED,
         "apiVersion": "apidiscovery.k8s.io/v2",
@@ -145,7 +149,9 @@ def aggregated(registry: Registry, *, core: bool) -> dict[str, Any]:
 
 
 def _version(registry: Registry, group_name: str, version: str) -> dict[str, Any]:
-    resources = [_aggregated_entry(one) for one in registry.in_version(group_name, version)]
+    resources = [
+        _aggregated_entry(resource) for resource in registry.in_version(group_name, version)
+    ]
     return {"version": version, "resources": resources, "freshness": "Current"}
 
 
@@ -165,10 +171,10 @@ def _aggregated_entry(resource: Resource) -> dict[str, Any]:
         entry["subresources"] = [
             {
                 "subresource": name,
-                "responseKind": _kind(resource, one),
-                "verbs": list(one["verbs"]),
+                "responseKind": _kind(resource, subresource),
+                "verbs": list(subresource["verbs"]),
             }
-            for name, one in resource.subresources.items()
+            for name, subresource in resource.subresources.items()
         ]
     return entry
 

@@ -79,13 +79,14 @@ def already_exists(resource: str, group: str, name: str, *, deleting: bool = Fal
     )
 
 
-def conflict(what: str, group: str, name: str, why: str = MODIFIED) -> StatusError:
-    """Return 409 for a failed precondition; `what` is a resource or, in deletions, a kind."""
+def conflict(resource_or_kind: str, group: str, name: str, why: str = MODIFIED) -> StatusError:
+    """Return 409 for a failed precondition; the first argument is a kind in deletions."""
     return StatusError(
         409,
-        f"Operation cannot be fulfilled on {qualified(what, group)} {quote(name)}: {why}",
+        f"Operation cannot be fulfilled on {qualified(resource_or_kind, group)} "
+        f"{quote(name)}: {why}",
         "Conflict",
-        details={"name": name, "group": group, "kind": what},
+        details={"name": name, "group": group, "kind": resource_or_kind},
     )
 
 
@@ -101,13 +102,13 @@ def invalid_object(
             "name": name,
             "group": group,
             "kind": kind,
-            "causes": [one.cause() for one in problems],
+            "causes": [problem.cause() for problem in problems],
         },
     )
 
 
 def as_error(cause: Cause) -> FieldError:
-    """Return what is wrong with a manager or its entry as an error like the others."""
+    """Return the fault of a manager or its entry as an error like the others."""
     kind, detail = cause.reason.removeprefix("FieldValue"), cause.message.partition(": ")[2]
     return FieldError(kind, cause.field, OMITTED, detail)
 

@@ -22,12 +22,12 @@ _FORMS: Final[Mapping[tuple[str, ...], Form]] = {
 
 
 @remembered(256)
-def negotiate(accept: str, *served: Form) -> Form:
+def negotiate(accept: str, *supported: Form) -> Form:
     """Return the first form that the client wants among those that are served.
 
     Args:
         accept: the Accept header; nothing stands for anything.
-        served: the forms that the answer can have.
+        supported: the forms that the answer can have.
 
     Raises:
         StatusError: 406 when there is none.
@@ -36,7 +36,7 @@ def negotiate(accept: str, *served: Form) -> Form:
     for media, _, params in entries:
         target = tuple(params.get(name, "") for name in ("g", "v", "as"))
         form = _FORMS.get(target)
-        if media in _WILDCARDS and form in served:
+        if media in _WILDCARDS and form in supported:
             return form
     if not accept:
         return "object"

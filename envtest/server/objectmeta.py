@@ -89,28 +89,30 @@ def check(
         name_rule: returns the errors of a name.
         old: the stored object's, for an update. What equals it was validated then.
     """
-    found: list[FieldError] = []
+    problems: list[FieldError] = []
     old = old or {}
     name, prefix = meta.get("name", ""), meta.get("generateName", "")
     if prefix:
         masked = prefix[:-1] + "a" if prefix.endswith("-") else prefix
-        found += [invalid("metadata.generateName", prefix, text) for text in name_rule(masked)]
+        problems += [
+            invalid("metadata.generateName", prefix, problem) for problem in name_rule(masked)
+        ]
     if name and name != old.get("name"):
-        found += [invalid("metadata.name", name, text) for text in name_rule(name)]
+        problems += [invalid("metadata.name", name, problem) for problem in name_rule(name)]
     elif not name:
-        found.append(required("metadata.name", "name or generateName is required"))
+        problems.append(required("metadata.name", "name or generateName is required"))
     if not namespaced or not meta.get("namespace") or meta["namespace"] != old.get("namespace"):
-        found += _namespace(meta, namespaced=namespaced)
+        problems += _namespace(meta, namespaced=namespaced)
     if meta.get("generation", 0) < 0:
-        text = "must be greater than or equal to 0"
-        found.append(invalid("metadata.generation", meta["generation"], text))
-    _check_lists(meta, old, found)
+        detail = "must be greater than or equal to 0"
+        problems.append(invalid("metadata.generation", meta["generation"], detail))
+    _check_lists(meta, old, problems)
     for finalizer in _if_changed(meta, old, "finalizers") or ():
         texts = qualified_name_errors(finalizer)
-        found += [invalid("metadata.finalizers", finalizer, text) for text in texts]
+        problems += [invalid("metadata.finalizers", finalizer, problem) for problem in texts]
     if meta.get("managedFields"):
-        found += map(as_error, validate_managed_fields({"metadata": meta}))
-    return found
+        problems += map(as_error, validate_managed_fields({"metadata": meta}))
+    return problems
 
 
 def _namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
@@ -121,7 +123,9 @@ def _namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
         return []
     if not namespace:
         return [required("metadata.namespace")]
-    return [invalid("metadata.namespace", namespace, text) for text in label_errors(namespace)]
+    return [
+        invalid("metadata.namespace", namespace, problem) for problem in label_errors(namespace)
+    ]
 
 
 def carry_over(meta: Body, old: Body) -> None:
@@ -140,37 +144,39 @@ def carry_over(meta: Body, old: Body) -> None:
 
 def check_change(meta: Body, old: Body) -> list[FieldError]:
     """Validate an update of metadata against the stored metadata."""
-    found: list[FieldError] = []
+    problems: list[FieldError] = []
     if old.get("deletionTimestamp"):
         before = old.get("finalizers") or ()
-        added = [one for one in meta.get("finalizers") or () if one not in before]
+        added = [
+            finalizer for finalizer in meta.get("finalizers") or () if finalizer not in before
+        ]
         if added:
-            shown = ", ".join(f'"{one}"' for one in sorted(set(added)))
-            text = (
+            quoted = ", ".join(f'"{finalizer}"' for finalizer in sorted(set(added)))
+            detail = (
                 "no new finalizers can be added if the object is being deleted, "
-                f"found new finalizers []string{{{shown}}}"
+                f"found new finalizers []string{{{quoted}}}"
             )
-            found.append(forbidden("metadata.finalizers", text))
+            problems.append(forbidden("metadata.finalizers", detail))
     if not meta.get("resourceVersion"):
-        found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
-    found += [
+        problems.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
+    problems += [
         invalid(f"metadata.{name}", meta.get(name, ""), "field is immutable")
         for name in _IMMUTABLE
         if meta.get(name) != old.get(name)
     ]
-    _check_lists(meta, old, found)
-    return found
+    _check_lists(meta, old, problems)
+    return problems
 
 
-def _check_lists(meta: Body, old: Body, found: list[FieldError]) -> None:
+def _check_lists(meta: Body, old: Body, problems: list[FieldError]) -> None:
     """Validate the lists and maps of metadata."""
     for name, validate in _MANY:
-        given = _if_changed(meta, old, name)
-        if given:
-            validate(given, f"metadata.{name}", found)
+        part = _if_changed(meta, old, name)
+        if part:
+            validate(part, f"metadata.{name}", problems)
 
 
 def _if_changed(meta: Body, old: Body, name: str) -> Any:
     """Return a part of metadata, None if it is that of the stored object, which was validated."""
-    given = meta.get(name)
-    return None if given is old.get(name) else given
+    part = meta.get(name)
+    return None if part is old.get(name) else part

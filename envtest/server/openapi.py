@@ -64,16 +64,16 @@ class OpenApi:
 
 def _document(resources: Sequence[Resource]) -> dict[str, Any]:
     """Return the OpenAPI v3 document of one group version."""
-    found: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
     for resource in resources:
         if isinstance(resource.rules, CustomRules):
-            found |= openapi_v3(resource.rules.definition, resource.version)
-    _add_builtin(found, resources)
+            definitions |= openapi_v3(resource.rules.definition, resource.version)
+    _add_builtin(definitions, resources)
     return {
         "openapi": "3.0.0",
         "info": _INFO,
         "paths": _paths(resources),
-        "components": {"schemas": found},
+        "components": {"schemas": definitions},
     }
 
 
@@ -83,18 +83,18 @@ def _gvk(resource: Resource) -> dict[str, str]:
 
 def _paths(resources: Sequence[Resource]) -> dict[str, Any]:
     """Return the paths of resources with what is done there."""
-    found: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
     for resource in resources:
         root = f"/apis/{resource.group}" if resource.group else "/api"
         base = f"{root}/{resource.version}"
         within = f"{base}/namespaces/{{namespace}}" if resource.namespaced else base
         collection = f"{within}/{resource.plural}"
-        one = _operations(resource, "object")
-        found[collection] = _operations(resource, "collection")
-        found[f"{collection}/{{name}}"] = one
+        operations = _operations(resource, "object")
+        paths[collection] = _operations(resource, "collection")
+        paths[f"{collection}/{{name}}"] = operations
         for name in resource.subresources:
-            found[f"{collection}/{{name}}/{name}"] = one
-    return found
+            paths[f"{collection}/{{name}}/{name}"] = operations
+    return paths
 
 
 def _operations(resource: Resource, scope: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _operations(resource: Resource, scope: str) -> dict[str, Any]:
     }
 
 
-def _add_builtin(found: dict[str, Any], resources: Sequence[Resource]) -> None:
+def _add_builtin(definitions: dict[str, Any], resources: Sequence[Resource]) -> None:
     """Add the schemas of built-in kinds and all that they, or custom kinds, refer to."""
     todo = [
         schema_name(resource.group, resource.version, resource.kind)
@@ -123,8 +123,8 @@ def _add_builtin(found: dict[str, Any], resources: Sequence[Resource]) -> None:
     known = schemas()
     while todo:
         name = todo.pop()
-        if name not in found and name in known:
-            found[name] = known[name]
+        if name not in definitions and name in known:
+            definitions[name] = known[name]
             todo += _references(known[name])
 
 

@@ -83,8 +83,8 @@ def write_options(
         problems.append(not_supported("fieldValidation", validation, _FIELD_VALIDATION))
     if problems:
         raise invalid_object(kind, META_GROUP, "", problems)
-    named = manager or _product(agent)
-    return WriteOptions(bool(dry_runs), named, validation or "Warn", bool(force))
+    field_manager = manager or _product(agent)
+    return WriteOptions(bool(dry_runs), field_manager, validation or "Warn", bool(force))
 
 
 def _product(agent: str) -> str:
@@ -94,7 +94,7 @@ def _product(agent: str) -> str:
 
 def dry_run_problems(dry_runs: Sequence[str]) -> list[FieldError]:
     """Check `dryRun`, which has one value."""
-    if all(one == "All" for one in dry_runs):
+    if all(dry_run == "All" for dry_run in dry_runs):
         return []
     return [not_supported("dryRun", list(dry_runs), ("All",))]
 
@@ -149,19 +149,19 @@ def _list_problems(options: ListOptions) -> list[FieldError]:
     name, match = "resourceVersionMatch", options.match
     if match:
         if not options.version:
-            text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            problems.append(forbidden(name, text))
+            detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            problems.append(forbidden(name, detail))
         if options.token:
-            text = "resourceVersionMatch is forbidden when continue is provided"
-            problems.append(forbidden(name, text))
+            detail = "resourceVersionMatch is forbidden when continue is provided"
+            problems.append(forbidden(name, detail))
         if match not in {"Exact", "NotOlderThan"}:
             problems.append(not_supported(name, match, ("Exact", "NotOlderThan", "")))
         if match == "Exact" and options.version == "0":
-            text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            problems.append(forbidden(name, text))
+            detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            problems.append(forbidden(name, detail))
     if options.initial_events is not None:
-        text = "sendInitialEvents is forbidden for list"
-        problems.append(forbidden("sendInitialEvents", text))
+        detail = "sendInitialEvents is forbidden for list"
+        problems.append(forbidden("sendInitialEvents", detail))
     return problems
 
 
@@ -170,19 +170,19 @@ def _watch_problems(options: ListOptions) -> list[FieldError]:
     problems: list[FieldError] = []
     name, match = "resourceVersionMatch", options.match
     if options.initial_events is not None and match != "NotOlderThan":
-        text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        problems.append(forbidden(name, text))
+        detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        problems.append(forbidden(name, detail))
     if match:
         if options.initial_events is None:
-            text = (
+            detail = (
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             )
-            problems.append(forbidden(name, text))
+            problems.append(forbidden(name, detail))
         if match != "NotOlderThan":
             problems.append(not_supported(name, match, ("NotOlderThan",)))
         if options.token:
-            text = "resourceVersionMatch is forbidden when continue is provided"
-            problems.append(forbidden(name, text))
+            detail = "resourceVersionMatch is forbidden when continue is provided"
+            problems.append(forbidden(name, detail))
     return problems
 
 

@@ -102,8 +102,8 @@ def _shares(call: Call) -> bool:
 def _is_pinned(body: dict[str, Any], stored: Stored) -> bool:
     """Return whether a patch asks for another revision than the present one."""
     meta = body.get("metadata")
-    given = meta.get("resourceVersion") if isinstance(meta, dict) else None
-    return bool(given) and given != str(stored.revision)
+    revision = meta.get("resourceVersion") if isinstance(meta, dict) else None
+    return bool(revision) and revision != str(stored.revision)
 
 
 def _reader(call: Call) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], list[str]]:
@@ -114,7 +114,7 @@ def _reader(call: Call) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], lis
         prefix = "" if call.content_type == STRATEGIC_PATCH else "error decoding patch: "
         raise bad_request(f"{prefix}{error}") from None
     if call.content_type == JSON_PATCH:
-        noticed = [f"json patch {text}" for text in noticed] + check_operations(content)
+        noticed = [f"json patch {problem}" for problem in noticed] + check_operations(content)
         return lambda body: _object(json_patch(body, content)), noticed
     if call.content_type == MERGE_PATCH:
         return lambda body: _object(merge_patch(body, content)), noticed
@@ -148,8 +148,8 @@ def _fit_patched(
     try:
         unknown = _decode_patched(resource, decoded.body, live)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
-        shown = json_text(quoted())
-        raise invalid_object("", "", "", [invalid("patch", shown, str(error))]) from None
+        patch_text = json_text(quoted())
+        raise invalid_object("", "", "", [invalid("patch", patch_text, str(error))]) from None
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
 
 
@@ -190,9 +190,9 @@ def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, quoted: 
         StatusError: 422 under Strict; the patch is to blame, not the object.
     """
     if decoded.complaints and options.field_validation == "Strict":
-        text = f"strict decoding error: {', '.join(decoded.complaints)}"
-        shown = json_text(quoted())
-        raise invalid_object("", "", "", [invalid("patch", shown, text)])
+        message = f"strict decoding error: {', '.join(decoded.complaints)}"
+        patch_text = json_text(quoted())
+        raise invalid_object("", "", "", [invalid("patch", patch_text, message)])
     enforce_field_validation(call.resource, decoded, options.field_validation, call.warnings)
 
 
@@ -285,8 +285,8 @@ def _read_applied(call: Call) -> tuple[dict[str, Any], list[str]]:
     try:
         content, duplicates = read_yaml(call.data)
     except MalformedYAML as error:
-        text = f"error decoding YAML: error converting YAML to JSON: {error}"
-        raise bad_request(text) from None
+        message = f"error decoding YAML: error converting YAML to JSON: {error}"
+        raise bad_request(message) from None
     content = {} if content is None else content
     if not isinstance(content, dict):
         raise bad_request(

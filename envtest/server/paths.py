@@ -70,9 +70,9 @@ class Documents:
             StatusError: 406.
         """
         accept, known = headers.get("Accept", ""), headers.get("If-None-Match", "")
-        text = _probe(path, verbose="verbose" in query)
-        if text is not None:
-            return Document(text, _TEXT)
+        answer = _probe(path, verbose="verbose" in query)
+        if answer is not None:
+            return Document(answer, _TEXT)
         if path.startswith("/openapi/"):
             return self._open(path, query, accept, known)
         if path in _ROOTS:
@@ -86,12 +86,12 @@ class Documents:
     def _root(self, root: str, accept: str, known: str, address: str) -> Document:
         """Return the groups, or all that they have at once."""
         if negotiate(accept, "groups", "object") == "object":
-            found = (
+            index = (
                 discovery.core_versions(address)
                 if root == "api"
                 else discovery.group_list(self._registry)
             )
-            return Document(msgspec.json.encode(found), JSON)
+            return Document(msgspec.json.encode(index), JSON)
         data = msgspec.json.encode(discovery.aggregated(self._registry, core=root == "api"))
         headers = {"Vary": "Accept", "Cache-Control": "public"}
         return _tagged(data, _AGGREGATED, known, headers)
@@ -114,18 +114,18 @@ class Documents:
 
     def _paths(self) -> list[str]:
         """Return the list of paths, the answer to GET /."""
-        found = {
+        paths = {
             "/api",
             "/apis",
             "/openapi/v2",
             "/openapi/v3",
             "/version",
-            *(f"/{one}" for one in _PROBES),
+            *(f"/{name}" for name in _PROBES),
         }
         for group, versions in self._registry.groups().items():
             root = f"/apis/{group}" if group else "/api"
-            found |= {root, *(f"{root}/{version}" for version in versions)}
-        return sorted(found)
+            paths |= {root, *(f"{root}/{version}" for version in versions)}
+        return sorted(paths)
 
     def _open(self, path: str, query: Query, accept: str, known: str) -> Document | None:
         """Return an OpenAPI document; clients keep them by their tags."""
@@ -137,12 +137,12 @@ class Documents:
             case ["v3"]:
                 return _tagged(self._openapi.index(), JSON, known, {})
             case ["v3", "api", version]:
-                found = self._openapi.document("", version)
+                document = self._openapi.document("", version)
             case ["v3", "apis", group, version]:
-                found = self._openapi.document(group, version)
+                document = self._openapi.document(group, version)
             case _:
-                found = None
-        if found is None:
+                document = None
+        if document is None:
             return None
         headers = {"Vary": "Accept"}
         if query.get("hash"):
@@ -150,20 +150,20 @@ class Documents:
             expiry = datetime.now(UTC) + timedelta(days=365)
             headers["Cache-Control"] = "public, immutable"
             headers["Expires"] = format_datetime(expiry, usegmt=True)
-        return _tagged(found, JSON, known, headers)
+        return _tagged(document, JSON, known, headers)
 
 
 def _tagged(data: bytes, media: str, known: str, headers: Mapping[str, str]) -> Document:
     """Return a document, or that the client has it already."""
     tag = f'"{hashlib.sha512(data).hexdigest().upper()}"'
     headers = {**headers, "ETag": tag}
-    if tag in {one.strip().removeprefix("W/") for one in known.split(",")}:
+    if tag in {entry.strip().removeprefix("W/") for entry in known.split(",")}:
         return Document(b"", code=304, headers=headers)
     return Document(data, media, headers=headers)
 
 
 def _probe(path: str, *, verbose: bool = False) -> bytes | None:
-    """Return what a probe says; None where there is no such probe.
+    """Return the answer of a probe; None where there is no such probe.
 
     Args:
         path: of the request.
@@ -174,5 +174,5 @@ def _probe(path: str, *, verbose: bool = False) -> bytes | None:
         return None
     if not verbose:
         return b"ok"
-    lines = [f"[+]{one} ok" for one in _CHECKS]
+    lines = [f"[+]{check} ok" for check in _CHECKS]
     return "\n".join([*lines, f"{name} check passed", ""]).encode()

@@ -62,9 +62,9 @@ async def list_(api: Api, call: Call) -> Many:
     options = list_options(call.query, call.resource.rules, watch=False)
     if options.version:
         await wait_until_fresh(api, options.version)
-    found = select(api, call, options)
-    bodies = [call.resource.body_of(stored) for stored in found.items]
-    return Many(call.resource, bodies, found.revision, found.token, found.remaining)
+    selection = select(api, call, options)
+    bodies = [call.resource.body_of(stored) for stored in selection.items]
+    return Many(call.resource, bodies, selection.revision, selection.token, selection.remaining)
 
 
 async def wait_until_fresh(api: Api, version: str) -> None:
@@ -130,9 +130,9 @@ def select(api: Api, call: Call, options: ListOptions) -> Selected:
             items.append(stored)
         if limit and len(items) == limit:
             # Whether what is left would be selected is not looked at.
-            left = sum(1 for _ in walk)
-            counted = 0 if options.labels or options.fields else left
-            token = write_token(revision, items[-1].key.removeprefix(prefix)) if left else ""
+            remaining = sum(1 for _ in walk)
+            counted = 0 if options.labels or options.fields else remaining
+            token = write_token(revision, items[-1].key.removeprefix(prefix)) if remaining else ""
             return Selected(items, revision, token, counted)
     return Selected(items, revision)
 
@@ -146,8 +146,8 @@ def _starting_point(api: Api, options: ListOptions, prefix: str) -> tuple[int, s
     if options.token:
         revision, after = read_token(options.token)
         if options.version not in {"", "0"}:
-            text = "specifying resource version is not allowed when using continue"
-            raise bad_request(text)
+            message = "specifying resource version is not allowed when using continue"
+            raise bad_request(message)
         if revision < 0:
             return api.store.revision, f"{prefix}{after}"
         check_not_future(api, revision)
@@ -242,10 +242,10 @@ def read_token(token: str) -> tuple[int, str]:
         StatusError: 400 when it is none of ours.
     """
     try:
-        found = _read_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        position = _read_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     except (ValueError, msgspec.DecodeError) as error:
         raise bad_request(f"continue key is not valid: {error}") from None
-    key = found.start.removeprefix("/").removesuffix("\0")
-    if found.v != _VERSION or not found.rv or not key:
+    key = position.start.removeprefix("/").removesuffix("\0")
+    if position.v != _VERSION or not position.rv or not key:
         raise bad_request("continue key is not valid: it names no revision or no key")
-    return found.rv, key
+    return position.rv, key

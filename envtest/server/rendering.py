@@ -114,12 +114,12 @@ def _list(answer: Many) -> bytes:
     resource, meta = answer.resource, _list_meta(answer)
     names = f'"apiVersion":"{resource.api_version}"', f'"kind":"{resource.list_kind}"'
     if resource.rules.custom:
-        shown = msgspec.json.encode({"continue": "", **meta}, order="sorted")
+        encoded_meta = msgspec.json.encode({"continue": "", **meta}, order="sorted")
         begin = resource.head
         items = b",".join([begin + item[1:] for item in answer.items])
         head, kind = names[0].encode(), names[1].encode()
         return b"".join(
-            (b"{", head, b',"items":[', items, b"],", kind, b',"metadata":', shown, b"}")
+            (b"{", head, b',"items":[', items, b"],", kind, b',"metadata":', encoded_meta, b"}")
         )
     items = b",".join(answer.items)
     head = f"{{{names[1]},{names[0]}".encode()

@@ -43,7 +43,7 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Return what a request is about."""
+    """Return the verb, resource and object of a request, or its bare path."""
     parts = path.strip("/").split("/")
     if len(parts) >= 3 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]

@@ -78,7 +78,7 @@ class Resource:
         return {"apiVersion": self.api_version, "kind": self.kind, **body}
 
     def stored_form(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return what the store keeps of an object of this version."""
+        """Return the stored form of an object of this version."""
         bare = {name: value for name, value in body.items() if name not in {"apiVersion", "kind"}}
         bare["metadata"] = dict(bare["metadata"])
         return self.to_storage(bare) if self.to_storage else bare
@@ -118,11 +118,15 @@ class Registry:
             for key, resource in self._resources.items()
             if (key[0], key[2]) != (group, plural)
         }
-        served = {(key[0], key[1]) for key in self._resources}
+        group_versions = {(key[0], key[1]) for key in self._resources}
         self._versions = {
-            name: left
+            name: kept_versions
             for name, versions in self._versions.items()
-            if (left := [version for version in versions if (name, version) in served])
+            if (
+                kept_versions := [
+                    version for version in versions if (name, version) in group_versions
+                ]
+            )
         }
         self.generation += 1
 
@@ -136,8 +140,8 @@ class Registry:
 
     def in_version(self, group: str, version: str) -> list[Resource]:
         """Return the resources of one group version, by plural."""
-        found = [r for r in self if (r.group, r.version) == (group, version)]
-        return sorted(found, key=lambda resource: resource.plural)
+        members = [r for r in self if (r.group, r.version) == (group, version)]
+        return sorted(members, key=lambda resource: resource.plural)
 
     def __iter__(self) -> Iterator[Resource]:
         return iter(list(self._resources.values()))
@@ -157,5 +161,5 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
     return (3, 0, 0, version)
 
 
-def _digits(text: str) -> int:
-    return next((at for at, char in enumerate(text) if not char.isdigit()), len(text))
+def _digits(version: str) -> int:
+    return next((at for at, char in enumerate(version) if not char.isdigit()), len(version))

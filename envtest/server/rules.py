@@ -78,12 +78,12 @@ class Rules(ABC):
         self.default(body)
 
     def warnings(self, body: Body, old: Body | None) -> list[str]:  # noqa: ARG002  # a hook
-        """Return what the writer of an object should know."""
+        """Return warnings for the writer of an object."""
         return []
 
     @abstractmethod
     def model(self) -> FieldModel:
-        """Return who can own what, for managedFields and server-side apply."""
+        """Return the ownable fields, for managedFields and server-side apply."""
 
     def prepare_create(self, body: Body) -> None:  # noqa: B027  # optional
         """Drop and set what a client cannot decide at creation."""
@@ -134,7 +134,7 @@ class Rules(ABC):
         return field in {"metadata.name", "metadata.namespace"}
 
     def field_value(self, body: Body, field: str) -> str:
-        """Return what a field selector compares."""
+        """Return the value that a field selector compares."""
         return value_at(body, field)
 
     def unselectable(self, field: str) -> str:

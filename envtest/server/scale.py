@@ -7,7 +7,7 @@ owns the field of the object that holds the number.
 from typing import Any
 
 from controller.managedfields import PatchError
-from envtest.kinds.typed import TypedError, decode, named
+from envtest.kinds.typed import TypedError, decode, load_node
 from envtest.patching import merge_patch
 from envtest.schema import MalformedJSON, read_json
 from envtest.schema.errors import invalid
@@ -46,13 +46,13 @@ async def answer_scale(api: Api, call: Call) -> Plain:
     present = _scale(resource, live)
     if call.info.verb == "get":
         return Plain(200, present)
-    wanted = _wanted(call, present)
-    meta = wanted.get("metadata") or {}
-    check_names(call, {**wanted, "metadata": meta})
-    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    scale = _read_scale(call, present)
+    meta = scale.get("metadata") or {}
+    check_names(call, {**scale, "metadata": meta})
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
     if replicas < 0:
-        text = "must be greater than or equal to 0"
-        problem = invalid("spec.replicas", replicas, text)
+        detail = "must be greater than or equal to 0"
+        problem = invalid("spec.replicas", replicas, detail)
         raise invalid_object("Scale", "autoscaling", call.info.name, [problem])
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
     options = write_options(kind, call.query, call.dry_runs, call.agent)
@@ -63,7 +63,7 @@ async def answer_scale(api: Api, call: Call) -> Plain:
     return Plain(200, _scale(resource, read_json(written.body)[0]))
 
 
-def _wanted(call: Call, present: dict[str, Any]) -> dict[str, Any]:
+def _read_scale(call: Call, present: dict[str, Any]) -> dict[str, Any]:
     """Return the scale that a client sends, or that its patch makes of the present one.
 
     Raises:
@@ -82,7 +82,7 @@ def _wanted(call: Call, present: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(patched, dict):
         raise bad_request("the scale is no object")
     try:
-        decode(patched, named(_SCHEMA))
+        decode(patched, load_node(_SCHEMA))
     except TypedError as error:
         raise bad_request(f"the scale does not fit: {error}") from None
     return patched
@@ -98,7 +98,7 @@ def _paths(resource: Resource) -> dict[str, str]:
 def _scale(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
     """Return an object's Scale."""
     paths, meta = _paths(resource), body["metadata"]
-    shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: dict[str, Any] = {"replicas": _at(body, paths["statusReplicasPath"]) or 0}
     selector = _at(body, paths["labelSelectorPath"])
     if isinstance(selector, dict):
@@ -110,7 +110,7 @@ def _scale(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
     return {
         "kind": "Scale",
         "apiVersion": _VERSION,
-        "metadata": {name: meta[name] for name in shown if name in meta},
+        "metadata": {name: meta[name] for name in fields if name in meta},
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }

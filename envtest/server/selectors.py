@@ -101,21 +101,25 @@ def label_selector(selector: Mapping[str, Any]) -> LabelSelector:
         for key, value in (selector.get("matchLabels") or {}).items()
     ]
     others = [
-        Requirement(one["key"], _WORDS[one["operator"]], frozenset(one.get("values") or ()))
-        for one in selector.get("matchExpressions") or ()
+        Requirement(
+            expression["key"],
+            _WORDS[expression["operator"]],
+            frozenset(expression.get("values") or ()),
+        )
+        for expression in selector.get("matchExpressions") or ()
     ]
     return LabelSelector((*exact, *others))
 
 
-def parse_labels(text: str) -> LabelSelector:
+def parse_labels(selector: str) -> LabelSelector:
     """Parse a label selector.
 
     Raises:
         StatusError: 400 that says which term makes no sense, and why.
     """
-    if not text.strip():
+    if not selector.strip():
         return LabelSelector()
-    return LabelSelector(tuple(_requirement(term.strip()) for term in _TERMS.split(text)))
+    return LabelSelector(tuple(_requirement(term.strip()) for term in _TERMS.split(selector)))
 
 
 def _requirement(term: str) -> Requirement:
@@ -131,11 +135,11 @@ def _requirement(term: str) -> Requirement:
     if operator is None:
         return Requirement(key, "!" if absent else "exists")
     values = [match["value"]] if match["operator"] else match["values"].split(",")
-    found = frozenset(value.strip() for value in values)
-    problems = _value_problems(key, operator, found)
+    value_set = frozenset(value.strip() for value in values)
+    problems = _value_problems(key, operator, value_set)
     if problems:
         raise _unparsed(aggregate_message(problems))
-    return Requirement(key, operator, found)
+    return Requirement(key, operator, value_set)
 
 
 def _unparsed(why: str) -> StatusError:
@@ -145,22 +149,22 @@ def _unparsed(why: str) -> StatusError:
 def _value_problems(key: str, operator: str, values: frozenset[str]) -> list[FieldError]:
     """Validate the values of a term: all numbers first, then all texts."""
     ordered = sorted(values)
-    found = []
+    problems = []
     if operator in {">", "<"}:
-        text = "for 'Gt', 'Lt' operators, the value must be an integer"
-        found += [
-            invalid(f"values[{at}]", value, text)
+        detail = "for 'Gt', 'Lt' operators, the value must be an integer"
+        problems += [
+            invalid(f"values[{at}]", value, detail)
             for at, value in enumerate(ordered)
             if not re.fullmatch(r"[+-]?\d+", value)
         ]
     for at, value in enumerate(ordered):
         faults = label_value_errors(value)
         if faults:
-            found.append(invalid(f"values[{at}][{key}]", value, "; ".join(faults)))
-    return found
+            problems.append(invalid(f"values[{at}][{key}]", value, "; ".join(faults)))
+    return problems
 
 
-def parse_fields(text: str) -> FieldSelector:
+def parse_fields(selector: str) -> FieldSelector:
     """Parse a field selector.
 
     Raises:
@@ -168,12 +172,12 @@ def parse_fields(text: str) -> FieldSelector:
     """
     terms = []
     # Sorted, as the real server has them: it reports the first fault in that order.
-    for part in sorted(_PARTS.findall(text)):
+    for part in sorted(_PARTS.findall(selector)):
         if not part:
             continue
         match = re.fullmatch(r"(.*?)(==|!=|=)(.*)", part, re.DOTALL)
         if match is None:
-            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
+            raise bad_request(f"invalid selector: '{selector}'; can't understand '{part}'")
         field, operator, escaped = match.groups()
         value = _unescaped(escaped)
         if field or value:

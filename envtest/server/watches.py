@@ -143,7 +143,7 @@ class Watch:
                 yield chunk
 
     def _present(self, frames: _Frames, revision: int) -> Sequence[bytes]:
-        """Return what is there now as ADDED events, in batches."""
+        """Return the present objects as ADDED events, in batches."""
         present = ListOptions(
             labels=self.options.labels,
             fields=self.options.fields,
@@ -156,8 +156,8 @@ class Watch:
             initial_events=None,
             timeout=0,
         )
-        found = select(self.api, self.call, present).items
-        lines = [frames.frame("ADDED", stored) for stored in found]
+        stored_objects = select(self.api, self.call, present).items
+        lines = [frames.frame("ADDED", stored) for stored in stored_objects]
         if self.options.initial_events and self.options.bookmarks:
             lines.append(frames.bookmark(revision, initial_end=True))
         return [b"".join(lines[at : at + _BATCH]) for at in range(0, len(lines), _BATCH)]

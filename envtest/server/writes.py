@@ -122,21 +122,23 @@ def _track(
 
 def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldError]:
     """Validate a new object: first by its kind's rules, then by those for all metadata."""
-    found = resource.rules.check(body)
-    return found or objectmeta.check(
+    problems = resource.rules.check(body)
+    return problems or objectmeta.check(
         body["metadata"],
         namespaced=resource.namespaced,
         name_rule=objectmeta.path_segment_errors,
     )
 
 
-def _refuse_invalid(resource: Resource, body: dict[str, Any], found: list[FieldError]) -> None:
-    if found:
+def _refuse_invalid(resource: Resource, body: dict[str, Any], problems: list[FieldError]) -> None:
+    if problems:
         group = resource.rules.error_group
         if resource.rules.custom and body["apiVersion"] != resource.api_version:
             group = body["apiVersion"].rpartition("/")[0]
         name = body["metadata"].get("name", "")
-        raise invalid_object(body["kind"], resource.group if group is None else group, name, found)
+        raise invalid_object(
+            body["kind"], resource.group if group is None else group, name, problems
+        )
 
 
 def _refuse_existing(api: Api, resource: Resource, key: str, name: str) -> None:
@@ -198,12 +200,12 @@ def check_names(call: Call, body: dict[str, Any]) -> None:
         )
 
 
-def _wrong_uid(resource: Resource, call: Call, given: str, actual: str) -> StatusError:
+def _wrong_uid(resource: Resource, call: Call, expected: str, actual: str) -> StatusError:
     return resource.conflict(
         call.info.name,
         f"StorageError: invalid object, Code: 4, Key: /registry/{resource.place}/{call.key}, "
         "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
-        f"{given}, UID in object meta: {actual}",
+        f"{expected}, UID in object meta: {actual}",
     )
 
 
@@ -248,26 +250,26 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     return _commit(api, call, stored, live, body, options)
 
 
-def _is_revision(text: str) -> bool:
+def _is_revision(revision: str) -> bool:
     """Return whether a new object claims to be stored; 0 and what is no number do not count."""
-    return bool(text) and number_fault(text) is None and int(text) != 0
+    return bool(revision) and number_fault(revision) is None and int(revision) != 0
 
 
 def _check_revision(call: Call, stored: Stored, body: dict[str, Any]) -> None:
     """Check the resourceVersion that the client sent; 0 stands for none."""
     resource, meta = call.resource, body["metadata"]
-    given = meta.get("resourceVersion", "")
-    if given == str(stored.revision):
+    revision = meta.get("resourceVersion", "")
+    if revision == str(stored.revision):
         return
-    if given and (fault := number_fault(given)):
+    if revision and (fault := number_fault(revision)):
         raise failures.internal(fault)
-    if not int(given or 0):
+    if not int(revision or 0):
         if not resource.rules.unconditional_update:
-            text = "must be specified for an update"
-            problem = invalid("metadata.resourceVersion", 0, text)
+            detail = "must be specified for an update"
+            problem = invalid("metadata.resourceVersion", 0, detail)
             raise invalid_object(resource.plural, resource.group, call.info.name, [problem])
         meta["resourceVersion"] = str(stored.revision)
-    elif int(given) != stored.revision:
+    elif int(revision) != stored.revision:
         raise resource.conflict(call.info.name)
 
 
