@@ -379,6 +379,7 @@ class FakeApi(Transport):
         query: Mapping[str, str],
     ) -> Json:
         """Carry out a request that was parsed; return the object or list to answer with."""
+        _check_dry_run(query, sent)
         match request.method:
             case "POST" if not target.key.name:
                 return self._create(request, target, sent, query)
@@ -610,3 +611,18 @@ def _make_predicate(target: _Target, query: Mapping[str, str]) -> Selected:
         return within and by_label(obj) and by_field(obj)
 
     return is_selected
+
+
+def _check_dry_run(query: Mapping[str, str], sent: Any) -> None:
+    """Raise if the parameter `dryRun`, or the field of the options of a deletion, is not All.
+
+    Raises:
+        Invalid: the value is another one, which an API server does not take for a dry run.
+    """
+    values = [query["dryRun"]] if "dryRun" in query else []
+    if isinstance(sent, dict) and "apiVersion" not in sent:
+        values += sent.get("dryRun") or ()
+    for value in values:
+        if value != "All":
+            message = f'dryRun: Unsupported value: "{value}": supported values: "All"'
+            raise Invalid(422, "Invalid", message)

@@ -1,5 +1,6 @@
 """Texts of specs and statuses as ranges: ends, CIDRs, and warnings about host bits."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from allocator import AddressRange, AllocatorError
@@ -12,6 +13,12 @@ def parse_ends(start: str, end: str) -> AddressRange | None:
         return AddressRange.parse(start, end)
     except AllocatorError:
         return None
+
+
+def parse_addresses(texts: Iterable[str]) -> list[AddressRange]:
+    """Return the addresses among texts, in their order, without what cannot be parsed."""
+    parsed = (parse_ends(text, text) for text in texts)
+    return [address for address in parsed if address is not None]
 
 
 @lru_cache(maxsize=1_024)

@@ -147,9 +147,11 @@ def _family_document(pool: PoolPicture, family: PoolFamily) -> Document:
 
 
 def _extent_entry(extent: Extent, cidr: AddressRange | None) -> tuple[str, Document]:
-    """Return a range by its offset from the CIDR's first address."""
+    """Return a range by its offset from the CIDR's first address, and its family if it differs."""
     # Texts are escaped one by one here: there are many ranges, and `escape_values` is slower.
     document: Document = {"size": exact(extent.range.size), "state": extent.state.value}
+    if cidr is not None and extent.range.family != cidr.family:
+        document["family"] = extent.range.family
     if extent.note:
         document["note"] = escape_text(extent.note)
     if extent.holders:

@@ -48,6 +48,12 @@ NO_POOL = "there is no pool to draw"
     help="Draw what is of IPv4, or of IPv6, only: one block of a pool of both.",
 )
 @option(
+    "--datacenter",
+    default="",
+    metavar="NAME",
+    help="Draw only this datacenter of IPAMPools.",
+)
+@option(
     "--svg",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     help="Write the picture of one pool, of one family, as SVG; - for standard output.",
@@ -80,9 +86,7 @@ def draw(
 
     def as_text(all_objects: Objects) -> str:
         with progress("drawing"):
-            pools = selected_pools(all_objects.within(where.namespace), names)
-            if not pools:
-                raise Problem(NO_POOL)
+            pools = _pools(all_objects.within(where.namespace), names, values["datacenter"])
             texts = (
                 drawing.drawn(pool, block, output)
                 for pool in counted(pools)
@@ -101,9 +105,7 @@ def draw(
     report_unreadable(all_objects, NETWORK_POOL, where.namespace)
     objects = all_objects.within(where.namespace)
     with progress("drawing"):
-        pools = selected_pools(objects, names)
-        if not pools:
-            raise Problem(NO_POOL)
+        pools = _pools(objects, names, values["datacenter"])
         if family:
             blocks = [(pool, _blocks(pool, family)) for pool in pools]
             pools = [replace(pool, families=kept) for pool, kept in blocks if kept]
@@ -122,6 +124,26 @@ def draw(
         )
 
 
+def _pools(objects: Objects, names: Sequence[str], datacenter: str) -> list[PoolPicture]:
+    """Return the pools that are asked for.
+
+    Args:
+        objects: what was read.
+        names: of the pools; empty for all.
+        datacenter: the one of IPAMPools; empty for all pools.
+
+    Raises:
+        Problem: there is none.
+    """
+    pools = selected_pools(objects, names)
+    if not pools:
+        raise Problem(NO_POOL)
+    parts = [pool for pool in pools if datacenter in {"", pool.part}]
+    if not parts:
+        raise Problem(f"none of these pools has a datacenter {datacenter}")
+    return parts
+
+
 def _blocks(pool: PoolPicture, family: str | None) -> list[PoolFamily]:
     """Return the families of a pool, or the one that is asked for."""
     return [block for block in pool.families if family is None or str(block.family) == family]
@@ -130,10 +152,13 @@ def _blocks(pool: PoolPicture, family: str | None) -> list[PoolFamily]:
 def _svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
     blocks = [(pool, block) for pool in pools for block in pool.families]
     if len(blocks) != 1:
-        known = ", ".join(f"{full_name(pool.name)} of {block.label}" for pool, block in blocks)
+        known = ", ".join(
+            f"{full_name(pool.name)}{f' in {pool.part}' if pool.part else ''} of {block.label}"
+            for pool, block in blocks
+        )
         raise Problem(
             f"--svg draws one pool of one family, and these are {len(blocks)}: {known or 'none'};"
-            " name one of them, choose its --family, or use --html"
+            " name one of them, choose its --family or --datacenter, or use --html"
         )
     [(pool, block)] = blocks
     if block.fault:

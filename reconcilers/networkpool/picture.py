@@ -52,7 +52,7 @@ def picture_of(
         if allocation.metadata.key not in serving and not allocation.metadata.terminating
     ]
     held += others.held
-    families = [_family(block, held, all_known=not not_read) for block in pool.blocks]
+    families = _families(pool, held, all_known=not not_read)
     ready = find(pool.status.conditions, READY)
     status, reason = (ready.status, ready.message) if ready else ("Unknown", "not reconciled")
     fault = "; ".join(family.fault for family in families if family.fault)
@@ -114,13 +114,55 @@ def _request_of(allocation: IPAllocation, pool: NetworkPool) -> PoolRequest:
     )
 
 
-def _family(block: NetworkPool, held: Sequence[HeldAddresses], *, all_known: bool) -> PoolFamily:
-    """Return one block of a pool with what is held of it."""
-    cidr = block.spec.cidr
+def _families(
+    pool: NetworkPool, held: Sequence[HeldAddresses], *, all_known: bool
+) -> list[PoolFamily]:
+    """Return the blocks of a pool; the first has what is held of a family that the pool lacks."""
+    layouts = [_parse_layout(block) for block in pool.blocks]
+    sound_layouts = [layout for layout in layouts if isinstance(layout, Layout)]
+    strays = [
+        entry
+        for entry in held
+        if all(layout.span_of(entry.range) is None for layout in sound_layouts)
+    ]
+    families = []
+    for block, layout in zip(pool.blocks, layouts, strict=True):
+        if not isinstance(layout, Layout):
+            families.append(PoolFamily(block.spec.cidr, block.spec.cidr, fault=layout))
+            continue
+        is_first = layout is sound_layouts[0]
+        families.append(
+            _family(block, layout, held, strays if is_first else (), all_known=all_known)
+        )
+    return families
+
+
+def _parse_layout(block: NetworkPool) -> Layout | str:
+    """Return what a block may hand out, or why it hands out nothing."""
     try:
-        layout = poolgeometry.parse_layout(block.spec, ALL_SIZES)
+        return poolgeometry.parse_layout(block.spec, ALL_SIZES)
     except InvalidPool as invalid:
-        return PoolFamily(cidr, cidr, fault="; ".join(invalid.messages))
+        return "; ".join(invalid.messages)
+
+
+def _family(
+    block: NetworkPool,
+    layout: Layout,
+    held: Sequence[HeldAddresses],
+    strays: Sequence[HeldAddresses],
+    *,
+    all_known: bool,
+) -> PoolFamily:
+    """Return one block of a pool with what is held of it.
+
+    Args:
+        block: the block.
+        layout: what it may hand out.
+        held: what is held of the pool.
+        strays: what is held of a family that the pool lacks, to be shown with this block.
+        all_known: whether these are all holders.
+    """
+    cidr = block.spec.cidr
     reservations = poolgeometry.list_reservations(block.spec)
     of_family = [
         HeldAddresses(entry.holder, AddressRange(*span, layout.family))
@@ -136,7 +178,7 @@ def _family(block: NetworkPool, held: Sequence[HeldAddresses], *, all_known: boo
             Reserved(parsed, reservation.note)
             for reservation, parsed in zip(reservations, layout.reserved, strict=True)
         ],
-        of_family,
+        [*of_family, *strays],
         partial(_capacity, layout, of_family),
         all_known=all_known,
     )

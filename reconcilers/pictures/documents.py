@@ -1,6 +1,7 @@
 """Pools as documents for programs, the same fields for pools of all kinds.
 
-Schemas of these documents are in docs/formats.md. A figure that is not known is null.
+The schema of these documents is docs/formats/reports.schema.json. A figure that is not known is
+null.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from controller import Client, Conflict, Forbidden, Key, NoAnswer, NotFound, Version
+from controller import Client, Conflict, Forbidden, Invalid, Key, NoAnswer, NotFound, Version
+from controller.codec import encode
 from controller.testing import (
     FakeApi,
     HeldRequest,
@@ -190,3 +191,23 @@ async def test_a_restored_object_keeps_its_version_and_later_writes_are_above_it
 async def test_an_object_without_a_version_cannot_be_restored() -> None:
     with pytest.raises(ValueError, match="resourceVersion"):
         server().restore_object(GAUGES, {"metadata": {"name": "a", "namespace": "default"}})
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+async def test_a_dry_run_that_is_not_all_is_refused_and_changes_nothing(method: str) -> None:
+    api = server()
+    await create(Client(api))
+    path, query = GAUGES.collection("default"), {"dryRun": "Some"}
+    sent: dict[str, Any] = body() if method == "POST" else {"spec": {"count": 3}}
+    if method == "DELETE":
+        query, sent = {}, {"dryRun": ["Some"]}
+    before = api.get_stored(GAUGES, KEY)
+    with pytest.raises(Invalid, match='dryRun: Unsupported value: "Some"'):
+        await api.request(
+            method,
+            path if method == "POST" else f"{path}/a",
+            query=query,
+            body=encode(sent),
+            content_type="application/merge-patch+json",
+        )
+    assert api.get_stored(GAUGES, KEY) == before

@@ -201,14 +201,15 @@ function say(panel, extent) {
   const here = cursor === null ? null : extentAt(pool, cursor);
   if (!here) { setText(where, derive(pool, "division", divisionOf)); return; }
   where.textContent = `${addressText(pool, cursor)}  in  ${describe(pool, here)}`;
-  for (const {allocation, tenant, type} of here.holders) {
+  // Only an IPAllocation, which is named without its kind, is held for a TenantCluster.
+  for (const {allocation, tenant} of here.holders) {
     const copy = make("button", "copy", {type: "button", title: "copy the command"});
     const command = kubectl("ipallocation", allocation);
     copy.onclick = () => navigator.clipboard.writeText(command).then(() => { copy.textContent = "copied"; }, () => { copy.textContent = "not allowed"; });
     const entry = make("a", "in the list", {href: `#${panel.section.id}`});
     entry.onclick = (event) => { event.preventDefault(); showInList(panel, allocation); };
     where.append(entry, tenantLink(tenant), make("br"), make("code", command), copy);
-    if (type !== "claim") where.append(make("br"), make("code", kubectl("tenantcluster", tenant)));
+    if (!allocation.includes(" ")) where.append(make("br"), make("code", kubectl("tenantcluster", tenant)));
   }
 }
 function divisionOf(pool) {

@@ -52,8 +52,8 @@ function poolFrom(sent, key, known, isQuiet) {
 function changedExtents(before, {set, drop}) {
   const gone = new Set([...drop, ...Object.keys(set)]);
   const kept = gone.size ? before.filter((extent) => !gone.has(extent.key)) : before;
-  const added = Object.entries(set).map(([key, {size, state, note, holders}]) => ({
-    key, at: BigInt(key), size: BigInt(size), state, note: note || "",
+  const added = Object.entries(set).map(([key, {size, state, note, family, holders}]) => ({
+    key, at: BigInt(key), size: BigInt(size), state, family, note: note || "",
     holders: (holders || []).map(([allocation, tenant, type]) => ({allocation, tenant, type})),
   }));
   return [...kept, ...added].sort((a, b) => a.at < b.at ? -1 : a.at > b.at ? 1 : 0);
@@ -65,8 +65,9 @@ function derive(pool, name, compute) {
   return pool.derived[name];
 }
 const addressText = (pool, at) => formatAddress(pool.family, pool.firstAddress + at);
-const startText = (pool, extent) => addressText(pool, extent.at);
-const endText = (pool, extent) => addressText(pool, extent.at + extent.size - 1n);
+/* What is held of a family that the pool lacks has its own family. */
+const startText = (pool, extent) => formatAddress(extent.family || pool.family, pool.firstAddress + extent.at);
+const endText = (pool, extent) => formatAddress(extent.family || pool.family, pool.firstAddress + extent.at + extent.size - 1n);
 const isInside = (pool, extent) => extent.at >= 0n && extent.at < pool.size;
 const inside = (pool) => derive(pool, "inside", () => pool.extents.filter((extent) => isInside(pool, extent)));
 const tenantsOf = (pool) => derive(pool, "tenants", () => new Set(pool.extents.flatMap((extent) => extent.holders.map(({tenant}) => tenant))));

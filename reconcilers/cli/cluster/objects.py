@@ -20,6 +20,7 @@ from reconcilers.cli.flags import cluster_options, option, with_options
 from reconcilers.cli.output import NOT_READ, Form
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
 from reconcilers.cli.progress import aside, progress
+from reconcilers.integrations.core.scopedlists import describe_limits
 from reconcilers.reporting.wording import count_noun, name_with_count
 
 T = TypeVar("T", bound=Object)
@@ -178,10 +179,9 @@ def report_not_read(objects: Objects) -> None:
     """Warn of what the user may not read, and note it for documents."""
     if not objects.all_not_read:
         return
-    not_read = [str(limit) for limit in objects.all_not_read]
-    kinds = ", ".join(not_read)
+    kinds = describe_limits(objects.all_not_read)
     say("warning", f"you may not read {kinds}: what they hold, and so what is free, is unknown")
-    click.get_current_context().meta[NOT_READ] = not_read
+    click.get_current_context().meta[NOT_READ] = [str(limit) for limit in objects.all_not_read]
 
 
 def report_unreadable(objects: Objects, resource: Resource[Any], namespace: str) -> None:

@@ -99,6 +99,15 @@ def _pool(one: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
                 " the pool, or delete this one (action delete)"
             )
             yield Trouble("OutOfRange", "warning", subject, last, sentence, seen, removable=True)
+    for holder, parts in one.held_of_other_family.items() if own else ():
+        text = ", ".join(part.text for part in parts)
+        sentence = (
+            f"holds {text}, of a family that {kind} {key} does not have; it is never taken away:"
+            " delete this one (action delete)"
+        )
+        subject = CLAIM if holder in one.claims else ADDRESS
+        seen = one.holder(holder)
+        yield Trouble("OutOfRange", "warning", subject, holder, sentence, seen, removable=True)
     if not own or limits_in(key.namespace, _HOLDERS, not_read):
         return
     said, counts = one.pool.status.ipAddresses, counts_of(one.space, one.holdings)

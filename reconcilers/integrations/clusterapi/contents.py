@@ -97,10 +97,9 @@ class PoolContents:
     def held_of_other_family(self) -> Mapping[Key, Collection[AddressRange]]:
         """What is held of the family that claims get no addresses of, by the key of the holder.
 
-        Only a NetworkPool may have one, whose addresses IPAllocations get.
+        A NetworkPool may have that family, for IPAllocations. Other pools lack it, so that such
+        addresses are strays.
         """
-        if self.kind != NETWORK_POOL:
-            return {}
         found: dict[Key, dict[AddressRange, None]] = {}
         for key, _, part in self._parts:
             if part.space == OTHER_FAMILY:

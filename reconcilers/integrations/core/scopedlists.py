@@ -40,6 +40,17 @@ class NotRead:
         return f"{self.kind} of other namespaces than {self.except_namespace}"
 
 
+def describe_limits(not_read: Iterable[NotRead]) -> str:
+    """Return what a user may not read as a list that names each namespace once."""
+    kinds_by_namespace: dict[str, list[str]] = {}
+    for limit in not_read:
+        kinds_by_namespace.setdefault(limit.except_namespace, []).append(limit.kind)
+    return "; ".join(
+        str(NotRead(", ".join(dict.fromkeys(kinds)), namespace))
+        for namespace, kinds in kinds_by_namespace.items()
+    )
+
+
 def limits_in(
     namespace: str, kinds: Collection[str], not_read: Iterable[NotRead]
 ) -> list[NotRead]:

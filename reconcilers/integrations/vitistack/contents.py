@@ -9,6 +9,7 @@ from functools import partial
 
 from allocator import AddressRange, InvalidPool
 from controller.meta import Key
+from reconcilers.addressing import addresstexts
 from reconcilers.integrations.core.heldparts import HeldPart
 from reconcilers.integrations.core.views import (
     Wanted,
@@ -59,7 +60,7 @@ class NetworkContents:
             return
         for key, one in self.allocations.items():
             text = one.status.address if one.status.phase != RELEASED else ""
-            address = self.space.address(text) if text else None
+            address = addresstexts.parse_ends(text, text) if text else None
             if address is not None:
                 yield HeldPart(address, "held", key)
         for promise in JOURNALS.read(self.network).promises:

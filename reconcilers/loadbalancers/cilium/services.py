@@ -4,7 +4,7 @@ Sources: Cilium's page "LoadBalancer IP Address Management", and its Service ann
 """
 
 from allocator import AddressRange
-from reconcilers.addressing.addresstexts import parse_ends
+from reconcilers.addressing.addresstexts import parse_addresses, parse_ends
 from reconcilers.api.resources import Service
 from reconcilers.loadbalancers.port import OTHER_CLASS, Obstacle, ServiceView
 from reconcilers.reporting.wording import truncate
@@ -25,10 +25,7 @@ def sharing_key(service: Service) -> str:
 
 def shown_addresses(service: Service) -> list[AddressRange]:
     """Return the addresses that a Service shows."""
-    addresses = (
-        parse_ends(ingress.ip, ingress.ip) for ingress in service.status.loadBalancer.ingress
-    )
-    return [address for address in addresses if address is not None]
+    return parse_addresses(ingress.ip for ingress in service.status.loadBalancer.ingress)
 
 
 def view_service(service: Service) -> ServiceView:

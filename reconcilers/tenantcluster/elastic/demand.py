@@ -24,7 +24,7 @@ from controller.slices import batches
 from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import LOAD_BALANCER, Ingress, Service
+from reconcilers.api.resources import LOAD_BALANCER, Service
 from reconcilers.loadbalancers.port import Serves, ServiceView
 
 REQUIRE_DUAL_STACK = "RequireDualStack"
@@ -259,7 +259,7 @@ async def read_addresses(service: Service, turns: Turns) -> Sequence[AddressRang
     await turns.count(WORK_OF_SERVICE)
     addresses: list[AddressRange] = []
     for batch in batches(service.status.loadBalancer.ingress):
-        addresses += _parse_addresses(batch)
+        addresses += addresstexts.parse_addresses(ingress.ip for ingress in batch)
         await turns.count(len(batch))
     return addresses
 
@@ -278,13 +278,9 @@ def families(members: Iterable[IPAllocation]) -> set[Family]:
 
 def addresses(service: Service) -> Sequence[AddressRange]:
     """Return the addresses that a Service has, without what cannot be parsed."""
-    return _parse_addresses(service.status.loadBalancer.ingress)
-
-
-def _parse_addresses(ingresses: Iterable[Ingress]) -> list[AddressRange]:
-    ips = (ingress.ip for ingress in ingresses if ingress.ip)
-    parsed = (addresstexts.parse_ends(ip, ip) for ip in ips)
-    return [address for address in parsed if address is not None]
+    return addresstexts.parse_addresses(
+        ingress.ip for ingress in service.status.loadBalancer.ingress
+    )
 
 
 def is_without_address(service: Service) -> bool:

@@ -414,3 +414,21 @@ def test_a_plan_gives_away_what_is_promised_to_a_claim_that_is_gone(tmp_path: Pa
     pool = promising_pool("p", "10.0.0.10", "gone", "5")
     planned = asked(tmp_path, "plan -o json", pool, stored_claim("waiting", "9"))
     assert planned_claim(planned, "waiting")["addressRef"] == {"name": "waiting"}
+
+
+@pytest.mark.parametrize("kind", ["InClusterIPPool", "NetworkPool"])
+def test_an_address_of_a_family_that_a_pool_lacks_is_shown_as_stray(
+    tmp_path: Path, kind: str
+) -> None:
+    pool = (
+        ip_pool("p", "10.0.0.10-10.0.0.12")
+        if kind == "InClusterIPPool"
+        else body("NetworkPool", "p", {"cidr": "10.9.0.0/29"})
+    )
+    objects = [pool, address("web", "p", "fd00::5", kind)]
+    [shown] = yaml.safe_load(asked(tmp_path, "map -o json", *objects).out)["items"]
+    [family] = shown["families"]
+    [held] = [extent for extent in family["extents"] if extent["holders"]]
+    assert (held["start"], held["state"]) == ("fd00::5", "stray")
+    found = asked(tmp_path, "whois fd00::5", *objects)
+    assert f"{kind} b/p  stray  IPAddress b/web" in found.out

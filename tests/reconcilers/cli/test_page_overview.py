@@ -4,6 +4,8 @@ import base64
 import json
 from pathlib import Path
 
+from tests.reconcilers.cli import test_claims as claims
+from tests.reconcilers.cli import test_platforms as platforms
 from tests.reconcilers.cli.commandline import allocation, pool
 from tests.reconcilers.cli.saved import cluster, held
 from tests.reconcilers.cli.test_page import DRAWN, MapPage, opened
@@ -107,6 +109,28 @@ async def test_a_range_leads_to_its_entry_its_tenant_and_the_commands_about_it(
         await page.value(f"{links}[1].click()")
         assert await page.value("document.getElementById('tenant').value") == "team/red"
         assert "2 of" not in await page.value("document.getElementById('count').textContent")
+
+
+async def test_a_range_of_another_platform_names_no_tenant_cluster(tmp_path: Path) -> None:
+    objects = (
+        platforms.ipam_pool("metallb", east=platforms.RANGE),
+        platforms.cluster("blue", "east"),
+        platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
+    )
+    async with opened(tmp_path, objects=objects) as page:
+        await page.value("document.querySelector('canvas.map').focus()")
+        await page.press("Home")
+        codes = "[...document.querySelectorAll('.where code')].map((one) => one.textContent)"
+        assert await page.value(codes) == [
+            "kubectl -n cluster-blue describe ipamallocation metallb"
+        ]
+
+
+async def test_an_address_of_a_family_that_a_pool_lacks_is_listed(tmp_path: Path) -> None:
+    objects = (claims.ip_pool("p", "10.0.0.10"), claims.address("web", "p", "fd00::5"))
+    async with opened(tmp_path, objects=objects) as page:
+        described = "shownPools()[0].extents.map((one) => describe(shownPools()[0], one)).join()"
+        assert "fd00::5  (1)  ·  stray" in await page.value(described)
 
 
 async def test_a_map_zooms_to_what_is_used(tmp_path: Path) -> None:

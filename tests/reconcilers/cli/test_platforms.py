@@ -421,3 +421,23 @@ def test_a_plan_gives_what_an_ipampool_has_promised_to_that_cluster_alone(tmp_pa
         if one["kind"] == "IPAMAllocation"
     }
     assert shown == {"cluster-a": ["10.1.0.4-10.1.0.7"], "cluster-b": ["10.1.0.0-10.1.0.3"]}
+
+
+def test_one_datacenter_of_a_pool_is_drawn_as_svg(tmp_path: Path) -> None:
+    pool = ipam_pool("metallb", east=RANGE, west={**RANGE, "poolCidr": "10.4.0.0/28"})
+    refused = asked(tmp_path, "map metallb --svg -", pool)
+    assert "IPAMPool/metallb in east of 10.1.0.0/28" in refused.errors[0]
+    assert "--datacenter" in refused.errors[0]
+    drawn = asked(tmp_path, "map metallb --datacenter west --svg -", pool)
+    assert drawn.code == 0, drawn.err
+    assert "10.4.0.0/28" in drawn.out
+    missing = asked(tmp_path, "map --datacenter north", pool)
+    assert missing.errors == ["none of these pools has a datacenter north"]
+
+
+def test_an_address_of_a_family_that_a_network_lacks_is_shown_as_stray(tmp_path: Path) -> None:
+    [pool] = pools(tmp_path, "map", network(), request("web", "fd00::5"))
+    assert ("fd00::5", "fd00::5", "stray", ["ipallocations.vitistack.io dc/web"]) in extents_of(
+        pool
+    )
+    assert ("OutOfRange", "web") in findings(tmp_path, network(), request("web", "fd00::5"), VM)
