@@ -134,14 +134,14 @@ class ObjectMeta:
         return self.deletionTimestamp is not None
 
 
-def parse_revision(text: str) -> int | None:
+def parse_revision(revision: str) -> int | None:
     """Return a resourceVersion that a person may have edited as a number; None if it is none.
 
     The API server counts with 64 bits, so text of more than 20 digits is no resourceVersion.
     `int` raises ValueError for 4,300 digits and more.
     """
-    is_number = len(text) <= _MOST_DIGITS and text.isascii() and text.isdecimal()
-    return int(text) if is_number else None
+    is_number = len(revision) <= _MOST_DIGITS and revision.isascii() and revision.isdecimal()
+    return int(revision) if is_number else None
 
 
 _MOST_DIGITS = 20
