@@ -376,7 +376,7 @@ def test_what_was_read_of_a_cluster_is_not_made_into_a_text(
         return huge
 
     huge = _Huge()
-    monkeypatch.setattr("controller.config.connected", connected)
+    monkeypatch.setattr("controller.config.open_transport", connected)
     assert in_cluster(Scope(), "reading", read) is huge
     assert huge.texts == 0
 
