@@ -156,9 +156,12 @@ def _svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
             f"{full_name(pool.name)}{f' in {pool.part}' if pool.part else ''} of {block.label}"
             for pool, block in blocks
         )
+        options = (
+            "--family or --datacenter" if any(pool.part for pool, _ in blocks) else "--family"
+        )
         raise Problem(
             f"--svg draws one pool of one family, and these are {len(blocks)}: {known or 'none'};"
-            " name one of them, choose its --family or --datacenter, or use --html"
+            f" name one of them, choose its {options}, or use --html"
         )
     [(pool, block)] = blocks
     if block.fault:
