@@ -379,14 +379,14 @@ class FakeApi(Transport):
         query: Mapping[str, str],
     ) -> Json:
         """Carry out a request that was parsed; return the object or list to answer with."""
-        _check_dry_run(query, sent)
+        is_dry_run = _read_dry_run(request.method, query, sent)
         match request.method:
             case "POST" if not target.key.name:
                 return self._create(request, target, sent, query)
             case "GET":
                 return self._existing(target)
             case "DELETE" if target.key.name and not target.subresource:
-                return self._delete(target, sent, dry="dryRun" in sent)
+                return self._delete(target, sent, dry=is_dry_run)
             case "PUT" if target.key.name:
                 check_body(target.kind, sent, target.key.namespace)
                 check_uid(self._existing(target), sent)
@@ -613,16 +613,20 @@ def _make_predicate(target: _Target, query: Mapping[str, str]) -> Selected:
     return is_selected
 
 
-def _check_dry_run(query: Mapping[str, str], sent: Any) -> None:
-    """Raise if the parameter `dryRun`, or the field of the options of a deletion, is not All.
+def _read_dry_run(method: str, query: Mapping[str, str], sent: Any) -> bool:
+    """Return whether a request asks for a dry run.
+
+    A deletion with a body has its options there, and the query is ignored, as by kube-apiserver.
 
     Raises:
-        Invalid: the value is another one, which an API server does not take for a dry run.
+        Invalid: the value is not All, which an API server does not take for a dry run.
     """
-    values = [query["dryRun"]] if "dryRun" in query else []
-    if isinstance(sent, dict) and "apiVersion" not in sent:
-        values += sent.get("dryRun") or ()
+    if method == "DELETE" and sent:
+        values = list(sent.get("dryRun") or ())
+    else:
+        values = [query["dryRun"]] if "dryRun" in query else []
     for value in values:
         if value != "All":
             message = f'dryRun: Unsupported value: "{value}": supported values: "All"'
             raise Invalid(422, "Invalid", message)
+    return bool(values)

@@ -211,3 +211,32 @@ async def test_a_dry_run_that_is_not_all_is_refused_and_changes_nothing(method: 
             content_type="application/merge-patch+json",
         )
     assert api.get_stored(GAUGES, KEY) == before
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "is_deleted"),
+    [
+        ({"dryRun": "All"}, None, False),
+        ({}, {"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"]}, False),
+        ({}, {"dryRun": []}, True),
+        ({"dryRun": "All"}, {"dryRun": []}, True),
+    ],
+    ids=["parameter", "options", "empty", "options-win"],
+)
+async def test_the_dry_run_of_a_deletion_is_in_its_options_or_without_them_a_parameter(
+    query: dict[str, str], options: dict[str, Any] | None, is_deleted: bool
+) -> None:
+    api = server()
+    await create(Client(api))
+    sent = None if options is None else encode(options)
+    await api.request("DELETE", f"{GAUGES.collection('default')}/a", query=query, body=sent)
+    assert (api.get_stored(GAUGES, KEY) is None) is is_deleted
+
+
+async def test_options_of_a_deletion_with_their_kind_are_checked_for_dry_runs() -> None:
+    api = server()
+    await create(Client(api))
+    options = encode({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["Some"]})
+    with pytest.raises(Invalid, match="dryRun"):
+        await api.request("DELETE", f"{GAUGES.collection('default')}/a", body=options)
+    assert api.get_stored(GAUGES, KEY) is not None
