@@ -57,7 +57,7 @@ def marks_projected(mp: Patch) -> None:
         unnamed = AllocationName("any", "")
         return Projection(tuple(ProjectedRanges(unnamed, one) for one in ranges), position)
 
-    mp.setattr(projector, "projection", projection)
+    mp.setattr(projector, "make_projection", projection)
     mp.setattr(projector, "latest_mark", lambda _: 0)
 
 
