@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from controller.events import Recorder
     from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+    from controller.httptransport import HttpTransport
     from controller.informer import Informer
     from controller.leases import LeaderLost
     from controller.manager import Manager
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from controller.shards import shard_of
     from controller.signals import run_until_signal
     from controller.tenantconfig import parse_kubeconfig, tenant_transport
-    from controller.transport import HttpTransport, Transport
+    from controller.transport import Transport
     from controller.triggers import (
         ClusterWatch,
         Watch,
@@ -153,7 +154,8 @@ _MODULES = {
     "shards": "shard_of",
     "signals": "run_until_signal",
     "tenantconfig": "parse_kubeconfig tenant_transport",
-    "transport": "HttpTransport Transport",
+    "httptransport": "HttpTransport",
+    "transport": "Transport",
     "triggers": "ClusterWatch Watch generation_changed spec_at_once to_owner to_self",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -29,8 +29,9 @@ from controller.credentials import Configuration, LoadedCredentials, kubeconfig_
 from controller.endpoint import Endpoint, url_of_host
 from controller.errors import ConfigurationError
 from controller.execplugin import plugin_credentials
+from controller.httptransport import HttpTransport
 from controller.proxies import checked_proxy, proxy_from_environment
-from controller.transport import HttpTransport, Transport
+from controller.transport import Transport
 
 TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 HOST = "KUBERNETES_SERVICE_HOST"

@@ -38,6 +38,7 @@ from controller.errors import UnexpectedEnd
 from controller.events import Recorder
 from controller.extension import Extension
 from controller.health import PING, Check
+from controller.httptransport import HttpTransport
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
 from controller.jobs import (
@@ -60,7 +61,7 @@ from controller.serving import Serving
 from controller.shardleases import ShardLeases, hold_shards
 from controller.shards import Partition, ShardBy, Shards, check_shard_functions
 from controller.supervisor import Supervisor, Task
-from controller.transport import HttpTransport, Transport
+from controller.transport import Transport
 from controller.triggers import Trigger
 from controller.webhooks.conversion import Conversion
 from controller.webhooks.webhook import Webhook

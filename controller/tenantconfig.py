@@ -19,8 +19,9 @@ import yaml
 
 from controller.endpoint import Endpoint, StaticToken, tls_context, url_of_host
 from controller.errors import ConfigurationError
+from controller.httptransport import HttpTransport
 from controller.proxies import checked_proxy
-from controller.transport import HttpTransport, Transport
+from controller.transport import Transport
 
 # Absent values, where every scalar is parsed as text.
 _ABSENT = (None, "", "null", "~")

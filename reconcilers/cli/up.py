@@ -11,8 +11,8 @@ import click
 from controller import logs
 from controller.clock import SystemClock
 from controller.errors import ControllerError
+from controller.httptransport import HttpTransport
 from controller.meta import Key
-from controller.transport import HttpTransport
 from manifests import documents
 from reconcilers.api import names
 from reconcilers.cli.flags import option, server_options

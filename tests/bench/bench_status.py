@@ -30,13 +30,13 @@ MAY_FIND = {0, 1, 3}
 _COUNTED = """
 import json, sys, time
 from pathlib import Path
-from controller import transport
+from controller import httptransport
 from reconcilers.cli.main import main
-file, sent, request = Path(sys.argv.pop(1)), [], transport.HttpTransport.request
+file, sent, request = Path(sys.argv.pop(1)), [], httptransport.HttpTransport.request
 async def counted(self, method, path, **rest):
     sent.append(path)
     return await request(self, method, path, **rest)
-transport.HttpTransport.request = counted
+httptransport.HttpTransport.request = counted
 try:
     main()
 finally:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from controller import config, transport
+from controller import config, httptransport
 from reconcilers.cli import main as cli
 
 STACKS = "BUTLER_BENCH_STACKS"
@@ -73,7 +73,7 @@ class Measured:
 
 def measure(measured: Measured) -> None:
     """Measure each step and each list of this process from now on."""
-    run, request = asyncio.Handle._run, transport.HttpTransport.request
+    run, request = asyncio.Handle._run, httptransport.HttpTransport.request
 
     def run_step(self: asyncio.Handle) -> None:
         begun, cpu = time.perf_counter(), time.thread_time()
@@ -84,7 +84,9 @@ def measure(measured: Measured) -> None:
             measured.step_begun = None
             measured.note_step(time.perf_counter() - begun, time.thread_time() - cpu)
 
-    async def send(self: transport.HttpTransport, method: str, path: str, **rest: Any) -> bytes:
+    async def send(
+        self: httptransport.HttpTransport, method: str, path: str, **rest: Any
+    ) -> bytes:
         if method == "GET":
             measured.note_request(path, rest.get("query") or {})
         else:
@@ -92,7 +94,7 @@ def measure(measured: Measured) -> None:
         return await request(self, method, path, **rest)
 
     asyncio.Handle._run = run_step  # type: ignore[method-assign]
-    transport.HttpTransport.request = send  # type: ignore[method-assign]
+    httptransport.HttpTransport.request = send  # type: ignore[method-assign]
 
 
 def print_stacks(measured: Measured, after: float) -> None:

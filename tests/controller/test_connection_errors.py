@@ -11,7 +11,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from controller.endpoint import Endpoint, tls_context
 from controller.errors import MalformedAnswer, NoAnswer
 from controller.httpserver import Bind, listening
-from controller.transport import HttpTransport
+from controller.httptransport import HttpTransport
 from tests.controller.certs import authority_and_pair
 
 

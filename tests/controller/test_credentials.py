@@ -12,7 +12,7 @@ from aiohttp import web
 from controller.config import connect
 from controller.credentials import LoadedCredentials
 from controller.errors import ConfigurationError, Unauthorized
-from controller.transport import HttpTransport
+from controller.httptransport import HttpTransport
 from tests.controller.certs import authority_and_pair
 from tests.controller.kubeconfigs import kubeconfig
 

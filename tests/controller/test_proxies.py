@@ -11,8 +11,8 @@ from controller.config import connect
 from controller.endpoint import Endpoint
 from controller.errors import ConfigurationError, NoAnswer
 from controller.httpserver import Bind, listening
+from controller.httptransport import HttpTransport
 from controller.proxies import checked_proxy, proxy_from_environment
-from controller.transport import HttpTransport
 from tests.controller.kubeconfigs import kubeconfig
 
 

@@ -25,7 +25,7 @@ from controller.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from controller.transport import MOST_CONNECTIONS, HttpTransport, warning_texts
+from controller.httptransport import MOST_CONNECTIONS, HttpTransport, warning_texts
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from controller.endpoint import StaticToken
 from controller.errors import NoAnswer
-from controller.transport import HttpTransport
+from controller.httptransport import HttpTransport
 from tests.controller.test_transport import answering
 
 

@@ -265,7 +265,7 @@ def source(module: str) -> str:
 def test_the_route_of_one_event_is_one_along_which_modules_import_each_other() -> None:
     graph = grimp.build_graph("allocator", "controller", "reconcilers", cache_dir=None)
     passed = route()
-    assert passed[0] == "controller.transport"
+    assert passed[0] == "controller.httptransport"
     assert len(passed) >= 12
     for place, module in enumerate(passed):
         assert module in graph.modules, module

@@ -15,9 +15,10 @@ import msgspec
 
 from controller.clock import Clock
 from controller.errors import ApiError, ControllerError
+from controller.httptransport import HttpTransport
 from controller.meta import Key
 from controller.resource import Resource
-from controller.transport import HttpTransport, Transport
+from controller.transport import Transport
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.names import API_VERSION, DEFAULT_NAMESPACE
 from reconcilers.cli.demo.view import Broken, NotYet, PlatformView, existing, of_view

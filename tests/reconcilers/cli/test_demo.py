@@ -13,7 +13,7 @@ from controller.cache import Change
 from controller.clock import SystemClock
 from controller.endpoint import Endpoint
 from controller.errors import Cause, Invalid
-from controller.transport import HttpTransport
+from controller.httptransport import HttpTransport
 from envtest.settings import read_settings
 from reconcilers.api import names
 from reconcilers.api.crd import crds

@@ -1,0 +1,415 @@
+"""Authenticated HTTP/1.1 requests and watches to one API server, as raw bytes.
+
+Requests share a pool of 100 connections; watches have a pool of their own, without a limit.
+kubernetes_asyncio's session was rejected: it sets neither timeouts nor TCP keep-alive, raises
+nothing on failures when asked for raw bytes, copies and serialises bodies once more, shares 100
+connections between watches and requests (so 100 watches block all requests), and reads ~/.netrc.
+"""
+
+import re
+import socket
+from asyncio.sslproto import SSLProtocol
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from time import perf_counter
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import anyio
+from typing_extensions import override
+from yarl import URL
+
+from controller.endpoint import Endpoint, RequestObserver
+from controller.errors import (
+    ControllerError,
+    MalformedAnswer,
+    NoAnswer,
+    Unauthorized,
+    error_from_response,
+)
+from controller.proxies import shown_proxy
+from controller.transport import NO_QUERY, Transport
+
+_WARNING = re.compile(r'299 [^\s"]+ "((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
+CONNECT_SECONDS = 10.0
+HEADERS_SECONDS = 30.0
+"""Seconds until a watch's response headers must have come; servers send them at once."""
+MAX_BYTES = 512 * 1024 * 1024
+"""Bytes of the largest response that is read, unless the caller sets a lower limit."""
+
+
+# asyncio reserves this many bytes for each TLS connection, while a TLS record has at most 16 KiB.
+# Its default of 256 KiB is most of the memory of an idle watch, and there may be a thousand.
+SSLProtocol.max_size = 64 * 1024
+
+
+MOST_CONNECTIONS = 100
+"""Connections for requests other than watches and those for leases."""
+MOST_LEASE_CONNECTIONS = 8
+"""Connections for leases; with shards several are renewed at once."""
+LEASES_PATH = "/apis/coordination.k8s.io/"
+
+
+class HttpTransport(Transport):
+    """A Transport over aiohttp.
+
+    Args:
+        endpoint: the server and how to reach it.
+        max_bytes: size of the largest response that is read; a larger one is malformed.
+        max_seconds: upper limit for the timeout of every request.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        max_bytes: int = MAX_BYTES,
+        max_seconds: float | None = None,
+    ) -> None:
+        self.observe: RequestObserver | None = None
+        """Called once per request, for metrics."""
+        self.on_warning: Callable[[str], None] | None = None
+        """Called with each warning in the headers of a 2xx response."""
+        self._endpoint = endpoint
+        self._max_bytes = max_bytes
+        self._max_seconds = max_seconds
+        self._requests: aiohttp.ClientSession | None = None
+        self._leases: aiohttp.ClientSession | None = None
+        self._watches: aiohttp.ClientSession | None = None
+        self._is_closed = False
+        self._under_way: set[anyio.CancelScope] = set()
+        self._open_watches: set[aiohttp.ClientResponse] = set()
+
+    @property
+    def server(self) -> str:
+        """The server's URL, for messages and metrics."""
+        return self._endpoint.server
+
+    @override
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = 30.0,
+    ) -> bytes:
+        session = self._session_for(path)
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        limits = [seconds for seconds in (timeout, self._max_seconds) if seconds is not None]
+        total = min(limits, default=None)
+        arguments = {
+            "data": body,
+            "headers": headers,
+            "timeout": aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS),
+        }
+        url = self._url(path, query)
+        try:
+            return await self._exchange(session, method, url, arguments)
+        except Unauthorized:
+            # Safe to send again: the server answers 401 before it executes anything.
+            if not await self._renew_credentials(f"{method} {url}", total):
+                raise
+        return await self._exchange(session, method, url, arguments)
+
+    @override
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        if self._watches is None:
+            self._watches = self._session(limit=0)
+        session = self._watches
+        url = self._url(path, query)
+        try:
+            response = await self._open_watch(session, url, accept)
+        except Unauthorized:
+            if not await self._renew_credentials(f"watch {url}", HEADERS_SECONDS):
+                raise
+            response = await self._open_watch(session, url, accept)
+        self._open_watches.add(response)
+        try:
+            self._check_open()
+            yield _Chunks(response, self._endpoint.proxy, lambda: self._is_closed)
+        finally:
+            self._open_watches.discard(response)
+            response.close()
+
+    @override
+    async def aclose(self) -> None:
+        self._is_closed = True
+        # Left to itself, aiohttp raises RuntimeError or CancelledError to some of those who wait,
+        # and lets those wait for ever whose response has begun.
+        for scope in self._under_way:
+            scope.cancel()
+        for response in self._open_watches:
+            response.close()
+        for session in (self._requests, self._leases, self._watches):
+            if session is not None:
+                await session.close()
+        self._requests = self._leases = self._watches = None
+        await self._endpoint.credentials.aclose()
+
+    async def _renew_credentials(self, subject: str, seconds: float | None) -> bool:
+        """Get other credentials after a 401; return whether they changed.
+
+        Raises:
+            NoAnswer: there were none within `seconds`; `subject` is the request, for the message.
+        """
+        with self._until_closed(), _waiting_for_credentials(subject, seconds):
+            return await self._endpoint.credentials.renew()
+        raise AssertionError("a closed transport raises NoAnswer")
+
+    def _session_for(self, path: str) -> aiohttp.ClientSession:
+        """Return the session of a request.
+
+        Leases have connections of their own. Behind all other requests of a busy process a renewal
+        would wait for a connection until the lease is lost.
+        """
+        if path.startswith(LEASES_PATH):
+            if self._leases is None:
+                self._leases = self._session(limit=MOST_LEASE_CONNECTIONS)
+            return self._leases
+        if self._requests is None:
+            self._requests = self._session(limit=MOST_CONNECTIONS)
+        return self._requests
+
+    def _session(self, *, limit: int) -> aiohttp.ClientSession:
+        """Return a new session of at most `limit` connections, 0 for any; none if closed."""
+        self._check_open()
+        return _session(self._endpoint, limit=limit)
+
+    def _check_open(self) -> None:
+        """Raise NoAnswer if the transport was closed."""
+        if self._is_closed:
+            raise NoAnswer(f"the connections to {self._endpoint.server} were closed")
+
+    @contextmanager
+    def _until_closed(self) -> Iterator[None]:
+        """Let `aclose` end what runs in the context, which then raises NoAnswer."""
+        self._check_open()
+        with anyio.CancelScope() as scope:
+            self._under_way.add(scope)
+            try:
+                yield
+            except RuntimeError as error:
+                # aiohttp's to who reads on before the cancellation comes.
+                if self._is_closed:
+                    raise NoAnswer(f"the connection was closed: {error}") from error
+                raise
+            finally:
+                self._under_way.discard(scope)
+        if scope.cancelled_caught:
+            self._check_open()  # it is not: only `aclose` cancels
+
+    def _url(self, path: str, query: Mapping[str, str]) -> URL:
+        tail = f"?{urlencode(query)}" if query else ""
+        return URL(f"{self._endpoint.server}{path}{tail}", encoded=True)
+
+    async def _exchange(
+        self, session: aiohttp.ClientSession, method: str, url: URL, arguments: Mapping[str, Any]
+    ) -> bytes:
+        """Send a request; return the body of a 2xx response, raise an error for any other."""
+        try:
+            with self._until_closed():
+                response = await self._send(session, method, url, arguments)
+                async with response:
+                    data = await self._read_body(response)
+        except (aiohttp.ClientError, OSError) as error:
+            raise _connection_error(f"{method} {url}", error, self._endpoint.proxy) from error
+        if not 200 <= response.status <= 299:
+            raise _response_error(response, data)
+        if self.on_warning is not None:
+            for warning in warning_texts(response.headers.getall("Warning", ())):
+                self.on_warning(warning)
+        return data
+
+    async def _open_watch(
+        self, session: aiohttp.ClientSession, url: URL, accept: str
+    ) -> aiohttp.ClientResponse:
+        """Return the 200 response of a watch, its body not yet read."""
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS)
+        headers = {"Accept": accept}
+        try:
+            with self._until_closed():
+                with anyio.fail_after(HEADERS_SECONDS):
+                    arguments = {"headers": headers, "timeout": timeout}
+                    response = await self._send(session, "GET", url, arguments)
+                if response.status == 200:
+                    return response
+                async with response:
+                    with anyio.fail_after(HEADERS_SECONDS):
+                        data = await self._read_body(response)
+        except (aiohttp.ClientError, OSError) as error:
+            raise _connection_error(f"watch {url}", error, self._endpoint.proxy) from error
+        raise _response_error(response, data)
+
+    async def _send(
+        self, session: aiohttp.ClientSession, method: str, url: URL, arguments: Mapping[str, Any]
+    ) -> aiohttp.ClientResponse:
+        """Send a request; return the response once its headers are there."""
+        endpoint = self._endpoint
+        headers = dict(arguments["headers"])
+        with _waiting_for_credentials(f"{method} {url}", arguments["timeout"].total):
+            authorization = await endpoint.credentials.authorization()
+        if authorization:
+            headers["Authorization"] = authorization
+        # aiohttp opens new connections for another context; requests in flight keep theirs.
+        tls = endpoint.current_tls() if endpoint.current_tls is not None else endpoint.tls
+        code, begun = "<error>", perf_counter()
+        try:
+            response = await session.request(
+                method,
+                url,
+                allow_redirects=False,  # no API server redirects; the token must not leave it
+                proxy=endpoint.proxy or None,
+                server_hostname=endpoint.server_name or None,
+                ssl=tls if tls is not None else True,
+                **{**arguments, "headers": headers},
+            )
+            code = str(response.status)
+        finally:
+            if self.observe is not None:
+                self.observe(method, code, perf_counter() - begun)
+        return response
+
+    async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
+        """Read a response's body; raise MalformedAnswer once it is larger than max_bytes."""
+        parts: list[bytes] = []
+        size = 0
+        async for part in response.content.iter_any():
+            size += len(part)
+            if size > self._max_bytes:
+                response.close()
+                raise MalformedAnswer(
+                    f"{response.method} {response.url}: the response is larger than"
+                    f" {self._max_bytes} bytes"
+                )
+            parts.append(part)
+        return b"".join(parts)
+
+
+@contextmanager
+def _waiting_for_credentials(subject: str, seconds: float | None) -> Iterator[None]:
+    """Raise NoAnswer if the credentials for a request are not there within so many seconds.
+
+    Args:
+        subject: the request, for the message.
+        seconds: None for no limit.
+    """
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as error:
+        raise NoAnswer(
+            f"{subject}: no credentials within {seconds:g} s: the kubeconfig's exec plugin has not"
+            " answered"
+        ) from error
+
+
+class _Chunks(AsyncIterator[bytes]):
+    """Iterates over the chunks of a watch's body; raises NoAnswer if the connection breaks."""
+
+    def __init__(
+        self, response: aiohttp.ClientResponse, proxy: str, is_closed: Callable[[], bool]
+    ) -> None:
+        self._response = response
+        self._proxy = proxy
+        self._is_closed = is_closed
+
+    @override
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await self._response.content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            raise _connection_error(f"watch {self._response.url}", error, self._proxy) from error
+        except RuntimeError as error:
+            # aiohttp's failure for reads between our closing of a connection and its end.
+            if not self._is_closed():
+                raise
+            raise NoAnswer(f"watch {self._response.url}: {error}") from error
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+
+def _session(endpoint: Endpoint, *, limit: int) -> aiohttp.ClientSession:
+    """Return a session with at most `limit` connections to the endpoint."""
+    connector = aiohttp.TCPConnector(
+        limit=limit,
+        ssl=endpoint.tls if endpoint.tls is not None else True,
+        socket_factory=_keepalive_socket,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        # Compression costs more time than it saves between a controller and its API server, and
+        # without it max_bytes limits the memory of a response as well.
+        headers={"User-Agent": endpoint.user_agent, "Accept-Encoding": "identity"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=256 * 1024,
+        trust_env=False,
+    )
+
+
+def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket that finds out about a dead peer within a minute, by TCP keep-alive."""
+    family, kind, protocol, _, _ = address
+    sock = socket.socket(family, kind, protocol)
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+    return sock
+
+
+def _connection_error(subject: str, error: Exception, proxy: str) -> ControllerError:
+    """Return the error of a request that has no response.
+
+    Args:
+        subject: the request, for the message.
+        error: what aiohttp or the system raised.
+        proxy: URL of the proxy that the request went through; empty for none.
+    """
+    through = f" through the proxy {shown_proxy(proxy)}" if proxy else ""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        # The response to CONNECT: the request itself was never sent.
+        return NoAnswer(
+            f"{subject}: no connection{through}: it answers {error.status} {error.message}"
+        )
+    if isinstance(error, aiohttp.ClientResponseError):
+        return MalformedAnswer(f"{subject}: the response{through} is not HTTP: {error.message}")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        # Its own text names the TLS context by its address in memory.
+        why = error.strerror or str(error.os_error)
+        if isinstance(error, aiohttp.ClientProxyConnectionError):
+            return NoAnswer(f"{subject}: cannot connect to the proxy {shown_proxy(proxy)}: {why}")
+        return NoAnswer(f"{subject}: cannot connect to {error.host}:{error.port}{through}: {why}")
+    return NoAnswer(f"{subject}{through}: {str(error) or type(error).__name__}")
+
+
+def _response_error(response: aiohttp.ClientResponse, data: bytes) -> ControllerError:
+    return error_from_response(
+        response.status,
+        response.content_type,
+        response.headers,
+        data,
+        f"{response.method} {response.url}",
+    )
+
+
+def warning_texts(headers: Iterable[str]) -> list[str]:
+    """Return the texts of `Warning` headers (RFC 7234, `299 - "text"`), in order, each once.
+
+    API servers send them for deprecated kinds and for warnings of webhooks. Other codes than 299
+    are for caches and proxies and are left out.
+    """
+    warnings = (warning for value in headers for warning in _WARNING.findall(value))
+    return list(dict.fromkeys(_ESCAPED.sub(r"\1", warning) for warning in warnings))
