@@ -24,7 +24,7 @@ from reconcilers.integrations.clusterapi.caches import (
     geometry_of,
     space_name,
 )
-from reconcilers.integrations.clusterapi.networkpools import network_pool_space
+from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.views import (

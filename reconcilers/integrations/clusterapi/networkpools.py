@@ -21,7 +21,7 @@ from controller.conditions import is_true
 from controller.finalizers import has_finalizer
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Outcome
-from reconcilers.addressing import poolgeometry, statusranges
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -31,6 +31,7 @@ from reconcilers.integrations.clusterapi.api import CLAIM_KIND, JOURNALS, is_pau
 from reconcilers.integrations.clusterapi.caches import space_name
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts, ClaimReading
 from reconcilers.integrations.clusterapi.heldranges import held_ranges, promised_ranges
+from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
 from reconcilers.integrations.clusterapi.pools import ClaimPools
 from reconcilers.integrations.clusterapi.reading import has_memory, has_read
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
@@ -48,18 +49,6 @@ UNKNOWN_RETRY = 0.5
 ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS
 """How long a pool's journal must stay unchanged until its claims' kinds count as absent: in this
 time at least one look at what is served begins and ends."""
-
-
-def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
-    """Return which single addresses a NetworkPool may hand out.
-
-    Raises:
-        InvalidPool: its spec cannot be read.
-    """
-    layout = poolgeometry.parse_layout(pool.spec, max_addresses)
-    bits = 32 if layout.family == 4 else 128
-    prefix = bits - (layout.cidr.size - 1).bit_length()
-    return PoolSpace(layout, 0, prefix, pool.spec.gateway or "")
 
 
 class NetworkPoolClaims(ClaimPools[NetworkPool]):

@@ -1,0 +1,21 @@
+"""The single addresses that a NetworkPool may hand out to claims."""
+
+from reconcilers.addressing import poolgeometry
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
+
+
+def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
+    """Return the single addresses that a NetworkPool may hand out.
+
+    Args:
+        pool: the pool.
+        max_addresses: of the largest pool that is accepted.
+
+    Raises:
+        InvalidPool: its spec cannot be parsed.
+    """
+    layout = poolgeometry.parse_layout(pool.spec, max_addresses)
+    bits = 32 if layout.family == 4 else 128
+    prefix = bits - (layout.cidr.size - 1).bit_length()
+    return PoolSpace(layout, 0, prefix, pool.spec.gateway or "")
