@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import click.utils
 import pytest
@@ -13,6 +14,8 @@ from reconcilers.cli import main as commands
 from reconcilers.cli.flags import envvar
 from reconcilers.configuration.settings import INTEGRATIONS
 from tests.reconcilers.cli.commandline import plan, pool, run
+
+EXAMPLES = Path(__file__).parents[3] / "examples/clusterapi"
 
 
 def test_help_lists_every_command_without_loading_any() -> None:
@@ -47,6 +50,25 @@ def test_commands_that_look_at_a_cluster_load_nothing_that_only_controllers_need
         " if m in sys.modules])\n"
     )
     assert printed_by(script) == "[]\n"
+
+
+@pytest.mark.parametrize("command", ["pools", "check", "map"])
+def test_commands_on_files_load_neither_http_nor_metrics(command: str) -> None:
+    heavy = [
+        "aiohttp",
+        "prometheus_client",
+        "pydantic",
+        "kubernetes_asyncio",
+        "controller.manager",
+    ]
+    script = (
+        "import sys\n"
+        "from reconcilers.cli.main import main\n"
+        f"try:\n    main(['{command}', '-f', '{EXAMPLES}'])\n"
+        "except SystemExit:\n    pass\n"
+        f"print([m for m in {heavy!r} if m in sys.modules])\n"
+    )
+    assert printed_by(script).splitlines()[-1] == "[]"
 
 
 def test_the_controllers_load_neither_what_makes_schemas_nor_the_embedded_api_server() -> None:

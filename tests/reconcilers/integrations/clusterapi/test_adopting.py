@@ -10,7 +10,7 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, claim_holdings
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
-from reconcilers.integrations.clusterapi.networkpools import network_pool_space
+from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
 from reconcilers.integrations.core.rules import View
 from reconcilers.promises.choosing import Refused
 from reconcilers.promises.identities import find_by_key
