@@ -13,7 +13,6 @@ import structlog
 from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.testing.clock import VirtualClock
-from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.planning.drafts import Draft, age, find_integrations, list_drafts
 from reconcilers.cli.planning.server import PlanServer
 from reconcilers.cli.reading.manifests import Manifests
@@ -103,7 +102,7 @@ async def _give_journals(
 
 def _clusters(manifests: Manifests, drafts: Sequence[Draft]) -> list[Draft]:
     """Return the TenantClusters, oldest first: they ask one by one."""
-    found = {draft.key: draft for draft in drafts if draft.resource is TENANT_CLUSTER}
+    found = {draft.key: draft for draft in drafts if draft.asks_later}
     tenants = sorted(manifests.tenants, key=lambda manifest: age(manifest.object))
     return [found[manifest.key] for manifest in tenants]
 

@@ -52,7 +52,6 @@ class Draft:
         given: the manifest, as it is printed.
         body: the object, with what a server fills in.
         number: its place in the output.
-        asks_later: whether it is a TenantCluster, which asks once all requests were served.
     """
 
     resource: Resource[Any]
@@ -60,7 +59,11 @@ class Draft:
     given: Mapping[str, Any]
     body: Body
     number: int
-    asks_later: bool = False
+
+    @property
+    def asks_later(self) -> bool:
+        """Whether it is a TenantCluster, which asks once all requests were served."""
+        return self.resource is TENANT_CLUSTER
 
     @property
     def is_stored(self) -> bool:
@@ -114,9 +117,7 @@ def _ours(manifests: Manifests) -> Iterator[Draft]:
     for manifest in manifests.every():
         resource = resources[str(manifest.body["kind"])]
         body = _held({**manifest.body, "metadata": _metadata(manifest)}, resource)
-        given = manifest.body
-        asks_later = resource is TENANT_CLUSTER
-        yield Draft(resource, manifest.key, given, body, manifest.number, asks_later)
+        yield Draft(resource, manifest.key, manifest.body, body, manifest.number)
     number = _last_number(manifests)
     for at, ((kind, key), stored) in enumerate(manifests.unreadable_bodies.items(), number + 1):
         yield Draft(resources[kind], key, stored, stored, at)
