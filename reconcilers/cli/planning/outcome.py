@@ -91,8 +91,8 @@ def _bodies(
     for kind in kinds:
         for body in server.api.list_objects(kind):
             draft = drafts.get((kind.full_name, _key(body)))
-            if not _is_readable(kind, body) or (draft is None and kind is CLUSTERS):
-                continue  # a Cluster that is only taken to exist
+            if _decode(kind, body) is None or (draft is None and kind is CLUSTERS):
+                continue  # it cannot be decoded, or is a Cluster that is only taken to exist
             if draft is None or _is_created(draft, body):
                 # In the order of their creation: the server counts uids.
                 numbered.append((last, body["metadata"]["uid"], _created(body)))
@@ -126,12 +126,8 @@ def collect(server: PlanServer) -> PlannedObjects:
 
 def _typed(server: PlanServer, resource: Resource[T]) -> list[T]:
     """Return the objects of a kind that can be decoded, oldest first, name as tie-break."""
-    found = [
-        msgspec.convert(body, resource.type)
-        for body in server.api.list_objects(resource)
-        if _is_readable(resource, body)
-    ]
-    return sorted(found, key=age)
+    decoded = (_decode(resource, body) for body in server.api.list_objects(resource))
+    return sorted((obj for obj in decoded if obj is not None), key=age)
 
 
 def _key(body: Body) -> Key:
@@ -139,13 +135,12 @@ def _key(body: Body) -> Key:
     return Key(metadata.get("namespace", ""), metadata["name"])
 
 
-def _is_readable(resource: Resource[Any], body: Body) -> bool:
-    """Return whether an object can be decoded; one that cannot be is not printed."""
+def _decode(resource: Resource[T], body: Body) -> T | None:
+    """Return a stored object; None if it cannot be decoded, and so is not printed."""
     try:
-        msgspec.convert(body, resource.type)
+        return msgspec.convert(body, resource.type)
     except msgspec.ValidationError:
-        return False
-    return True
+        return None
 
 
 def _is_created(draft: Draft, body: Body) -> bool:
