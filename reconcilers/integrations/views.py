@@ -29,6 +29,7 @@ from reconcilers.integrations.core.views import (
 )
 from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
 from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
+from reconcilers.integrations.platformobjects import filled
 from reconcilers.integrations.poolkinds import as_readable
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
 from reconcilers.integrations.vitistack.api import NETWORKS
@@ -195,8 +196,8 @@ def _found_in(bodies: Sequence[Mapping[str, Any]], namespace: str, now: datetime
     """Return the objects of each platform among manifests."""
     return Found(
         objects.from_bodies((body for body in bodies if objects.is_known(body)), namespace, now),
-        _of_manifests(bodies, KUBERMATIC, namespace, now),
-        _of_manifests(bodies, VITISTACK, namespace, now),
+        from_bodies(bodies, KUBERMATIC, namespace, now, filled),
+        from_bodies(bodies, VITISTACK, namespace, now, filled),
     )
 
 
@@ -266,22 +267,6 @@ def _of_clusterapi(found: objects.Objects, pools: NetworkPools, now: datetime) -
         views_of_contents(pools_held, found.not_read),
         troubles=list(auditing.audit(caches, pools_held, found.unreadable, now, not_read)),
     )
-
-
-def _of_manifests(
-    bodies: Sequence[Mapping[str, Any]],
-    kinds: Sequence[Resource[Any]],
-    namespace: str,
-    now: datetime,
-) -> Objects:
-    """Return the objects of a platform among manifests, as the platform leaves them."""
-    if not any(is_of(one, kinds) for one in bodies):
-        return Objects()
-    if kinds is KUBERMATIC:
-        from reconcilers.integrations.kubermatic.reading import filled
-    else:
-        from reconcilers.integrations.vitistack.caches import filled
-    return from_bodies(bodies, kinds, namespace, now, filled)
 
 
 def _of_kubermatic(found: Objects) -> Views:
