@@ -165,7 +165,7 @@ def outcomes(
     pools: NetworkPools,
     now: datetime,
 ) -> list[Planned]:
-    """Return what became of the requests among manifests that waited for addresses.
+    """Return the outcomes of the requests among manifests that waited for addresses.
 
     Args:
         before: the manifests.

@@ -227,7 +227,7 @@ def has_memory(journal: Journal, view: View) -> bool:
 
 
 def tenants_in(view: View) -> TenantOf:
-    """Return what tells the tenant of an allocation: the namespace of its TenantCluster."""
+    """Return a function that finds an allocation's tenant: its TenantCluster's namespace."""
 
     def tenant_of_holder(holder: Holder) -> Tenant | None:
         allocation = view.find(holder)

@@ -352,8 +352,8 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
 
     async def _block_invalid(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
-        wanted = status.invalid(pool, problems, self._clock.now(), closed)
-        return await self._block(await self._statuses.write(pool, wanted), "ValidationFailed")
+        new_status = status.invalid(pool, problems, self._clock.now(), closed)
+        return await self._block(await self._statuses.write(pool, new_status), "ValidationFailed")
 
     async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
         """Hand out nothing until the other controller has stopped writing; say so on the pool."""
@@ -367,16 +367,16 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         """Report that the API server does not store the journal as it is written."""
         if not is_new:
             return await self._block(pool, OUTDATED, after)
-        wanted = status.definition_outdated(pool, self._clock.now())
-        written = await self._statuses.write(pool, wanted)
+        new_status = status.definition_outdated(pool, self._clock.now())
+        written = await self._statuses.write(pool, new_status)
         if written is not pool:
             self._events.allocations.definition_outdated(written)
         return await self._block(written, OUTDATED, after)
 
     @override
     async def report_unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> float | None:
-        wanted = status.unreadable(pool, unreadable, self._clock.now())
-        written = await self._statuses.write(pool, wanted)
+        new_status = status.unreadable(pool, unreadable, self._clock.now())
+        written = await self._statuses.write(pool, new_status)
         if written is not pool:
             self._events.allocations.unreadable(written, unreadable)
         view = self._allocations.cached(written.metadata.key)
@@ -400,14 +400,14 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         if isinstance(behind, ListUnderWay):
             return
         key, message = pool.metadata.key, status.unknown_holders(pool, behind.reason).message
-        shown = status.shown_unknown(pool)
-        should_report = waits.should_report(key, shown, message)
-        if not (should_report or shown == message):
+        reported = status.shown_unknown(pool)
+        should_report = waits.should_report(key, reported, message)
+        if not (should_report or reported == message):
             return
         try:
             if should_report:
-                wanted = status.holders_unknown(pool, behind.reason, self._clock.now())
-                pool = await self._statuses.write(pool, wanted)
+                new_status = status.holders_unknown(pool, behind.reason, self._clock.now())
+                pool = await self._statuses.write(pool, new_status)
                 waits.note_reported(key, message)
             # Another replica that knows what is held may be about to keep these promises.
             await self._report_block(pool, self._allocations.cached(key))
@@ -430,8 +430,8 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         if count == 0:
             await remove_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
             return pool, SETTLED
-        wanted = self._status_of_deleted(pool, journal, view, count)
-        pool = await self._statuses.write(pool, wanted)
+        new_status = self._status_of_deleted(pool, journal, view, count)
+        pool = await self._statuses.write(pool, new_status)
         self._events.capacity.record_due(pool)
         await self._keep_due(pool, journal, view)
         return pool, Blocked("Deleting", self._settings.requeue_deleting)
@@ -500,8 +500,8 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
             return status.invalid(pool, invalid.messages, now, waiting)
         except (Behind, Unreadable):
             return status.without_figures(pool, waiting, now)
-        held = [holding.range for holding in others]
-        decision = decide(pool, view, geometry, 0, held, journal=journal)
+        ranges = [holding.range for holding in others]
+        decision = decide(pool, view, geometry, 0, ranges, journal=journal)
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
         return status.current_figures(
             pool, view, decision, now, overlapping, waiting, others=others

@@ -98,7 +98,7 @@ STATUS_JOURNALS = StatusJournal()
 
 
 def seal(uid: str, revisions: Mapping[str, str], assignments: Iterable[Assignment]) -> str:
-    """Return what `status.journalOf` is: for which pool a journal was written, and its checksum.
+    """Return the value of `status.journalOf`: the pool of a journal, and its checksum.
 
     The words that tell how a range was chosen are left out: they decide nothing.
 

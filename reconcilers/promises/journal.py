@@ -291,11 +291,11 @@ class AnnotatedJournal:
         A journal that lacks the revision of the effects alone keeps its promises.
         """
         meta = pool.metadata
-        text = meta.annotations.get(ANNOTATION)
-        if not text:
+        annotation = meta.annotations.get(ANNOTATION)
+        if not annotation:
             return Journal()
         try:
-            stored = _decoder.decode(text)
+            stored = _decoder.decode(annotation)
         except ValueError:  # edited by hand: as if it were wiped
             return Journal()
         revision = parse_revision(stored.revision)

@@ -304,7 +304,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         ...
 
     def tenants(self, reading: ReadingT) -> TenantOf:
-        """Return what tells the tenant of a request, as a reading shows it."""
+        """Return a function that finds the tenant of a request, as a reading shows it."""
         ...
 
     async def read(self, pool: PoolT, journal: Journal) -> ReadingT:
@@ -344,7 +344,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
     def describe_write(
         self, pool: PoolT, reading: ReadingT, choice: Allotment[RequestT, DetailT]
     ) -> PoolWrite:
-        """Return what the write of the journal carries, and whether it is due without promises."""
+        """Return the fields that the journal's write carries, and whether it is due by itself."""
         ...
 
     def note_written(self, before: PoolT, after: PoolT) -> None:
@@ -383,7 +383,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         ...
 
     def shown_wait(self, pool: PoolT) -> str:
-        """Return what the status of a pool reports of a wait; empty if it reports none."""
+        """Return the wait that the status of a pool reports; empty if it reports none."""
         ...
 
     async def report_wait(self, pool: PoolT, behind: Behind, waits: WaitLog) -> None:
@@ -454,8 +454,8 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
                 self._waits.note_pass(key)
                 return outcome
             except Behind as behind:
-                shown = self._kind.shown_wait(pool)
-                if self._waits.note_wait(key, behind.reason, shown):
+                reported = self._kind.shown_wait(pool)
+                if self._waits.note_wait(key, behind.reason, reported):
                     await self._kind.report_wait(pool, behind, self._waits)
                 return Again(behind.after)
             except (Conflict, NotFound):
@@ -546,9 +546,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             void = partial(request_kind.void_refused, pool)
             kept += await void_refused(written, void, memory, self._clock)
         later = await kind.finish(pool, reading, choice, kept, memory.shares)
-        served = {request_kind.request_resource.full_name for request_kind in request_kinds}
+        served_kinds = {request_kind.request_resource.full_name for request_kind in request_kinds}
         now = self._clock.monotonic()
-        work = PassWork(pool, journal, choice, kept, memory, served, later, now)
+        work = PassWork(pool, journal, choice, kept, memory, served_kinds, later, now)
         return kind.next_pass(work)
 
     def _check_stored(self, pool: PoolT) -> None:
@@ -658,7 +658,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         return written, journal
 
     def _limits(self, pool: PoolT, reading: ReadingT) -> Limits:
-        """Return which requests of a pool may be promised something in this pass."""
+        """Return the limits on promises to requests of a pool in this pass."""
         return self._memories.limits_of(pool, self._kind.tenants(reading))
 
     def _promises_to_keep(

@@ -90,21 +90,21 @@ async def _give_journals(
     server.store_drafts()
     async with _controllers(server, clock, settings):
         await _rest(server, clock, STEP_SECONDS)
-    given = list(drafts)
+    fenced = list(drafts)
     for at, draft in enumerate(drafts):
         if draft.lacks_journal:
             stored = server.api.get_stored(draft.resource, draft.key)
             assert stored is not None, "nothing deletes pools"
             del stored["metadata"]["resourceVersion"]
-            given[at] = replace(draft, body=stored)
-    return given, server.api.revision
+            fenced[at] = replace(draft, body=stored)
+    return fenced, server.api.revision
 
 
 def _clusters(manifests: Manifests, drafts: Sequence[Draft]) -> list[Draft]:
     """Return the TenantClusters, oldest first: they ask one by one."""
-    found = {draft.key: draft for draft in drafts if draft.asks_later}
+    drafts_by_key = {draft.key: draft for draft in drafts if draft.asks_later}
     tenants = sorted(manifests.tenants, key=lambda manifest: age(manifest.object))
-    return [found[manifest.key] for manifest in tenants]
+    return [drafts_by_key[manifest.key] for manifest in tenants]
 
 
 @asynccontextmanager

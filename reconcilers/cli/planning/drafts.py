@@ -85,10 +85,10 @@ class Draft:
 
 def find_integrations(manifests: Manifests) -> tuple[str, ...]:
     """Return the platforms of which the input has objects, or a NetworkPool has promises."""
-    found = platformobjects.integrations_of(manifests.others)
+    integrations = platformobjects.integrations_of(manifests.others)
     if any(_promises_to_claims(manifest.object) for manifest in manifests.pools):
-        found = found | {CLUSTER_API}
-    return tuple(name for name in (CLUSTER_API, KUBERMATIC, VITISTACK) if name in found)
+        integrations = integrations | {CLUSTER_API}
+    return tuple(name for name in (CLUSTER_API, KUBERMATIC, VITISTACK) if name in integrations)
 
 
 def _promises_to_claims(pool: NetworkPool) -> bool:
@@ -130,9 +130,9 @@ def _last_number(manifests: Manifests) -> int:
 
 def _metadata(manifest: Manifest[Any]) -> Body:
     """Return the metadata of a manifest as a server has it; a version only if it was given."""
-    given = manifest.body["metadata"].get("resourceVersion")
+    version = manifest.body["metadata"].get("resourceVersion")
     filled = {n: value for n, value in manifest.metadata.items() if n != "resourceVersion"}
-    return filled | ({"resourceVersion": given} if given else {})
+    return filled | ({"resourceVersion": version} if version else {})
 
 
 def _of_platforms(
@@ -140,10 +140,10 @@ def _of_platforms(
 ) -> Iterator[Draft]:
     """Yield the objects of other platforms, in the order of the input."""
     number = _last_number(manifests) + len(manifests.unreadable_bodies)
-    for at, given in enumerate(manifests.others, 1):
-        resource = platformobjects.resource_of(given, integrations)
+    for at, manifest in enumerate(manifests.others, 1):
+        resource = platformobjects.resource_of(manifest, integrations)
         meta = {
-            n: value for n, value in (given.get("metadata") or {}).items() if value is not None
+            n: value for n, value in (manifest.get("metadata") or {}).items() if value is not None
         }
         if not isinstance(meta.get("name"), str) or not meta["name"]:
             continue
@@ -153,9 +153,9 @@ def _of_platforms(
         filled = {"creationTimestamp": created, **placed}
         if not is_stored(filled):
             filled.pop("resourceVersion", None)
-        body = _held({**platformobjects.filled(given), "metadata": filled}, resource)
-        shown = {**given, "metadata": placed}
-        yield Draft(resource, Key(own, meta["name"]), shown, body, number + at)
+        body = _held({**platformobjects.filled(manifest), "metadata": filled}, resource)
+        printed = {**manifest, "metadata": placed}
+        yield Draft(resource, Key(own, meta["name"]), printed, body, number + at)
 
 
 def _held(body: Body, resource: Resource[Any]) -> Body:
@@ -164,10 +164,10 @@ def _held(body: Body, resource: Resource[Any]) -> Body:
     finalizers = metadata.get("finalizers") or ()
     if not isinstance(finalizers, list | tuple):
         return body  # it cannot be decoded
-    wanted = HELD if metadata.get("deletionTimestamp") else FINALIZERS.get(resource.full_name)
-    if wanted is None or wanted in finalizers:
+    finalizer = HELD if metadata.get("deletionTimestamp") else FINALIZERS.get(resource.full_name)
+    if finalizer is None or finalizer in finalizers:
         return body
-    return {**body, "metadata": {**metadata, "finalizers": [*finalizers, wanted]}}
+    return {**body, "metadata": {**metadata, "finalizers": [*finalizers, finalizer]}}
 
 
 def age(obj: Object) -> tuple[datetime, Key]:

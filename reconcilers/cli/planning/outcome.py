@@ -102,7 +102,7 @@ def _bodies(
 
 
 def collect(server: PlanServer) -> PlannedObjects:
-    """Return what a run left on its API server."""
+    """Return the objects that a run left on its API server."""
     drafts = {(draft.resource.full_name, draft.key): draft for draft in server.drafts}
     platforms = [kind for kind in server.kinds if kind not in OURS]
     created = {
@@ -164,20 +164,20 @@ def _created(body: Body) -> Body:
 
 def _changed(draft: Draft, body: Body) -> Body:
     """Return an object of the input as it is printed: with the status of the run."""
-    shown = dict(draft.given)
+    printed = dict(draft.given)
     if draft.resource in CONTENT_KINDS:
-        shown["spec"] = body["spec"]
-    before, status = shown.get("status") or {}, body.get("status")
+        printed["spec"] = body["spec"]
+    before, status = printed.get("status") or {}, body.get("status")
     if status is None:
-        shown.pop("status", None)
-        return shown
+        printed.pop("status", None)
+        return printed
     if draft.resource is NETWORK_POOL:
         status = _pool_status(draft, body)
     elif draft.resource is PROVIDER_CONFIG:
         status = _provider_status(before, status)
     elif draft.resource is TENANT_CLUSTER:
         status = _tenant_status(before, status)
-    return {**shown, "status": status} if status else {**shown, "status": before}
+    return {**printed, "status": status} if status else {**printed, "status": before}
 
 
 def _pool_status(draft: Draft, body: Body) -> Body:
@@ -185,14 +185,14 @@ def _pool_status(draft: Draft, body: Body) -> Body:
 
     A pool without a journal in the input shows none: its revisions are numbers of this server.
     """
-    shown = {name: value for name, value in body["status"].items() if name not in JOURNAL_FIELDS}
+    printed = {name: value for name, value in body["status"].items() if name not in JOURNAL_FIELDS}
     if not JOURNAL_FIELDS.intersection(draft.given.get("status") or {}):
-        return shown
-    given = msgspec.convert(draft.body, NETWORK_POOL.type)
-    before = STATUS_JOURNALS.read(given)
+        return printed
+    pool = msgspec.convert(draft.body, NETWORK_POOL.type)
+    before = STATUS_JOURNALS.read(pool)
     after = STATUS_JOURNALS.read(msgspec.convert(body, NETWORK_POOL.type))
-    journal = STATUS_JOURNALS.fields(given, Journal(before.revisions, after.promises))
-    return shown | {name: value for name, value in journal.items() if value}
+    journal = STATUS_JOURNALS.fields(pool, Journal(before.revisions, after.promises))
+    return printed | {name: value for name, value in journal.items() if value}
 
 
 def _provider_status(before: Body, status: Body) -> Body:
@@ -202,9 +202,9 @@ def _provider_status(before: Body, status: Body) -> Body:
     types = {CREDENTIALS_VALID}
     if ready is None or ready["status"] == "True":
         types.add(READY_CONDITION)
-    shown = {name: value for name, value in status.items() if name not in kept}
-    shown |= {name: before[name] for name in kept if name in before}
-    return {**shown, "conditions": _with_conditions_of(before, status, types)}
+    printed = {name: value for name, value in status.items() if name not in kept}
+    printed |= {name: before[name] for name in kept if name in before}
+    return {**printed, "conditions": _with_conditions_of(before, status, types)}
 
 
 def _tenant_status(before: Body, status: Body) -> Body:
@@ -217,10 +217,10 @@ def _tenant_status(before: Body, status: Body) -> Body:
     balancer = _find(status, LOAD_BALANCER_READY)
     if not had_one or balancer is None or balancer["reason"] != "KubeconfigMissing":
         return status
-    shown = {n: value for n, value in status.items() if n not in {"phase", "lastTransitionTime"}}
-    shown |= {n: before[n] for n in ("phase", "lastTransitionTime") if n in before}
+    printed = {n: value for n, value in status.items() if n not in {"phase", "lastTransitionTime"}}
+    printed |= {n: before[n] for n in ("phase", "lastTransitionTime") if n in before}
     types = {LOAD_BALANCER_READY, *_OVERALL}
-    return {**shown, "conditions": _with_conditions_of(before, status, types)}
+    return {**printed, "conditions": _with_conditions_of(before, status, types)}
 
 
 def _find(status: Body, kind: str) -> Body | None:

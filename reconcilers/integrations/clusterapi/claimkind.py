@@ -170,7 +170,7 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
     def taker(
         self, pool: PoolT_contra, settled: Journal, reading: ClaimReading, closed: str
     ) -> ClaimTaker:
-        """Return what takes addresses of a pool for claims.
+        """Return the taker of addresses of a pool for claims.
 
         Args:
             pool: as it was read.
@@ -228,11 +228,11 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         meta = pool.metadata
         if is_paused(meta.annotations):
             return None
-        text = describe_not_ready(self._pools, pool, why)
-        named = self._caches.claims.by_index(SPACE_INDEX, space_name(self._pools, meta.key))
-        waiting = [c for c in named if waits(c) and self._caches.standing(c) is Standing.SERVE]
+        message = describe_not_ready(self._pools, pool, why)
+        claims = self._caches.claims.by_index(SPACE_INDEX, space_name(self._pools, meta.key))
+        waiting = [c for c in claims if waits(c) and self._caches.standing(c) is Standing.SERVE]
         return await self.refuse(
-            pool, [Refusal(holder_of(claim), claim, POOL_NOT_READY, text) for claim in waiting]
+            pool, [Refusal(holder_of(claim), claim, POOL_NOT_READY, message) for claim in waiting]
         )
 
     async def collect_leftovers(self, reading: ClaimReading, choice: ClaimChoice) -> float | None:

@@ -11,7 +11,7 @@ from reconcilers.reporting.conditions import READY
 
 
 def outcomes(before: Sequence[IPAddressClaim], after: ClaimCaches) -> Iterator[Planned]:
-    """Yield what became of each claim that had no address.
+    """Yield the outcome of each claim that had no address.
 
     Args:
         before: the claims as they were, in their order.

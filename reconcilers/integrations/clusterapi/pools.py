@@ -106,7 +106,11 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
 
     @abstractmethod
     def geometry(self, pool: PoolT) -> PoolSpace:
-        """Return what a pool may hand out; raises InvalidPool if it cannot be read."""
+        """Return the addresses that a pool may hand out.
+
+        Raises:
+            InvalidPool: its spec cannot be parsed.
+        """
 
     @abstractmethod
     def why_closed(self, pool: PoolT) -> str:

@@ -20,7 +20,7 @@ _FAILURE = re.compile(r"; (?=failed to ensure IPAM Pool Allocation for IPAM Pool
 
 
 def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Planned]:
-    """Yield what each Cluster gets of each pool, and why it gets nothing.
+    """Yield the outcome of each Cluster in each pool: addresses, or the reason for none.
 
     Args:
         before: the objects as they were.
@@ -38,15 +38,15 @@ def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Plan
             condition = cluster.status.conditions.get(CONDITION)
             if condition is None or condition.status != "False":
                 continue
-            named = f"for IPAM Pool {pool.metadata.name} in cluster "
+            subject = f"for IPAM Pool {pool.metadata.name} in cluster "
             for message in _FAILURE.split(condition.message):
-                if named in message:
+                if subject in message:
                     reason = f"{condition.reason}: {message}"
                     yield _planned(pool, content.name, cluster.metadata.key, "", reason)
 
 
 def _added(before: IPAMAllocation | None, after: IPAMAllocation) -> str:
-    """Return what an allocation has that it did not have; empty for nothing."""
+    """Return the addresses that an allocation did not have before; empty for none."""
     had = set(before.spec.addresses) if before is not None else set()
     added = [addresses for addresses in after.spec.addresses if addresses not in had]
     if after.spec.cidr and (before is None or before.spec.cidr != after.spec.cidr):

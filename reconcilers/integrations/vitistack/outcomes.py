@@ -21,7 +21,7 @@ from reconcilers.reporting.conditions import READY
 
 
 def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planned]:
-    """Yield what each IPAllocation gets that waited or was made, and why it gets nothing.
+    """Yield the outcome of each IPAllocation that waited or is new: address or reason.
 
     Args:
         before: the objects as they were.
@@ -34,8 +34,8 @@ def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planne
         ready = find(configuration.status.conditions, READY)
         if lacks and ready is not None and ready.reason == ERROR:
             network = f"{NETWORKS.kind} {key.namespace}/{configuration.spec.networkNamespaceName}"
-            what = CONFIGURATIONS.group, CONFIGURATIONS.kind
-            yield Planned(*what, key, network, "", ready.message)
+            kind = CONFIGURATIONS.group, CONFIGURATIONS.kind
+            yield Planned(*kind, key, network, "", ready.message)
     for allocation in sorted(after.allocations, key=lambda obj: obj.metadata.key):
         earlier = before.allocations.get(allocation.metadata.key)
         status = allocation.status
@@ -47,5 +47,5 @@ def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planne
             # The controllers leave its status alone.
             reason = describe_unreadable_network(allocation.network.name)
         name = f"{NETWORKS.kind} {allocation.network}"
-        what = ALLOCATIONS.group, ALLOCATIONS.kind
-        yield Planned(*what, allocation.metadata.key, name, gets, reason)
+        kind = ALLOCATIONS.group, ALLOCATIONS.kind
+        yield Planned(*kind, allocation.metadata.key, name, gets, reason)
