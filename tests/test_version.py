@@ -80,10 +80,10 @@ def test_a_checkout_goes_by_its_tag(script: ModuleType, checkout: Path) -> None:
 
 def test_an_archive_of_a_tag_says_its_version(checkout: Path, tmp_path: Path) -> None:
     git(checkout, "tag", "v2.0.0")
-    archive = tmp_path / "archive.tar"
+    archive = tmp_path / "archive.zip"
     git(checkout, "archive", f"--output={archive}", "HEAD")
     folder = tmp_path / "unpacked"
-    shutil.unpack_archive(archive, folder, filter="data")
+    shutil.unpack_archive(archive, folder)
     command = (sys.executable, "-c", "import version; print(version.version())")
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     assert done.stdout == "2.0.0\n"
