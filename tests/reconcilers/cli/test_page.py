@@ -39,7 +39,12 @@ class MapPage:
         return json.loads(await self.value(f"{place}.dataset.{name}") or "null")
 
     async def box(self) -> dict[str, float]:
-        """Return where the first map is."""
+        """Return where the first map is, once the browser has drawn it.
+
+        The labels beside the rows decide where the addresses begin: what a pointer is on is
+        known after the drawing.
+        """
+        await self.drawn()
         found: dict[str, float] = json.loads(
             await self.value(
                 "(() => { const map = document.querySelector('canvas.map');"
