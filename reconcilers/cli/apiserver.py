@@ -8,7 +8,7 @@ import anyio
 import click
 
 from controller import logs
-from reconcilers.cli.flags import option, server_options
+from reconcilers.cli.flags import option
 from reconcilers.cli.local.servers import (
     Interrupted,
     check_kubeconfig,
@@ -20,20 +20,17 @@ from reconcilers.cli.local.servers import (
     write_kubeconfig,
 )
 from reconcilers.cli.problems import Problem
+from reconcilers.cli.sharedflags import listen_option, server_options
 
 
 @click.command()
-@option(
-    "--listen",
-    default="127.0.0.1:6443",
-    metavar="HOST:PORT",
-    help="Where to listen, with HTTPS; port 0 takes a free one.",
-)
+@listen_option("127.0.0.1:6443", "Serve the API over HTTPS at this address")
 @server_options("an administrator's kubeconfig")
 @option(
     "--token-auth-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help='Who else is let in: lines of token,user,uid,"group1,group2".',
+    metavar="FILE",
+    help='Let in the users of this file, too: each line is token,user,uid,"group1,group2".',
 )
 def apiserver(
     listen: str, data: Path | None, kubeconfig: Path | None, token_auth_file: Path | None

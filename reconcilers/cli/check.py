@@ -19,13 +19,14 @@ from reconcilers.cli.cluster.objects import (
     read_all,
     report_not_read,
     scope,
-    scope_options,
 )
 from reconcilers.cli.cluster.repair import Outcome, Report, read_report, repair, report
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import NOT_READ, Cell, Column, Form, fitted, output_option, show
+from reconcilers.cli.forms import Form
+from reconcilers.cli.output import NOT_READ, Cell, Column, fitted, show
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
+from reconcilers.cli.sharedflags import output_option, scope_options, tenants_option
 from reconcilers.health.report import all_findings, findings_in
 from reconcilers.integrations.poolkinds import POOL_KINDS
 
@@ -54,14 +55,18 @@ Exit code:
 @click.command(epilog=EXIT_CODES)
 @scope_options
 @output_option()
-@option("--tenants", is_flag=True, help="Compare with the load balancer of every tenant, too.")
-@option("--strict", is_flag=True, help="Warnings count, and so does what may not be read.")
+@tenants_option()
+@option(
+    "--strict",
+    is_flag=True,
+    help="Exit with 1 also for warnings, and for objects that you may not read.",
+)
 @option(
     "--repair",
     "reviewed",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="REPORT",
-    help="Carry out the actions of a report that was made with -o json or yaml, and reviewed.",
+    help="Carry out the actions in this report, which -o json or yaml wrote and you reviewed.",
 )
 @click.pass_context
 def check(

@@ -9,6 +9,7 @@ from reconcilers.api import crd
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import as_json, as_list, as_yaml
 from reconcilers.cli.problems import Problem
+from reconcilers.cli.sharedflags import output_option
 from reconcilers.integrations.clusterapi.crds import KINDS as POOLS
 
 
@@ -17,13 +18,12 @@ from reconcilers.integrations.clusterapi.crds import KINDS as POOLS
 @option(
     *("-d", "--directory"),
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write one file for each kind into this folder, instead of to standard output.",
+    metavar="FOLDER",
+    help="Write one file for each kind into this folder instead of to standard output.",
 )
-@option(
-    *("-o", "--output"),
-    type=click.Choice(["yaml", "json", "name", "markdown"]),
-    default="yaml",
-    help="markdown is the reference of the API for people; always of all kinds.",
+@output_option(
+    "Print in this format; markdown is the reference of the API for people, and has all kinds.",
+    ("yaml", "json", "name", "markdown"),
 )
 def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
     """Print the CustomResourceDefinitions, ready for `kubectl apply -f -`.

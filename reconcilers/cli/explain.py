@@ -14,12 +14,13 @@ from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.objectnames import namespace_in, select_object
 from reconcilers.cli.cluster.objects import (
     Scope,
-    named_scope_options,
     read_all,
     read_cluster,
     scope,
 )
-from reconcilers.cli.output import GAP, Form, output_option, report, show, wrapped
+from reconcilers.cli.forms import Form
+from reconcilers.cli.output import GAP, report, show, wrapped
+from reconcilers.cli.sharedflags import named_scope_options, output_option
 from reconcilers.health.explanation import (
     Explanation,
     explain_allocation,

@@ -1,28 +1,19 @@
-"""Flags: each is an environment variable BUTLER_IPAM_<FLAG>, too, and each setting is a flag.
+"""Flags: how an option is declared, and what --help says of it.
 
-A field of reconcilers/configuration/settings.py gives the flag its section and name
-(`pool.requeue_deleting` is --pool-requeue-deleting), its default, and its help: the sentence under
-the field. So a setting cannot be forgotten here, nor described twice. Durations are written as in
-Go: 500ms, 10s, 1h30m.
+Each flag is an environment variable BUTLER_IPAM_<FLAG>, too; --help names only variables with
+another name. Defaults, units and limits are shown in plain words. Durations are written as in Go:
+500ms, 10s, 1h30m.
 """
 
-import ast
-import inspect
 import re
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import reduce
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+from click.types import OptionHelpExtra
 from typing_extensions import override
-
-from reconcilers.cli import names
-from reconcilers.configuration.settings import INTEGRATIONS, Settings
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
@@ -34,19 +25,105 @@ def envvar(flag: str) -> str:
     return PREFIX + flag.lstrip("-").replace("-", "_").upper()
 
 
+class Option(click.Option):
+    """An option whose default and limits --help shows in words.
+
+    Args:
+        group: the heading under which a GroupedCommand lists it; empty for none.
+        default_text: what --help says of the default; None for click's own way, empty for nothing.
+    """
+
+    def __init__(
+        self, *arguments: Any, group: str = "", default_text: str | None = None, **attributes: Any
+    ) -> None:
+        super().__init__(*arguments, **attributes)
+        self.group = group
+        self.default_text = default_text
+
+    @property
+    def long(self) -> str:
+        """The first flag with two dashes."""
+        return next(flag for flag in self.opts if flag.startswith("--"))
+
+    @override
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Return the default, the limits, and the variable if its name is not the flag's."""
+        extra = super().get_help_extra(ctx)
+        default = extra.pop("default", "")
+        if self.envvar == envvar(self.long):
+            extra.pop("envvars", None)
+        shown = default if self.default_text is None else self.default_text
+        if shown and shown != '""':
+            extra["default"] = shown
+        if isinstance(self.type, click.IntRange):
+            extra["range"] = _describe_limits(self.type)
+        return extra
+
+
+def _describe_limits(kind: click.IntRange) -> str:
+    """Return the numbers that a range allows, in words."""
+    return f"{kind.min} or more" if kind.max is None else f"{kind.min} to {kind.max}"
+
+
+class GroupedCommand(click.Command):
+    """A command whose --help lists its options under the headings of their groups.
+
+    Args:
+        groups: the headings, in the order in which --help shows them.
+    """
+
+    def __init__(self, *arguments: Any, groups: Sequence[str], **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.groups = groups
+
+    @override
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one section for each group; options without a group come last."""
+        sections: dict[str, list[tuple[str, str]]] = {group: [] for group in self.groups}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                group = parameter.group if isinstance(parameter, Option) else ""
+                sections.setdefault(group or "Other options", []).append(record)
+        for group, records in sections.items():
+            if records:
+                with formatter.section(group):
+                    formatter.write_dl(records)
+
+
 def option(*declarations: str, **attributes: Any) -> Callable[[F], F]:
     """Return click's option decorator, with the environment variable of its long flag.
 
     Args:
         *declarations: the flags; the first long one names the variable.
-        **attributes: what click.option takes. `envvar` may be given to name another variable.
+        **attributes: what `Option` takes. `envvar` may be given to name another variable.
     """
     long = next(flag for flag in declarations if flag.startswith("--"))
     # `--on/--off` is one declaration of click's for both flags.
     attributes.setdefault("envvar", envvar(long.partition("/")[0]))
     attributes.setdefault("show_envvar", True)
     attributes.setdefault("show_default", True)
-    return click.option(*declarations, **attributes)
+    return click.option(*declarations, cls=Option, **attributes)
+
+
+def grouped(group: str, *options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that gives a command these options, under this heading.
+
+    Args:
+        group: the heading.
+        *options: decorators of options.
+    """
+
+    def decorate(function: F) -> F:
+        parameters: list[click.Parameter] = getattr(function, "__click_params__", [])
+        before = len(parameters)
+        decorated = with_options(function, *options)
+        for parameter in getattr(decorated, "__click_params__", [])[before:]:
+            if isinstance(parameter, Option):
+                parameter.group = group
+        return decorated
+
+    return decorate
 
 
 class NameList(click.ParamType[tuple[str, ...]]):
@@ -157,6 +234,38 @@ def parse(text: str) -> float | None:
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
+_WORDS = (("hour", 3600.0), ("minute", 60.0), ("second", 1.0), ("millisecond", 0.001))
+
+
+def describe_duration(seconds: float) -> str:
+    """Return seconds in words: 90 is `1 minute 30 seconds`."""
+    parts = []
+    milliseconds = round(seconds * 1000)
+    for word, size in _WORDS:
+        count, milliseconds = divmod(milliseconds, round(size * 1000))
+        if count:
+            parts.append(f"{count} {word}{'' if count == 1 else 's'}")
+    return " ".join(parts) or "0 seconds"
+
+
+def duration_option(*declarations: str, default: float, **attributes: Any) -> Callable[[F], F]:
+    """Return an option that takes a duration.
+
+    Args:
+        *declarations: the flags.
+        default: seconds.
+        **attributes: what `option` takes.
+    """
+    return option(
+        *declarations,
+        type=duration,
+        default=rendered(default),
+        default_text=describe_duration(default),
+        metavar="DURATION",
+        **attributes,
+    )
+
+
 def rendered(seconds: float) -> str:
     """Return the shortest text for `seconds`: 90 is 1m30s."""
     if 0 < seconds < 1:
@@ -167,128 +276,12 @@ def rendered(seconds: float) -> str:
     return "".join(f"{number:g}{unit}" for number, unit in parts if number) or "0s"
 
 
-PLAIN: Mapping[tuple[str, str], str] = {
-    ("pool", "max_addresses"): "--max-pool-addresses",
-    ("tenant", "teardown_grace"): "--teardown-grace",
-    ("tenant", "backfill_nodes"): "--backfill-node-allocations",
-    ("tenant", "growth_after"): "--growth-after",
-    ("tenant", "growth_when_exhausted"): "--growth-when-exhausted",
-    ("tenant", "growth_in_flight"): "--growth-in-flight",
-    ("tenant", "shrink_after"): "--shrink-after",
-    ("tenant", "service_watches"): "--max-tenant-watches",
-    ("tenant", "load_balancer_class"): "--load-balancer-class",
-    ("tenant", "platform_service"): "--platform-service",
-    ("tenant", "metallb_namespace"): "--metallb-namespace",
-    ("tenant", "metallb_wait"): "--metallb-wait",
-    ("tenant", "metallb_bundle"): "--metallb-bundle",
-    ("tenant", "metallb_recheck"): "--metallb-recheck",
-    ("tenant", "allow_proxy"): "--tenant-allow-proxy",
-    ("tenant", "allow_insecure"): "--tenant-allow-insecure-tls",
-}
-"""Flags that are called otherwise than their field."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One field of the settings; `section` is empty for one of Settings itself."""
-
-    section: str
-    name: str
-    default: Any
-    help: str
-
-    @property
-    def flag(self) -> str:
-        """Its flag, for example `--pool-resync`."""
-        path = "-".join(part for part in (self.section, self.name) if part)
-        return PLAIN.get((self.section, self.name), f"--{path.replace('_', '-')}")
-
-    @property
-    def parameter(self) -> str:
-        """What click calls its value."""
-        return self.flag.lstrip("-").replace("-", "_")
-
-
-def settings_of(default: Settings) -> Iterator[Setting]:
-    """Yield every setting, those of Settings itself first."""
-    sections = [field for field in fields(default) if is_dataclass(getattr(default, field.name))]
-    nested = {field.name for field in sections}
-    yield from (one for one in _section_settings("", default) if one.name not in nested)
-    for field in sections:
-        yield from _section_settings(field.name, getattr(default, field.name))
-
-
-def _section_settings(section: str, values: Any) -> Iterator[Setting]:
-    docs = field_docs(type(values))
-    for field in fields(values):
-        yield Setting(section, field.name, getattr(values, field.name), docs.get(field.name, ""))
-
-
-def field_docs(model: type) -> dict[str, str]:
-    """Return the sentence under each field of a class, by name."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
-    body = tree.body if isinstance(tree, ast.ClassDef) else []
-    return {
-        above.target.id: " ".join(below.value.value.split())
-        for above, below in pairwise(body)
-        if isinstance(above, ast.AnnAssign)
-        and isinstance(above.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(below.value.value, str)
-    }
-
-
 def with_options(function: F, *options: Callable[[F], F]) -> F:
     """Give a command these options, in this order."""
     return reduce(lambda decorated, give: give(decorated), reversed(options), function)
 
 
-def cluster_options(function: F) -> F:
-    """Give a command --kubeconfig and --context."""
-    return with_options(
-        function,
-        option(
-            "--kubeconfig",
-            type=click.Path(path_type=Path),
-            help="Kubeconfig file; if absent, as kubectl finds it, or the pod's service account.",
-        ),
-        option(
-            "--context",
-            shell_complete=names.contexts,
-            help="Context in the kubeconfig; if absent, its current one.",
-        ),
-    )
-
-
-def server_options(written: str) -> Callable[[F], F]:
-    """Return the options --data and --kubeconfig; `written` says what the latter's file is."""
-    data = option(
-        "--data",
-        type=click.Path(path_type=Path, file_okay=False),
-        help="Folder that keeps the objects; without, they are in memory only.",
-    )
-    kubeconfig = option(
-        "--kubeconfig",
-        type=click.Path(path_type=Path, dir_okay=False),
-        envvar="BUTLER_IPAM_WRITE_KUBECONFIG",
-        help=f"Where to write {written}.",
-    )
-    return lambda function: with_options(function, data, kubeconfig)
-
-
-def setting_options(function: F) -> F:
-    """Give a command one option for every setting; `settings` makes Settings of their values."""
-    return with_options(function, *map(_option, settings_of(Settings())))
-
-
-def setting_option(section: str, name: str) -> Callable[[F], F]:
-    """Return the option of one setting, as `run` has it."""
-    settings = settings_of(Settings())
-    return _option(next(one for one in settings if (one.section, one.name) == (section, name)))
-
-
-def switch(*declarations: str, default: bool, help: str) -> Callable[[F], F]:  # noqa: A002 - click's word
+def switch(*declarations: str, default: bool, **attributes: Any) -> Callable[[F], F]:
     """Return an option as Go's flags are: --name, --name=true or --name=false."""
     return option(
         *declarations,
@@ -296,38 +289,7 @@ def switch(*declarations: str, default: bool, help: str) -> Callable[[F], F]:  #
         is_flag=False,
         flag_value=True,
         type=click.BOOL,
+        default_text=str(default).lower(),
         metavar="[=true|false]",
-        help=help,
+        **attributes,
     )
-
-
-def _option(setting: Setting) -> Callable[[F], F]:
-    more: dict[str, Any] = {"default": setting.default}
-    match setting.default:
-        case bool() as default:
-            return switch(setting.flag, default=default, help=setting.help)
-        case float() as default:
-            more = {"type": duration, "default": rendered(default), "metavar": "DURATION"}
-        case int():
-            share = setting.name == "percent"  # the only one that has a most, and may be 0
-            more["type"] = click.IntRange(0, 100) if share else click.IntRange(min=1)
-        case tuple() as default if setting.name == "integration":
-            member = click.Choice(INTEGRATIONS)
-            return name_list(setting.flag, default=default, member=member, help=setting.help)
-        case tuple() as default:
-            metavar = "NAMESPACE,..."
-            return name_list(setting.flag, default=default, metavar=metavar, help=setting.help)
-        case _:
-            pass
-    return option(setting.flag, **more, help=setting.help)
-
-
-def settings(values: Mapping[str, Any]) -> Settings:
-    """Return the settings that the options' values say; takes what `setting_options` gave."""
-    result = Settings()
-    chosen: dict[str, dict[str, Any]] = {}
-    for setting in settings_of(result):
-        chosen.setdefault(setting.section, {})[setting.name] = values[setting.parameter]
-    top = chosen.pop("", {})
-    nested = {name: replace(getattr(result, name), **some) for name, some in chosen.items()}
-    return replace(result, **top, **nested)

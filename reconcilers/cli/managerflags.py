@@ -16,8 +16,17 @@ import structlog
 from controller import logs
 from controller.options import ManagerOptions, SelfSigned
 from reconcilers.api import names
-from reconcilers.cli.flags import duration, name_list, option, rendered, switch, with_options
+from reconcilers.cli import groups
+from reconcilers.cli.flags import (
+    duration_option,
+    grouped,
+    name_list,
+    option,
+    switch,
+    with_options,
+)
 from reconcilers.cli.problems import EXIT_PROBLEM
+from reconcilers.cli.sharedflags import log_level_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
@@ -29,18 +38,20 @@ _FOLDER = click.Path(path_type=Path)
 
 
 def _duration(flag: str, name: str, **attributes: Any) -> Decorator[F]:
-    default = rendered(getattr(ManagerOptions(), name))
-    return option(flag, name, type=duration, default=default, metavar="DURATION", **attributes)
+    return duration_option(flag, name, default=getattr(ManagerOptions(), name), **attributes)
 
 
-def _bind(flag: str, name: str, default: str, what: str) -> Decorator[F]:
-    sentence = f"Where {what} served; 0 for nowhere."
+def _bind(flag: str, name: str, default: str, served: str) -> Decorator[F]:
+    sentence = f"Serve {served} at this address; 0 serves it nowhere."
     return option(flag, name, default=default, metavar="HOST:PORT", help=sentence)
 
 
-def _certificate(flag: str) -> Decorator[F]:
-    sentence = "Folder with tls.crt and tls.key for that; if absent, one is made up."
-    return option(flag, type=_FOLDER, help=sentence)
+def _certificate(flag: str, served: str) -> Decorator[F]:
+    sentence = (
+        f"Read tls.crt and tls.key for {served} from this folder; without it, the controller makes"
+        " a certificate that clients do not know."
+    )
+    return option(flag, type=_FOLDER, metavar="FOLDER", help=sentence)
 
 
 def manager_options(function: F) -> F:
@@ -49,103 +60,139 @@ def manager_options(function: F) -> F:
     Those that are a field of ManagerOptions or SelfSigned are called as it is.
     """
     return with_options(
-        function,
-        switch("--leader-elect", default=False, help="Work only while holding the lease."),
-        _duration(
-            *("--leader-elect-lease-duration", "lease_duration"),
-            help="How long others leave a lease alone that is not renewed.",
-        ),
-        _duration(
-            *("--leader-elect-renew-deadline", "renew_deadline"),
-            help="How long to go on if it cannot be renewed.",
-        ),
-        _duration(
-            *("--leader-elect-retry-period", "retry_period"),
-            help="Between attempts to take or renew it.",
-        ),
-        option(
-            "--shards",
-            type=click.IntRange(0, 256),
-            default=0,
-            help="Share pools by so many leases.",
-        ),
-        _bind("--metrics-bind-address", "metrics_bind", ":8080", "/metrics is"),
-        switch(
-            "--metrics-secure", default=False, help="Serve /metrics by HTTPS, to whom RBAC allows."
-        ),
-        _certificate("--metrics-cert-dir"),
-        option(
-            *("--diagnostics-address", "diagnostics"),
-            metavar="HOST:PORT",
-            help="Where /metrics is served by HTTPS, as Cluster API's operator says it.",
-        ),
-        switch(
-            *("--insecure-diagnostics", "insecure"),
-            default=False,
-            help="Serve it there by plain HTTP, without authentication.",
-        ),
-        _bind("--health-probe-bind-address", "health_bind", ":8081", "/healthz and /readyz are"),
-        _bind("--ui-bind-address", "ui_bind", "0", "the map of addresses is, by HTTPS,"),
-        _certificate("--ui-cert-dir"),
-        _duration(
-            *("--graceful-shutdown-timeout", "grace_seconds"),
-            help="How long running work may take to end.",
-        ),
-        option(
-            "--webhook-port",
-            type=click.IntRange(0, 65535),
-            default=0,
-            help="Where admission webhooks are served; 0 for nowhere.",
-        ),
-        option(
-            "--webhook-cert-dir",
-            type=_FOLDER,
-            help="Folder with tls.crt and tls.key for them; if absent, the controller makes a"
-            " certificate and tells the API server to trust it.",
-        ),
-        option(
-            *("--webhook-service-name", "service"),
-            default="butler-ipam-webhook",
-            help="Service by which the API server reaches them.",
-        ),
-        option(
-            "--webhook-service-namespace",
-            help="Its namespace, and the Secret's; if absent, that of --namespace.",
-        ),
-        option(
-            *("--webhook-secret-name", "secret"),
-            default="butler-ipam-webhook-certificates",
-            help="Secret in which replicas share a certificate of their own making.",
-        ),
-        name_list(
-            *("--webhook-configuration", "validating"),
-            default=["butler-ipam"],
-            metavar="NAME,...",
-            help="ValidatingWebhookConfigurations that are told whom to trust.",
-        ),
-        name_list(
-            *("--webhook-cert-name", "names"),
-            metavar="NAME,...",
-            help="Further names or addresses in that certificate, for webhooks called by URL.",
-        ),
+        function, _election_options, _metrics_options, _page_options, _grace, _webhook_options
     )
+
+
+_election_options: Decorator[Any] = grouped(
+    groups.LEADER_ELECTION,
+    switch(
+        "--leader-elect",
+        default=False,
+        help="Work only while this replica holds the lease, so that several replicas can run.",
+    ),
+    _duration(
+        *("--leader-elect-lease-duration", "lease_duration"),
+        help="Let another replica take over a lease that was not renewed for this time.",
+    ),
+    _duration(
+        *("--leader-elect-renew-deadline", "renew_deadline"),
+        help="Stop working if the lease could not be renewed for this time.",
+    ),
+    _duration(
+        *("--leader-elect-retry-period", "retry_period"),
+        help="Try this often to take the lease, or to renew it.",
+    ),
+    option(
+        "--shards",
+        type=click.IntRange(0, 256),
+        default=0,
+        metavar="NUMBER",
+        help="Divide the work among all replicas by this many leases, which needs --leader-elect;"
+        " 0 lets one replica do all of it.",
+    ),
+)
+
+_metrics_options: Decorator[Any] = grouped(
+    groups.METRICS,
+    _bind("--metrics-bind-address", "metrics_bind", ":8080", "/metrics"),
+    switch(
+        "--metrics-secure",
+        default=False,
+        help="Serve /metrics over HTTPS, to clients that RBAC lets get /metrics.",
+    ),
+    _certificate("--metrics-cert-dir", "/metrics"),
+    option(
+        *("--diagnostics-address", "diagnostics"),
+        metavar="HOST:PORT",
+        help="Serve /metrics over HTTPS at this address instead of --metrics-bind-address;"
+        " Cluster API's operator sets this flag.",
+    ),
+    switch(
+        *("--insecure-diagnostics", "insecure"),
+        default=False,
+        help="Serve /metrics at --diagnostics-address over plain HTTP, without authentication.",
+    ),
+    _bind("--health-probe-bind-address", "health_bind", ":8081", "/healthz and /readyz"),
+)
+
+_page_options: Decorator[Any] = grouped(
+    groups.PAGE,
+    _bind("--ui-bind-address", "ui_bind", "0", "the map of addresses as a page, over HTTPS,"),
+    _certificate("--ui-cert-dir", "the page"),
+)
+
+_grace: Decorator[Any] = grouped(
+    groups.PROCESS,
+    _duration(
+        *("--graceful-shutdown-timeout", "grace_seconds"),
+        help="Let running work take this long to end after a signal.",
+    ),
+)
+
+_webhook_options: Decorator[Any] = grouped(
+    groups.WEBHOOKS,
+    option(
+        "--webhook-port",
+        type=click.IntRange(0, 65535),
+        default=0,
+        metavar="PORT",
+        help="Serve admission webhooks at this port; 0 serves none.",
+    ),
+    option(
+        "--webhook-cert-dir",
+        type=_FOLDER,
+        metavar="FOLDER",
+        help="Read tls.crt and tls.key for webhooks from this folder; without it, the controller"
+        " makes a certificate and lets the API server trust it.",
+    ),
+    option(
+        *("--webhook-service-name", "service"),
+        default="butler-ipam-webhook",
+        metavar="NAME",
+        help="Make the certificate for this Service, by which the API server reaches webhooks.",
+    ),
+    option(
+        "--webhook-service-namespace",
+        metavar="NAMESPACE",
+        help="Use this namespace for the Service and the Secret of webhooks; without it, they are"
+        " in that of --namespace.",
+    ),
+    option(
+        *("--webhook-secret-name", "secret"),
+        default="butler-ipam-webhook-certificates",
+        metavar="NAME",
+        help="Share the certificate that the controller makes with other replicas in this Secret.",
+    ),
+    name_list(
+        *("--webhook-configuration", "validating"),
+        default=["butler-ipam"],
+        metavar="NAME,...",
+        help="Write the authority of that certificate into these ValidatingWebhookConfigurations,"
+        " separated by commas.",
+    ),
+    name_list(
+        *("--webhook-cert-name", "names"),
+        metavar="NAME,...",
+        help="Make the certificate for these names or addresses, too: for webhooks that are called"
+        " by URL.",
+    ),
+)
 
 
 def log_options(function: F) -> F:
     """Give a command the options that `configure_logs` reads."""
     return with_options(
         function,
-        option(
-            *("--log-level", "--zap-log-level", "log_level"),
-            type=click.Choice(["debug", "info", "warning", "error"]),
-            default="info",
-            help="The lowest level that is logged.",
-        ),
-        option(
-            "--log-format",
-            type=click.Choice(["auto", "json", "console"]),
-            default="auto",
-            help="auto: console on a terminal, else JSON.",
+        grouped(
+            groups.LOGS,
+            log_level_option(default="info"),
+            option(
+                "--log-format",
+                type=click.Choice(["auto", "json", "console"]),
+                default="auto",
+                help="Write logs in this format; auto means console on a terminal, else json.",
+            ),
         ),
     )
 

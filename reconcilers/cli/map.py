@@ -23,14 +23,14 @@ from reconcilers.cli.cluster.objects import (
     read_all,
     report_unreadable,
     scope,
-    scope_options,
-    watch_option,
 )
 from reconcilers.cli.cluster.poolnames import full_name, namespace_in, selected_pools
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import Form, output_option, report, show, tables
+from reconcilers.cli.forms import Form
+from reconcilers.cli.output import report, show, tables
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.progress import counted, progress
+from reconcilers.cli.sharedflags import output_option, scope_options, watch_option
 from reconcilers.pictures.documents import map_document
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 
@@ -40,28 +40,33 @@ NO_POOL = "there is no pool to draw"
 @click.command(name="map")
 @click.argument("names", metavar="[POOL]...", nargs=-1, shell_complete=completed.pools)
 @scope_options
-@output_option()
+@output_option(
+    "Print in this format: wide draws twice as many addresses in a row, json and yaml are for"
+    " programs, name prints KIND/NAME for pipes."
+)
 @watch_option()
 @option(
     "--family",
     type=click.Choice(["4", "6"]),
-    help="Draw what is of IPv4, or of IPv6, only: one block of a pool of both.",
+    help="Draw only addresses of IPv4, or only those of IPv6, of pools that have both.",
 )
 @option(
     "--datacenter",
     default="",
     metavar="NAME",
-    help="Draw only this datacenter of IPAMPools.",
+    help="Draw only the ranges of this datacenter, for KKP's IPAMPools.",
 )
 @option(
     "--svg",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    help="Write the picture of one pool, of one family, as SVG; - for standard output.",
+    metavar="FILE",
+    help="Write the picture of one pool and one family as SVG to this file; - is standard output.",
 )
 @option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-    help="Write one self-contained page with all of them; - for standard output.",
+    metavar="FILE",
+    help="Write one self-contained page with all pools to this file; - is standard output.",
 )
 def draw(
     names: tuple[str, ...],

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import click
 import yaml
@@ -19,13 +19,10 @@ from allocator import utilization_percent
 from controller.plaintext import escape_json, escape_lines, escape_text
 from reconcilers.addressmap.integers import exact
 from reconcilers.api import names
-from reconcilers.cli.flags import option
+from reconcilers.cli.forms import Form
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 
-Form = Literal["table", "wide", "json", "yaml", "name"]
-FORMS: Sequence[Form] = ("table", "wide", "json", "yaml", "name")
 
 GAP = "  "
 NARROWEST_TEXT = 24
@@ -284,16 +281,6 @@ def bar(used: int, total: int, width: int = BAR) -> Cell:
     filled = min(width, -(-width * used // total)) if total else 0
     colour = "red" if share >= 95 else "yellow" if share >= 70 else "green"
     return Cell(f"[{'#' * filled}{'-' * (width - filled)}] {share:>3}%", colour)
-
-
-def output_option() -> Callable[[F], F]:
-    """Return the option -o."""
-    return option(
-        *("-o", "--output"),
-        type=click.Choice(FORMS),
-        default=FORMS[0],
-        help="wide shows more columns; json and yaml are for programs; name for pipes.",
-    )
 
 
 def show(

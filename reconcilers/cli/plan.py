@@ -18,18 +18,9 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION, PROVIDER_CONFIG
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli import problems
-from reconcilers.cli.flags import option, setting_option
-from reconcilers.cli.output import (
-    FORMS,
-    GAP,
-    Column,
-    Form,
-    as_list,
-    fitted,
-    show,
-    tables,
-    wrapped,
-)
+from reconcilers.cli.flags import option
+from reconcilers.cli.forms import Form
+from reconcilers.cli.output import GAP, Column, as_list, fitted, show, tables, wrapped
 from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.controllerrun import run_controllers
 from reconcilers.cli.planning.outcome import PlannedObjects, collect
@@ -45,6 +36,8 @@ from reconcilers.cli.planning.report import (
 from reconcilers.cli.progress import progress
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
+from reconcilers.cli.settingflags import setting_option
+from reconcilers.cli.sharedflags import file_options, namespace_option, output_option
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations import views
 from reconcilers.integrations.core.objects import filled
@@ -193,21 +186,11 @@ def size(text: str) -> Size:
 
 
 @click.command(epilog=EXIT_CODES)
-@option(
-    *("-f", "--filename"),
-    multiple=True,
-    required=True,
-    metavar="FILE|FOLDER|-",
-    help="Manifests in YAML or JSON; - is standard input. May be given several times.",
-)
-@option("-R", "--recursive", is_flag=True, help="Look into the folders inside folders too.")
-@option(
-    *("-o", "--output"),
-    type=click.Choice(FORMS),
-    default="table",
-    help="wide tells of pools too that stay as they are; json and yaml print the objects as a v1"
-    " List, with the status they would get, or with --fit the pools' figures; name prints the"
-    " allocations that get a range.",
+@file_options("Read manifests in YAML or JSON from here", required=True)
+@output_option(
+    "Print in this format: wide shows also pools that stay as they are; json and yaml print the"
+    " objects as a v1 List with the status they would get, or with --fit the figures of the pools;"
+    " name prints the requests that get a range."
 )
 @option(
     "--fit",
@@ -217,23 +200,12 @@ def size(text: str) -> Size:
     help="Count how many more tenants of this size each pool has room for, before and after; may"
     " be repeated.",
 )
-@option(
-    *("-n", "--namespace"),
-    default=DEFAULT_NAMESPACE,
-    help="Namespace of objects and references that name none.",
+@namespace_option(
+    "Use this namespace for objects and references that name none.", DEFAULT_NAMESPACE
 )
-@option(
-    "--max-pool-addresses",
-    type=click.IntRange(min=1),
-    default=Settings().pool.max_addresses,
-    help="The largest pool of IPv4, in addresses.",
-)
+@setting_option("pool", "max_addresses")
 @setting_option("pool", "namespaces")
-@option(
-    "--backfill-node-allocations",
-    is_flag=True,
-    help="Clusters that are Ready without node addresses get some.",
-)
+@setting_option("tenant", "backfill_nodes")
 @click.pass_context
 def plan(
     ctx: click.Context,

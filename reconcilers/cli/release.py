@@ -28,15 +28,14 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.objectnames import namespace_in, select_object
 from reconcilers.cli.cluster.objects import (
-    NAMED_NAMESPACE,
     Scope,
     in_cluster,
-    namespace_option,
     read_all,
 )
-from reconcilers.cli.flags import cluster_options, option
+from reconcilers.cli.flags import option
 from reconcilers.cli.output import GAP, Cell, Column, fitted, wrapped
 from reconcilers.cli.problems import EXIT_PROBLEM, Problem, say
+from reconcilers.cli.sharedflags import NAMED_NAMESPACE, cluster_options, namespace_option
 from reconcilers.health.explanation import unreadable_members_of
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.promises.unreadable import UnreadableObject
@@ -171,7 +170,11 @@ _COLUMNS: Sequence[Column[Release]] = (
 )
 @cluster_options
 @namespace_option(NAMED_NAMESPACE)
-@option(*("-y", "--yes"), is_flag=True, help="Do not ask; required without a terminal.")
+@option(
+    *("-y", "--yes"),
+    is_flag=True,
+    help="Release without asking first, as is necessary where there is no terminal.",
+)
 @click.pass_context
 def release(
     ctx: click.Context,

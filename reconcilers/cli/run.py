@@ -15,7 +15,8 @@ from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.signals import run_until_signal
 from reconcilers.api import names
-from reconcilers.cli.flags import cluster_options, setting_options, settings
+from reconcilers.cli import groups
+from reconcilers.cli.flags import GroupedCommand
 from reconcilers.cli.garbage import short_collections
 from reconcilers.cli.managerflags import (
     configure_logs,
@@ -25,11 +26,19 @@ from reconcilers.cli.managerflags import (
     manager_settings,
 )
 from reconcilers.cli.problems import Problem
+from reconcilers.cli.settingflags import setting_options, settings
+from reconcilers.cli.sharedflags import cluster_options
 from reconcilers.configuration.settings import Settings, checked
 from reconcilers.wiring import assemble
 
+NOTATION = """
+DURATION is a number with its unit: 100ms, 10s, 5m or 1h30m; a number alone means seconds.
+HOST:PORT without HOST means all addresses of this machine.
+An option is also an environment variable: --pool-resync is BUTLER_IPAM_POOL_RESYNC.
+"""
 
-@click.command()
+
+@click.command(cls=GroupedCommand, groups=groups.ORDER, epilog=NOTATION)
 @cluster_options
 @manager_options
 @log_options

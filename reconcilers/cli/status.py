@@ -20,22 +20,17 @@ from reconcilers.cli.cluster.objects import (
     read_all,
     report_not_read,
     scope,
-    scope_options,
-    watch_option,
 )
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import (
-    NOT_READ,
-    Cell,
-    Column,
-    Form,
-    fitted,
-    output_option,
-    report,
-    show,
-    tables,
-)
+from reconcilers.cli.forms import Form
+from reconcilers.cli.output import NOT_READ, Cell, Column, fitted, report, show, tables
 from reconcilers.cli.problems import EXIT_PROBLEM
+from reconcilers.cli.sharedflags import (
+    output_option,
+    scope_options,
+    tenants_option,
+    watch_option,
+)
 from reconcilers.health.report import AreaState, area_states, findings_in, status_findings
 
 EXIT_WARNING = 3
@@ -69,9 +64,10 @@ Exit code:
 @option(
     "--controller-namespace",
     default=names.DEFAULT_NAMESPACE,
-    help="Where the controllers run: their Lease and Deployment.",
+    metavar="NAME",
+    help="Look in this namespace for the Lease and the Deployment of the controllers.",
 )
-@option("--tenants", is_flag=True, help="Ask API server and load balancer of every tenant, too.")
+@tenants_option()
 @click.pass_context
 def status(
     ctx: click.Context,

@@ -25,24 +25,22 @@ from reconcilers.cli.cluster.objects import (
     read_shown,
     report_unreadable,
     scope,
-    scope_options,
-    watch_option,
 )
 from reconcilers.cli.cluster.poolnames import namespace_in, selected_pools
+from reconcilers.cli.forms import Form
 from reconcilers.cli.output import (
     STATUS_COLOURS,
     Cell,
     Column,
-    Form,
     bar,
     fitted,
-    output_option,
     percent,
     report,
     short,
     show,
 )
 from reconcilers.cli.problems import EXIT_PROBLEM, say
+from reconcilers.cli.sharedflags import output_option, scope_options, watch_option
 from reconcilers.pictures.documents import extent_document, pool_document, pool_name_document
 from reconcilers.pictures.extents import AddressHolder, Extent
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture

@@ -15,10 +15,11 @@ from controller.errors import ConfigurationError
 from controller.httpserver import Bind, parse_bind
 from reconcilers.addressmap.objects import read_objects
 from reconcilers.api.resources import TENANT_CLUSTER
-from reconcilers.cli.cluster.objects import Scope, in_cluster, namespace_option, report_not_read
-from reconcilers.cli.flags import cluster_options, option
+from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read
+from reconcilers.cli.flags import option
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
 from reconcilers.cli.problems import Problem
+from reconcilers.cli.sharedflags import cluster_options, listen_option, namespace_option
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.ui.serving import check_loopback, local_page
 from reconcilers.ui.watched import Watched
@@ -27,13 +28,8 @@ from reconcilers.ui.watched import Watched
 @click.command()
 @cluster_options
 @namespace_option()
-@option(
-    "--listen",
-    default="127.0.0.1:8090",
-    metavar="HOST:PORT",
-    help="Where to serve it: a loopback address, port 0 for any that is free.",
-)
-@option("--open/--no-open", "opens", default=False, help="Open it in the browser.")
+@listen_option("127.0.0.1:8090", "Serve the page at this loopback address")
+@option("--open/--no-open", "opens", default=False, help="Open the page in the browser.")
 def ui(
     kubeconfig: Path | None, context: str | None, namespace: str, listen: str, opens: bool
 ) -> None:

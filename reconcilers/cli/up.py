@@ -15,7 +15,7 @@ from controller.httptransport import HttpTransport
 from controller.meta import Key
 from manifests import documents
 from reconcilers.api import names
-from reconcilers.cli.flags import option, server_options
+from reconcilers.cli.flags import option
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
 from reconcilers.cli.local.platform import Platform, Tenant, announcement, platform
 from reconcilers.cli.local.servers import (
@@ -29,6 +29,7 @@ from reconcilers.cli.local.servers import (
 )
 from reconcilers.cli.problems import say
 from reconcilers.cli.progress import counted, progress
+from reconcilers.cli.sharedflags import log_level_option, server_options
 from reconcilers.configuration.settings import Settings
 
 TENANT = "tenant"
@@ -38,14 +39,14 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @click.command()
-@server_options("the platform's kubeconfig; the tenant's goes beside it")
-@option("--samples/--no-samples", "with_samples", default=True, help="Load the samples.")
+@server_options("the kubeconfig of the platform, and that of the tenant beside it,")
 @option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="error",
-    help="The lowest level of the controllers' log that is shown, on stderr.",
+    "--samples/--no-samples",
+    "with_samples",
+    default=True,
+    help="Load the samples: pools, providers and a TenantCluster.",
 )
+@log_level_option(default="error")
 def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level: str) -> None:
     """Start API servers, controllers and samples, and stay.
 

@@ -22,34 +22,40 @@ class PoolSettings:
     """Intervals and thresholds of NetworkPools."""
 
     resync: float = 60.0
-    """Between two passes over a pool at rest."""
+    """Reconcile a pool again after this time if nothing changes."""
     requeue_after_work: float = 5.0
-    """Until the next pass after ranges were handed out."""
+    """Reconcile a pool again this long after it handed out ranges."""
     requeue_deleting: float = 10.0
-    """Between two passes over a deleted pool that waits for its allocations to go."""
+    """Check this often whether the allocations of a deleted pool are gone."""
     quiet_period: float = 60.0
-    """How long nothing was assigned before settled assignments are dropped by an own write."""
+    """Remove completed assignments from the status of a pool that has assigned nothing for this
+    time."""
     foreign_patience: float = 2.0
-    """How long an assignment that another replica made stays unchanged before we complete it."""
+    """Complete an assignment of another replica if it stays unchanged for this time."""
     cache_patience: float = 1.0
-    """How long to wait for the cache to reach the revision in the journal before listing."""
+    """Wait this long for the cache to catch up with a pool's status. After that, list the
+    allocations from the API server."""
     foreign_silence: float = 120.0
-    """How long another controller must not have written our statuses before ranges go out."""
+    """Hand out ranges only if no other controller has written the statuses of the pool's
+    allocations for this time."""
     contents_check: float = 600.0
-    """Between two checks of what is kept of a pool's allocations against the allocations."""
+    """Compare what the controller remembers of a pool with its allocations this often."""
     event_interval: float = 600.0
-    """Between two events about one pool entering, or leaving, one tier of utilization."""
+    """Report at most once in this time that a pool enters, or leaves, the same tier of
+    utilization."""
     max_addresses: int = 1_048_576
-    """The largest pool of IPv4, in addresses; a pool of IPv6 is of any size."""
+    """Hand out nothing from IPv4 pools with more addresses than this. IPv6 pools may have any
+    size."""
     gather: float = 0.1
-    """How long releases, and ranges known to be written, wait to be counted by one pass."""
+    """Collect releases and completed writes for this time, so that a pool is reconciled once for
+    them."""
     batch: int = 256
-    """Ranges handed out with one write of a pool."""
+    """Hand out at most this many ranges with one write of a pool."""
     width: int = 32
-    """Status writes of allocations in flight at once, of all pools together."""
+    """Write the statuses of at most this many allocations at the same time, over all pools."""
     namespaces: tuple[str, ...] = ()
-    """The namespaces, separated by commas, that may hold NetworkPools and ProviderConfigs; what
-    lies elsewhere hands out nothing. Repeated flags add up; empty for all."""
+    """Serve NetworkPools and ProviderConfigs only in these namespaces, separated by commas; pools
+    elsewhere hand out nothing. Repeated flags add up; an empty list means all namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +63,15 @@ class AllocationSettings:
     """Intervals of IPAllocations."""
 
     requeue_stale: float = 0.7
-    """After a write from an outdated cache; the event that updates the cache comes first."""
+    """Retry an allocation after this time if its write was rejected because the cache was stale.
+    Usually the event that updates the cache comes first."""
     requeue_pending: float = 15.0
-    """Backstop while the pool is missing, unreadable or being deleted."""
+    """Check an allocation again after this time while its pool is missing, unreadable or being
+    deleted."""
     requeue_idle: float = 300.0
-    """Backstop for allocations that hold a range, or wait for the pass over their pool."""
+    """Check an allocation again after this time while it holds a range, or waits for its pool."""
     requeue_releasing: float = 5.0
-    """Between two checks whether the tenant has released the range of a deleted one."""
+    """Check this often whether the tenant has released the range of a deleted allocation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,55 +79,62 @@ class TenantSettings:
     """Intervals, thresholds and options of TenantClusters."""
 
     requeue_waiting: float = 10.0
-    """While addresses are waited for."""
+    """Reconcile a TenantCluster again after this time while it waits for addresses."""
     requeue_not_ready: float = 30.0
-    """While the cluster is not Ready."""
+    """Reconcile a TenantCluster again after this time while it is not Ready."""
     requeue_young: float = 60.0
-    """Ready for less than an hour."""
+    """Reconcile a TenantCluster this often while it has been Ready for less than an hour."""
     requeue_grown: float = 300.0
-    """Ready for less than a day."""
+    """Reconcile a TenantCluster this often while it has been Ready for less than a day."""
     requeue_old: float = 900.0
-    """Ready for longer."""
+    """Reconcile a TenantCluster this often once it has been Ready for a day."""
     requeue_deleting: float = 5.0
-    """While a deleted cluster gives its addresses back."""
+    """Reconcile a deleted TenantCluster this often until its addresses are released."""
     teardown_grace: float = 600.0
-    """How long a deleted cluster's tenant may hold on before its addresses count as free."""
+    """Wait this long for the tenant of a deleted cluster to release its addresses. After that,
+    they count as free."""
     growth_after: float = 30.0
-    """How long a Service goes without an address before its elastic tenant grows."""
+    """Request another range for an elastic tenant when one of its Services has had no address for
+    this time."""
     growth_when_exhausted: float = 0.0
-    """The same where every address of the tenant's pool is in use; 0 to wait as long as ever."""
+    """Grow an elastic tenant after this time if every address of its pool is in use; 0 means that
+    --growth-after always applies."""
     growth_in_flight: int = 8
-    """The most growth allocations of one tenant that wait for a range, or for a first user."""
+    """Let at most this many growth allocations of one tenant wait for a range, or for their first
+    user."""
     shrink_after: float = 600.0
-    """How long a growth allocation is out of use, and how old it is, before it is given back."""
+    """Release a growth allocation that is at least this old and has been unused for this time."""
     service_watches: int = 200
-    """The most tenants whose Services are watched at once, and as many whose pools are; the others
-    are read in each pass."""
+    """Watch the Services of at most this many tenants, and the pools of as many. Other tenants are
+    read each time they are reconciled."""
     load_balancer_class: str = ""
-    """The spec.loadBalancerClass of Services that MetalLB in tenants serves; empty for none."""
+    """Expect MetalLB in tenants to serve the Services with this spec.loadBalancerClass; empty
+    means those without a class."""
     platform_service: str = "traefik/traefik"
-    """The Service of the platform's ingress in elastic tenants, which is labelled as such."""
+    """Label this Service, NAMESPACE/NAME, as the platform's ingress in elastic tenants; empty
+    labels none."""
     request_timeout: float = 15.0
-    """The most that one request to a tenant may take: longer than the 10 s that an API server
-    waits for a webhook, so that one whose node is down is not taken for silence of the tenant."""
+    """Give up a request to a tenant after this time. Keep it above the 10 s for which an API
+    server waits for a webhook: else a slow webhook looks like a silent tenant."""
     answer_limit: int = 32 * 1024 * 1024
-    """The most bytes that a tenant's answer may have, or a list in pages, or the events of a watch
-    before everything is listed again; `controller.watch` says what an object and a page count."""
+    """Reject answers of a tenant with more bytes than this: one object, a list in pages, or the
+    events of a watch since the last list."""
     metallb_namespace: str = "metallb-system"
-    """Where MetalLB lives in tenants."""
+    """Look for MetalLB in this namespace of tenants."""
     metallb_wait: float = 10.0
-    """How long a range is out of the pool of a MetalLB before 0.15, which cannot show that it has
-    read it, before the range is free."""
+    """Wait this long after a range has left the pool of a MetalLB before 0.15, which cannot
+    confirm it; then the range is free."""
     metallb_bundle: str = ""
-    """The ConfigMap, `name` or `namespace/name`, with manifests that install MetalLB; or none."""
+    """Install MetalLB in tenants with the manifests in this ConfigMap, NAME or NAMESPACE/NAME;
+    empty installs nothing."""
     metallb_recheck: float = 3600.0
-    """Between two checks whether what was installed is still there."""
+    """Check this often whether the objects of an installed MetalLB are still there."""
     backfill_nodes: bool = False
-    """Whether a cluster that was Ready without a nodes allocation gets one."""
+    """Request node addresses for clusters that were Ready without them."""
     allow_proxy: bool = False
-    """Whether a tenant's kubeconfig may name a proxy."""
+    """Accept tenants' kubeconfigs that name a proxy."""
     allow_insecure: bool = False
-    """Whether a tenant's kubeconfig may switch off the check of its certificate."""
+    """Accept tenants' kubeconfigs that switch off the check of the server's certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +142,11 @@ class ProviderSettings:
     """Intervals of ProviderConfigs."""
 
     resync: float = 300.0
-    """Between two passes."""
+    """Reconcile a ProviderConfig again after this time if nothing changes."""
     requeue_invalid: float = 30.0
-    """Between two passes while credentials are missing or incomplete."""
+    """Check a ProviderConfig this often while its credentials are missing or incomplete."""
     requeue_deleting: float = 10.0
-    """While a deleted one is still referenced."""
+    """Check this often whether objects still refer to a deleted ProviderConfig."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +154,16 @@ class OrphanSettings:
     """Intervals and limits of the collection of orphans."""
 
     resync: float = 60.0
-    """Between two sweeps."""
+    """Look this often for allocations whose owner is gone."""
     most: int = 10
-    """More owners gone from a pool in a minute stop collection, if above the share too."""
+    """Stop collecting orphans of a pool if more than this many owners are gone within a minute,
+    and more than --orphans-percent allows."""
     percent: int = 10
-    """The share of a pool's owners, in percent, whose orphans may be collected in a minute; with 0
-    their number alone counts."""
+    """Stop collecting orphans of a pool only if more than this percentage of its owners is gone
+    within a minute; with 0, --orphans-most alone counts."""
     batch: int = 256
-    """Allocations on which one sweep notes the owner, or repairs labels."""
+    """Record the owner, or repair labels, on at most this many allocations in one search for
+    orphans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +171,11 @@ class KubermaticSettings:
     """Which clusters the integration with KKP serves."""
 
     worker_name: str = ""
-    """The label `worker-name` of the Clusters that are served, as KKP's own flag; empty for those
-    without."""
+    """Serve KKP Clusters whose label `worker-name` has this value, as KKP's own flag does; empty
+    means Clusters without the label."""
     observe: bool = False
-    """Whether KKP allocates by itself: nothing of KKP is written, and NetworkPools keep clear of
-    the addresses of its IPAMAllocations."""
+    """Leave the allocation to KKP: write none of its objects, and keep NetworkPools clear of the
+    addresses of its IPAMAllocations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +183,10 @@ class VitistackSettings:
     """Whose networks the integration with vitistack serves."""
 
     provider: str = "butler-ipam"
-    """The `ipAllocation.provider` of NetworkNamespaces that are served, in letters of any case."""
+    """Serve NetworkNamespaces whose ipAllocation.provider is this name, in letters of any case."""
     unnamed: bool = True
-    """Whether those that name no provider are served; no where static-ip-operator runs, too."""
+    """Serve NetworkNamespaces that name no provider, too; set it to false where static-ip-operator
+    runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +194,12 @@ class Settings:
     """All of them, and where the defaults live."""
 
     namespace: str = DEFAULT_NAMESPACE
-    """What references without a namespace mean, and where the lease is."""
+    """Keep the lease in this namespace, and look there for objects whose references name no
+    namespace."""
     concurrency: int = 10
-    """Keys of one kind that are worked on at once."""
+    """Reconcile at most this many objects of one kind at the same time."""
     integration: tuple[str, ...] = ()
-    """Platform whose kinds are served, too, once they are installed; may be repeated."""
+    """Serve the kinds of this platform, too, once they are installed; may be repeated."""
     pool: PoolSettings = PoolSettings()
     allocation: AllocationSettings = AllocationSettings()
     tenant: TenantSettings = TenantSettings()

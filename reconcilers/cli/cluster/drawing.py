@@ -13,7 +13,8 @@ from controller.plaintext import escape_text
 from reconcilers.addressmap.integers import power_of_two
 from reconcilers.addressmap.styles import STYLES, Style
 from reconcilers.cli import output
-from reconcilers.cli.output import GAP, Cell, Column, Form, fitted, painted_text
+from reconcilers.cli.forms import Form
+from reconcilers.cli.output import GAP, Cell, Column, fitted, painted_text
 from reconcilers.pictures.extents import (
     BY_TENANT,
     AddressHolder,

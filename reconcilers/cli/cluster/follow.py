@@ -17,8 +17,8 @@ from controller.plaintext import escape_lines
 from controller.resource import Resource
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read
+from reconcilers.cli.forms import Form
 from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
-from reconcilers.cli.output import Form
 from reconcilers.cli.problems import Problem
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.ui.watched import Watched

@@ -15,16 +15,14 @@ from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.addressmap.objects import REQUIRED, Objects, PlatformDefault, read_objects
 from reconcilers.api import names
-from reconcilers.cli import names as completed
-from reconcilers.cli.flags import cluster_options, option, with_options
-from reconcilers.cli.output import NOT_READ, Form
+from reconcilers.cli.forms import Form
+from reconcilers.cli.output import NOT_READ
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
 from reconcilers.cli.progress import aside, progress
 from reconcilers.integrations.core.scopedlists import describe_limits
 from reconcilers.reporting.wording import count_noun, name_with_count
 
 T = TypeVar("T", bound=Object)
-F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
 
@@ -37,70 +35,14 @@ class Scope:
         context: one in the kubeconfig; None takes its current one.
         namespace: show only this one, and pools of the whole cluster; empty for all.
         files: read these instead of a cluster.
+        recursive: whether folders inside the folders of `files` are read too.
     """
 
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str = ""
     files: tuple[str, ...] = ()
-
-
-SHOWN_NAMESPACE = (
-    "Show only this namespace, and pools of the whole cluster; all of them if absent."
-)
-NAMED_NAMESPACE = (
-    "Look for NAME in this namespace alone, and read only it if you may not read all of them."
-)
-
-
-def namespace_option(sentence: str = SHOWN_NAMESPACE) -> Callable[[F], F]:
-    """Return the option -n.
-
-    Args:
-        sentence: what it does, for --help.
-    """
-    return option(
-        *("-n", "--namespace"),
-        default="",
-        shell_complete=completed.namespaces,
-        help=sentence,
-    )
-
-
-def scope_options(function: F) -> F:
-    """Give a command that shows objects the options that `scope` reads."""
-    return _with_scope(function, SHOWN_NAMESPACE)
-
-
-def named_scope_options(function: F) -> F:
-    """Give a command that takes the name of an object the options that `scope` reads."""
-    return _with_scope(function, NAMED_NAMESPACE)
-
-
-def _with_scope(function: F, sentence: str) -> F:
-    return with_options(
-        function,
-        cluster_options,
-        namespace_option(sentence),
-        option(
-            *("-A", "--all-namespaces"),
-            is_flag=True,
-            help="All namespaces, whatever --namespace says.",
-        ),
-        option(
-            *("-f", "--filename"),
-            multiple=True,
-            metavar="FILE|FOLDER|-",
-            help="Read what was saved with `kubectl get -o yaml` instead of a cluster.",
-        ),
-    )
-
-
-def watch_option() -> Callable[[F], F]:
-    """Return the option -w."""
-    return option(
-        *("-w", "--watch"), is_flag=True, help="Show it anew when it changes, until Ctrl-C."
-    )
+    recursive: bool = False
 
 
 def followed(
@@ -129,7 +71,13 @@ def followed(
 def scope(values: Mapping[str, Any]) -> Scope:
     """Return where to look, by the values of the options."""
     namespace = "" if values["all_namespaces"] else values["namespace"]
-    return Scope(values["kubeconfig"], values["context"], namespace, tuple(values["filename"]))
+    return Scope(
+        kubeconfig=values["kubeconfig"],
+        context=values["context"],
+        namespace=namespace,
+        files=tuple(values["filename"]),
+        recursive=values["recursive"],
+    )
 
 
 def read_all(where: Scope, required: Sequence[Resource[Any]] = REQUIRED) -> Objects:
@@ -276,6 +224,7 @@ def _of_files(where: Scope) -> Objects:
         namespace=_namespace(where),
         now=datetime.now(UTC),
         findings=findings,
+        recursive=where.recursive,
     )
     for finding in findings:
         if finding.severity != "note":  # what was passed over is no surprise in a whole cluster

@@ -57,7 +57,7 @@ def read_report(path: Path) -> Report:
     from pydantic import TypeAdapter  # it takes as long as all else that `check` loads
 
     findings = Findings()
-    found = [*read_objects([str(path)], findings, recursive=None)]
+    found = [*read_objects([str(path)], findings, recursive=False)]
     validations = [Validation(plain_schema(Report), raw.body) for raw in found]
     for raw, one in zip(found, validations, strict=True):
         unknown = ((at, f"this field is unknown{hint}") for at, hint in one.unknown)

@@ -30,7 +30,7 @@ from reconcilers.cli.demo.steps import (
 )
 from reconcilers.cli.demo.story import TENANTS, story, written
 from reconcilers.cli.demo.view import PlatformView
-from reconcilers.cli.flags import duration, option
+from reconcilers.cli.flags import duration_option, option
 from reconcilers.cli.local.platform import Platform, announcement, platform
 from reconcilers.cli.local.servers import (
     Interrupted,
@@ -49,21 +49,24 @@ LOG_LINES = 40
 
 
 @click.command()
-@option(
+@duration_option(
     "--step-timeout",
-    type=duration,
-    default="30s",
-    metavar="DURATION",
-    help="How long to wait for what a step should bring.",
+    default=30.0,
+    help="Wait this long for what a step should bring; then the demo fails.",
 )
 @option("--step", is_flag=True, help="Wait for a key in each step, before anything is done.")
 @option(
     "--ui",
     "shows",
     is_flag=True,
-    help="Serve the map as a live page; on a terminal, wait for a key first and last.",
+    help="Serve the map as a live page; on a terminal, wait for a key before the first step and"
+    " after the last.",
 )
-@option("--verbose", "-v", is_flag=True, help="Show the controllers' log, on stderr.")
+@option(
+    *("--verbose", "-v"),
+    is_flag=True,
+    help="Show the log of the controllers on standard error.",
+)
 def demo(step_timeout: float, step: bool, shows: bool, verbose: bool) -> None:
     """Play the whole story live, and check it: a tour of what the controllers do.
 

@@ -20,18 +20,8 @@ from reconcilers.addressing import poolgeometry, requestedranges, statusranges
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
 from reconcilers.api.tenantcluster import NETWORK_READY, TenantCluster
-from reconcilers.cli.output import (
-    GAP,
-    Cell,
-    Column,
-    Form,
-    bar,
-    fitted,
-    number,
-    percent,
-    report,
-    wrapped,
-)
+from reconcilers.cli.forms import Form
+from reconcilers.cli.output import GAP, Cell, Column, bar, fitted, number, percent, report, wrapped
 from reconcilers.cli.planning.outcome import PlannedObjects
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS

@@ -129,7 +129,7 @@ def read(
     namespace: str,
     now: datetime,
     findings: Findings,
-    recursive: bool | None = None,
+    recursive: bool = False,
 ) -> Manifests:
     """Read manifests.
 
@@ -138,7 +138,7 @@ def read(
         namespace: where objects live that do not say.
         now: when objects were created that do not say.
         findings: takes everything that is wrong.
-        recursive: whether folders inside folders count; None if the command cannot be told so.
+        recursive: whether folders inside folders are read.
     """
     found = Manifests()
     accepted: dict[tuple[str, Key], _Accepted] = {}

@@ -112,14 +112,14 @@ def why_unknown(api_version: str, kind: str) -> str:
 
 
 def read_objects(
-    paths: Iterable[str], findings: Findings, *, recursive: bool | None
+    paths: Iterable[str], findings: Findings, *, recursive: bool
 ) -> Iterator[RawObject]:
     """Yield the objects of files, folders, and `-` for standard input, each file once.
 
     Args:
         paths: of the files and folders.
         findings: takes what cannot be read, and what is no object.
-        recursive: whether folders inside folders count; None if the command cannot be told so.
+        recursive: whether folders inside folders are read.
     """
     seen: set[str | None] = set()
     for name in paths:
@@ -134,7 +134,7 @@ def read_objects(
                 yield from _of_text(source, text, findings)
 
 
-def _files(name: str, *, recursive: bool | None, findings: Findings) -> Iterator[Path | None]:
+def _files(name: str, *, recursive: bool, findings: Findings) -> Iterator[Path | None]:
     """Yield the files that an argument means; None is standard input."""
     if name == "-" and sys.stdin is None:
         findings.error("standard input", "this cannot be read: it is closed")
@@ -154,7 +154,7 @@ def _files(name: str, *, recursive: bool | None, findings: Findings) -> Iterator
         for error in failed:
             findings.error(str(error.filename), _why(error))
         if not found and not failed:
-            hint = "; -R looks into the folders in it too" if recursive is False else ""
+            hint = "" if recursive else "; -R looks into the folders in it too"
             findings.error(name, f"no {', '.join(SUFFIXES)} file is in this folder{hint}")
         yield from found
 

@@ -63,3 +63,16 @@ def test_wide_lists_pools_that_a_plan_leaves_as_they_are() -> None:
     out = plan_text(json.dumps(pool()), "-o", "wide").out
     section = out.partition("Before and after\n")[2].splitlines()
     assert section[1].split() == ["butler-system", "lab", "10.40.0.0/24", "0", "256", "256", "0%"]
+
+
+@pytest.mark.parametrize("name", [*LOOKING, "plan"])
+def test_folders_inside_a_folder_are_read_only_if_that_is_asked_for(
+    saved: Path, tmp_path: Path, name: str
+) -> None:
+    inner = tmp_path / "folder/inner"
+    inner.mkdir(parents=True)
+    saved.rename(inner / "saved.json")
+    address = ["10.40.0.8"] if name == "whois" else []
+    arguments: list[str | Path] = [name, *address, "-f", tmp_path / "folder"]
+    assert run(*arguments).code == 1
+    assert run(*arguments, "--recursive").err.count("nothing of ours was found") == 0

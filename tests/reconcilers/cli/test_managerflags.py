@@ -9,13 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.cli.flags import cluster_options, envvar, setting_options, settings_of
+from reconcilers.cli.flags import envvar
 from reconcilers.cli.managerflags import (
     log_options,
     manager_options,
     manager_settings,
 )
 from reconcilers.cli.run import run
+from reconcilers.cli.settingflags import setting_options, settings_of
+from reconcilers.cli.sharedflags import cluster_options
 from reconcilers.configuration.settings import Settings
 
 # Flag, a value, and the setting that it becomes: in ManagerOptions, or in its SelfSigned.

@@ -195,13 +195,13 @@ def test_a_folder_without_manifests_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", [("pools",), ("tenants",), ("check",), ("whois", "10.0.0.1")])
-def test_a_flag_is_proposed_only_where_the_command_has_it(
+def test_the_flag_that_reads_folders_inside_a_folder_is_proposed_unless_it_was_given(
     call: tuple[str, ...], tmp_path: Path
 ) -> None:
     outcome = run(*call, "-f", tmp_path)
     assert outcome.code != 0
-    assert "no .yaml, .yml, .json file is in this folder" in outcome.err
-    assert "-R" not in outcome.err
+    assert "no .yaml, .yml, .json file is in this folder; -R looks" in outcome.err
+    assert "-R" not in run(*call, "-f", tmp_path, "-R").err
 
 
 def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:

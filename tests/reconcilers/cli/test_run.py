@@ -20,11 +20,11 @@ from controller.webhooks.kinds import VALIDATING
 from envtest import ControlPlane
 from reconcilers.api.crd import crds
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.cli.flags import settings, settings_of
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.run import run
+from reconcilers.cli.settingflags import settings, settings_of
 from reconcilers.configuration.settings import Settings
 from reconcilers.webhooks.admission import path
 from tests.polling import SECONDS
@@ -75,9 +75,8 @@ def test_every_setting_is_a_flag_and_a_variable() -> None:
     for setting in settings_of(Settings()):
         assert f"{setting.flag} " in printed
         assert setting.help, f"{setting.flag} has no sentence"
-        assert "BUTLER_IPAM_" + setting.parameter.upper() in printed.replace("\n", "").replace(
-            " ", ""
-        )
+        [option] = [one for one in run.params if one.name == setting.parameter]
+        assert option.envvar == "BUTLER_IPAM_" + setting.parameter.upper()
 
 
 def test_flags_that_are_not_given_mean_the_defaults() -> None:

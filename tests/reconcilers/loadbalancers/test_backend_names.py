@@ -17,7 +17,7 @@ NAMED_IN = {
     "api/tenantaddons.py": "the value of spec.addons.loadBalancer.provider",
     "api/vocabulary.py": "the words of API.md",
     "configuration/settings.py": "the options that users know",
-    "cli/flags.py": "the flags that users know",
+    "cli/settingflags.py": "the flags that users know",
     "cli/up.py": "help that says what is started",
     "cli/demo/*": "the demo shows the backend at work",
     "cli/local/*": "starts the backend on this machine",

@@ -1,0 +1,188 @@
+"""Options that several commands have: each is declared here once, for all of them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from reconcilers.cli import groups, names
+from reconcilers.cli.flags import grouped, option, with_options
+from reconcilers.cli.forms import FORMS
+
+F = TypeVar("F", bound=Callable[..., Any] | click.Command)
+
+SHOWN_NAMESPACE = (
+    "Show only this namespace, and pools of the whole cluster; all namespaces if absent."
+)
+NAMED_NAMESPACE = (
+    "Look for NAME in this namespace alone, and read only it if you may not read all of them."
+)
+FORM_OF_TABLES = (
+    "Print in this format: wide shows more columns, json and yaml are for programs, name prints"
+    " KIND/NAME for pipes."
+)
+
+
+def cluster_options(function: F) -> F:
+    """Give a command --kubeconfig and --context, which say where its cluster is."""
+    return with_options(
+        function,
+        grouped(
+            groups.CLUSTER,
+            option(
+                "--kubeconfig",
+                type=click.Path(path_type=Path),
+                metavar="FILE",
+                help="Connect with this kubeconfig; if absent, with the one that kubectl finds, or"
+                " the service account of the pod.",
+            ),
+            option(
+                "--context",
+                shell_complete=names.contexts,
+                metavar="NAME",
+                help="Use this context of the kubeconfig; if absent, its current one.",
+            ),
+        ),
+    )
+
+
+def namespace_option(sentence: str = SHOWN_NAMESPACE, default: str = "") -> Callable[[F], F]:
+    """Return the option -n.
+
+    Args:
+        sentence: what it does, for --help.
+        default: the namespace if it is absent.
+    """
+    return option(
+        *("-n", "--namespace"),
+        default=default,
+        shell_complete=names.namespaces,
+        metavar="NAME",
+        help=sentence,
+    )
+
+
+def file_options(sentence: str, *, required: bool = False) -> Callable[[F], F]:
+    """Return the options -f and -R.
+
+    Args:
+        sentence: what is read, for --help.
+        required: whether the command works on files alone.
+    """
+    files = option(
+        *("-f", "--filename"),
+        multiple=True,
+        required=required,
+        metavar="FILE|FOLDER|-",
+        help=f"{sentence}; - means standard input. May be repeated.",
+    )
+    recursive = option(
+        *("-R", "--recursive"),
+        is_flag=True,
+        help="Read the folders inside the folders of --filename, too.",
+    )
+    return lambda function: with_options(function, files, recursive)
+
+
+def _scope_options(sentence: str) -> Callable[[F], F]:
+    all_namespaces = option(
+        *("-A", "--all-namespaces"),
+        is_flag=True,
+        help="Read all namespaces, whatever --namespace says.",
+    )
+    files = file_options("Read objects saved with `kubectl get -o yaml` instead of a cluster")
+    return lambda function: with_options(
+        function, cluster_options, namespace_option(sentence), all_namespaces, files
+    )
+
+
+def scope_options(function: F) -> F:
+    """Give a command that shows objects the options that `cluster.objects.scope` reads."""
+    return _scope_options(SHOWN_NAMESPACE)(function)
+
+
+def named_scope_options(function: F) -> F:
+    """Give a command that takes the name of an object the options that `scope` reads."""
+    return _scope_options(NAMED_NAMESPACE)(function)
+
+
+def output_option(
+    sentence: str = FORM_OF_TABLES, forms: Sequence[str] = FORMS
+) -> Callable[[F], F]:
+    """Return the option -o.
+
+    Args:
+        sentence: what the formats are, for --help.
+        forms: the formats; the first is the default.
+    """
+    return option(*("-o", "--output"), type=click.Choice(forms), default=forms[0], help=sentence)
+
+
+def watch_option() -> Callable[[F], F]:
+    """Return the option -w."""
+    return option(
+        *("-w", "--watch"),
+        is_flag=True,
+        help="Show it again whenever it changes, until Ctrl-C.",
+    )
+
+
+def tenants_option() -> Callable[[F], F]:
+    """Return the option --tenants of commands that can ask the tenants' API servers."""
+    return option(
+        "--tenants",
+        is_flag=True,
+        help="Ask the API server and the load balancer of every tenant, too.",
+    )
+
+
+def listen_option(default: str, sentence: str) -> Callable[[F], F]:
+    """Return the option --listen.
+
+    Args:
+        default: HOST:PORT.
+        sentence: what is served, for --help.
+    """
+    return option(
+        "--listen",
+        default=default,
+        metavar="HOST:PORT",
+        help=f"{sentence}; port 0 takes any free port.",
+    )
+
+
+def log_level_option(default: str) -> Callable[[F], F]:
+    """Return the option --log-level.
+
+    Args:
+        default: the level if it is absent.
+    """
+    return option(
+        *("--log-level", "--zap-log-level", "log_level"),
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default=default,
+        help="Log messages of this level and above, on standard error.",
+    )
+
+
+def server_options(written: str) -> Callable[[F], F]:
+    """Return the options --data and --kubeconfig of commands that start API servers.
+
+    Args:
+        written: what the kubeconfig is, for --help.
+    """
+    data = option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="FOLDER",
+        help="Keep the objects in this folder; without it, they are in memory only.",
+    )
+    kubeconfig = option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path, dir_okay=False),
+        envvar="BUTLER_IPAM_WRITE_KUBECONFIG",
+        metavar="FILE",
+        help=f"Write {written} to this file.",
+    )
+    return lambda function: with_options(function, data, kubeconfig)
