@@ -9,13 +9,13 @@ import click
 
 from controller import logs
 from reconcilers.cli.flags import option
+from reconcilers.cli.interrupts import Interrupted
 from reconcilers.cli.local.servers import (
-    Interrupted,
     check_kubeconfig,
     collect_less_often,
     envtest,
     kubeconfig_path,
-    run_until_interrupted,
+    run_servers,
     start_problems,
     write_kubeconfig,
 )
@@ -47,7 +47,7 @@ def apiserver(
     with start_problems():
         tokens = _tokens(token_auth_file)
     try:
-        run_until_interrupted(partial(_serve, listen, data, tokens, path))
+        run_servers(partial(_serve, listen, data, tokens, path))
     except Interrupted:
         click.echo("stopped")
 

@@ -18,8 +18,8 @@ from reconcilers.addressmap.tenants import numbered
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster import drawing
+from reconcilers.cli.cluster.follow import follow
 from reconcilers.cli.cluster.objects import (
-    followed,
     read_all,
     report_unreadable,
     scope,
@@ -104,7 +104,7 @@ def draw(
             raise click.UsageError(
                 "--watch shows pictures in the terminal: `butler-ipam ui` pages"
             )
-        followed(read_from, output, as_text)
+        follow(read_from, output, as_text)
         return
     all_objects = read_all(read_from)
     report_unreadable(all_objects, NETWORK_POOL, where.namespace)

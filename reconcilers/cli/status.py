@@ -1,52 +1,37 @@
 """`butler-ipam status`: one page on what waits or fails, red if something does."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from reconcilers.addressmap.audit import Finding, finding_order
+from reconcilers.addressmap.audit import Finding
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.cluster.findingnames import subject_names
+from reconcilers.cli.cluster.follow import follow
 from reconcilers.cli.cluster.objects import (
     Scope,
-    followed,
     in_cluster,
     note_empty_namespace,
     read_all,
     report_not_read,
     scope,
 )
+from reconcilers.cli.cluster.statuspage import EXIT_WARNING, page
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import NOT_READ, Cell, Column, fitted, report, show, tables
-from reconcilers.cli.problems import EXIT_PROBLEM
+from reconcilers.cli.output import NOT_READ, report, show
 from reconcilers.cli.sharedflags import (
     output_option,
     scope_options,
     tenants_option,
     watch_option,
 )
-from reconcilers.health.report import AreaState, area_states, findings_in, status_findings
+from reconcilers.health.report import AreaState
 
-EXIT_WARNING = 3
-_COLOURS = {"error": "red", "warning": "yellow", "ok": "green", "unknown": "yellow"}
-_AREAS: Sequence[Column[AreaState]] = (
-    Column("AREA", lambda area: area.area),
-    Column("STATE", lambda area: Cell(area.state, _COLOURS[area.state])),
-    Column("SUMMARY", lambda area: area.summary, wraps=True),
-)
-_FINDINGS: Sequence[Column[Finding]] = (
-    Column("SEVERITY", lambda finding: Cell(finding.severity, _COLOURS[finding.severity])),
-    Column("KIND", lambda finding: finding.kind),
-    Column("OBJECT", lambda finding: finding.subject.text),
-    Column("SINCE", lambda finding: finding.since, drop=1),
-    Column("WHAT", lambda finding: finding.sentence, wraps=True),
-)
 EXIT_CODES = """
 \b
 Exit code:
@@ -86,7 +71,7 @@ def status(
     """
     where = scope(values)
     if watch:
-        followed(
+        follow(
             where,
             output,
             lambda objects: page(objects, where.namespace).as_text(output),
@@ -121,51 +106,6 @@ def status(
     # What may not be read counts as a warning.
     is_partial = ctx.meta.get(NOT_READ) or any(area.state == "unknown" for area in shown.areas)
     ctx.exit(shown.exit_code or (EXIT_WARNING if is_partial else 0))
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What `status` shows.
-
-    Args:
-        areas: the state of each area.
-        findings: what waits or fails, gravest first.
-    """
-
-    areas: Sequence[AreaState]
-    findings: Sequence[Finding]
-
-    def as_text(self, form: Form) -> str:
-        """Return the page for people."""
-        areas, findings = fitted(_AREAS, self.areas, form), fitted(_FINDINGS, self.findings, form)
-        return tables(areas, findings)
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code, by severity."""
-        if any(finding.severity == "error" for finding in self.findings):
-            return EXIT_PROBLEM
-        return EXIT_WARNING if self.findings else 0
-
-
-def page(
-    objects: Objects,
-    namespace: str,
-    controllers: AreaState | None = None,
-    more: Sequence[Finding] = (),
-) -> Page:
-    """Return what `status` shows of a namespace; an empty one means all of them.
-
-    Args:
-        objects: all of a cluster's.
-        namespace: the namespace.
-        controllers: the state of the controllers; None if it was not asked for.
-        more: findings of live reads.
-    """
-    about_objects = findings_in(namespace, status_findings(objects, datetime.now(UTC)))
-    findings = sorted([*about_objects, *more], key=finding_order)
-    shown = objects.within(namespace).of_tenants(namespace)
-    return Page(area_states(shown, findings, controllers, namespace), findings)
 
 
 async def _read(

@@ -18,9 +18,9 @@ from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.drawing import state_cell
 from reconcilers.cli.cluster.findingnames import full_kind
+from reconcilers.cli.cluster.follow import follow
 from reconcilers.cli.cluster.objects import (
     Scope,
-    followed,
     read_all,
     read_shown,
     report_unreadable,
@@ -126,7 +126,7 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
         return fitted(_POOLS, rows, output) or "no pools were found\n"
 
     if watch:
-        followed(read_from, output, as_text)
+        follow(read_from, output, as_text)
         return
     objects = read_all(read_from).within(where.namespace)
     report_unreadable(objects, NETWORK_POOL, where.namespace)
@@ -193,7 +193,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
         return fitted(_TENANTS, of(objects), output) or "no TenantClusters were found\n"
 
     if watch:
-        followed(where, output, as_text, required=(TENANT_CLUSTER,))
+        follow(where, output, as_text, required=(TENANT_CLUSTER,))
         return
     objects = read_all(where, required=(TENANT_CLUSTER,))
     report_unreadable(objects, TENANT_CLUSTER, where.namespace)

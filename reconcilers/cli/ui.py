@@ -17,7 +17,7 @@ from reconcilers.addressmap.objects import read_objects
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read
 from reconcilers.cli.flags import option
-from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
+from reconcilers.cli.interrupts import Interrupted, run_until_interrupted
 from reconcilers.cli.problems import Problem
 from reconcilers.cli.sharedflags import cluster_options, listen_option, namespace_option
 from reconcilers.integrations.core.scopedlists import NotRead

@@ -16,15 +16,15 @@ from controller.meta import Key
 from manifests import documents
 from reconcilers.api import names
 from reconcilers.cli.flags import option
-from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
+from reconcilers.cli.interrupts import Interrupted
+from reconcilers.cli.local.objects import Manifest, apply, make_namespaces
 from reconcilers.cli.local.platform import Platform, Tenant, announcement, platform
 from reconcilers.cli.local.servers import (
     ApiServer,
-    Interrupted,
     check_kubeconfig,
     collect_less_often,
     kubeconfig_path,
-    run_until_interrupted,
+    run_servers,
     write_kubeconfig,
 )
 from reconcilers.cli.problems import say
@@ -63,7 +63,7 @@ def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level
         check_kubeconfig(path)
     samples = documents("samples") if with_samples else []
     try:
-        run_until_interrupted(partial(_up, data, (place, tenant_place), samples))
+        run_servers(partial(_up, data, (place, tenant_place), samples))
     except Interrupted:
         click.echo("stopped")
 
@@ -93,7 +93,7 @@ async def load(server: ApiServer, samples: Sequence[Manifest]) -> int:
                 transport.on_warning = partial(_warn, name)
             try:
                 await apply(transport, _as_kubectl_applies(document))
-            except (ControllerError, UnknownKind) as refused:
+            except ControllerError as refused:
                 say("warning", f"{name} was not applied: {refused}")
             else:
                 applied += 1

@@ -15,7 +15,6 @@ from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.addressmap.objects import REQUIRED, Objects, PlatformDefault, read_objects
 from reconcilers.api import names
-from reconcilers.cli.forms import Form
 from reconcilers.cli.output import NOT_READ
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
 from reconcilers.cli.progress import aside, progress
@@ -43,29 +42,6 @@ class Scope:
     namespace: str = ""
     files: tuple[str, ...] = ()
     recursive: bool = False
-
-
-def followed(
-    where: Scope,
-    form: Form,
-    people: Callable[[Objects], str],
-    required: Sequence[Resource[Any]] = REQUIRED,
-) -> None:
-    """Show what there is, and again after each change, until Ctrl-C.
-
-    Args:
-        where: the cluster.
-        form: of the output.
-        people: gives the text.
-        required: the kinds without which there is no answer.
-
-    Raises:
-        UsageError: files or a form for programs are asked for.
-        Problem: the cluster cannot be read.
-    """
-    from reconcilers.cli.cluster.follow import follow  # informers are for this alone
-
-    follow(where, form, people, required)
 
 
 def scope(values: Mapping[str, Any]) -> Scope:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers.addressing import addresstexts, statusranges
+from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.cli.cluster.statuspage import page
 from reconcilers.cli.demo.view import NotYet, PlatformView, existing, of_view
 from reconcilers.cli.local.metallb import is_established
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
@@ -61,10 +63,6 @@ def capacity(view: PlatformView, name: str) -> list[str]:
 @of_view
 def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> list[str]:
     """Check what `butler-ipam status -n NAMESPACE` shows, and its exit code."""
-    # They import pydantic, which takes longer than all else that a platform needs to start.
-    from reconcilers.addressmap.objects import Objects
-    from reconcilers.cli.status import page
-
     objects = Objects(
         {pool.metadata.key: pool for pool in view.pools},
         {allocation.metadata.key: allocation for allocation in view.allocations},

@@ -31,11 +31,11 @@ from reconcilers.cli.demo.steps import (
 from reconcilers.cli.demo.story import TENANTS, story, written
 from reconcilers.cli.demo.view import PlatformView
 from reconcilers.cli.flags import duration_option, option
+from reconcilers.cli.interrupts import Interrupted
 from reconcilers.cli.local.platform import Platform, announcement, platform
 from reconcilers.cli.local.servers import (
-    Interrupted,
     kubeconfig_path,
-    run_until_interrupted,
+    run_servers,
     write_kubeconfig,
 )
 from reconcilers.cli.problems import Problem
@@ -88,7 +88,7 @@ def demo(step_timeout: float, step: bool, shows: bool, verbose: bool) -> None:
             shows=shows,
             looks=step,
         )
-        run_until_interrupted(partial(perform, step_timeout, way=way))
+        run_servers(partial(perform, step_timeout, way=way))
     except DidNotHappen as failure:
         for line in log.getvalue().splitlines()[-LOG_LINES:]:
             click.echo(f"    log: {line}", err=True)

@@ -23,7 +23,7 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.names import API_VERSION, DEFAULT_NAMESPACE
 from reconcilers.cli.demo.view import Broken, NotYet, PlatformView, existing, of_view
 from reconcilers.cli.local import webhooks
-from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, delete
+from reconcilers.cli.local.objects import Manifest, apply, delete
 from reconcilers.cli.local.platform import Replica, kubeconfig_secret
 from reconcilers.cli.progress import progress
 
@@ -92,7 +92,7 @@ async def play(
                     lines = await view.until(check, seconds)
                 for line in lines:
                     echo(f"    {' ' if line.startswith(' ') else '-'} {line}")
-        except (NotYet, Broken, ControllerError, UnknownKind) as why:
+        except (NotYet, Broken, ControllerError) as why:
             took = clock.monotonic() - begun
             raise DidNotHappen(
                 f"step {number} of {len(steps)} ({step.title}) did not happen within"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.client import Client
-from controller.errors import Conflict, NotFound
+from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Key, Object, Untyped, Version
 from controller.resource import Resource
 from controller.transport import Transport
@@ -18,7 +18,7 @@ Manifest = Mapping[str, Any]
 NAMESPACE = Resource("", "v1", "Namespace", "namespaces", Untyped, namespaced=False)
 
 
-class UnknownKind(Exception):
+class UnknownKind(ControllerError):
     """The server does not serve the kind of a manifest."""
 
 

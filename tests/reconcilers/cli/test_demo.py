@@ -37,9 +37,10 @@ from reconcilers.cli.demo.steps import (
 )
 from reconcilers.cli.demo.story import WEB, story
 from reconcilers.cli.demo.view import Broken, PlatformView
+from reconcilers.cli.interrupts import sole_failure
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.platform import Platform
-from reconcilers.cli.local.servers import ApiServer, api_server, sole_failure
+from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.ipallocation.release import Released
 from reconcilers.loadbalancers.metallb.projection import MetalLB
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck

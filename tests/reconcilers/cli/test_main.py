@@ -231,3 +231,14 @@ def test_colours_are_for_terminals_and_for_those_who_want_them(
 def test_what_is_printed_to_a_pipe_carries_no_colours() -> None:
     outcome = plan(pool(cidr="10.0.0.0/33"))
     assert "\x1b" not in outcome.out + outcome.err
+
+
+def test_work_that_ctrl_c_ends_needs_no_api_servers_of_this_machine() -> None:
+    script = (
+        "import sys\n"
+        "sys.modules['envtest'] = None\n"  # as where it is not installed
+        "from reconcilers.cli.interrupts import run_until_interrupted\n"
+        "async def work():\n    print('done')\n"
+        "run_until_interrupted(work)\n"
+    )
+    assert printed_by(script) == "done\n"

@@ -18,7 +18,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.cluster.findingnames import subject_names
 from reconcilers.cli.cluster.objects import Scope, in_cluster
-from reconcilers.cli.status import page
+from reconcilers.cli.cluster.statuspage import page
 from reconcilers.health.pools import FreeBlocks, pool_findings
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views

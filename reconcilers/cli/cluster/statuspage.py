@@ -1,0 +1,72 @@
+"""The page that `status` shows of a cluster, and the exit code that goes with it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from reconcilers.addressmap.audit import Finding, finding_order
+from reconcilers.addressmap.objects import Objects
+from reconcilers.cli.forms import Form
+from reconcilers.cli.output import Cell, Column, fitted, tables
+from reconcilers.cli.problems import EXIT_PROBLEM
+from reconcilers.health.report import AreaState, area_states, findings_in, status_findings
+
+EXIT_WARNING = 3
+_COLOURS = {"error": "red", "warning": "yellow", "ok": "green", "unknown": "yellow"}
+_AREAS: Sequence[Column[AreaState]] = (
+    Column("AREA", lambda area: area.area),
+    Column("STATE", lambda area: Cell(area.state, _COLOURS[area.state])),
+    Column("SUMMARY", lambda area: area.summary, wraps=True),
+)
+_FINDINGS: Sequence[Column[Finding]] = (
+    Column("SEVERITY", lambda finding: Cell(finding.severity, _COLOURS[finding.severity])),
+    Column("KIND", lambda finding: finding.kind),
+    Column("OBJECT", lambda finding: finding.subject.text),
+    Column("SINCE", lambda finding: finding.since, drop=1),
+    Column("WHAT", lambda finding: finding.sentence, wraps=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What `status` shows.
+
+    Args:
+        areas: the state of each area.
+        findings: what waits or fails, gravest first.
+    """
+
+    areas: Sequence[AreaState]
+    findings: Sequence[Finding]
+
+    def as_text(self, form: Form) -> str:
+        """Return the page for people."""
+        areas, findings = fitted(_AREAS, self.areas, form), fitted(_FINDINGS, self.findings, form)
+        return tables(areas, findings)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code, by severity."""
+        if any(finding.severity == "error" for finding in self.findings):
+            return EXIT_PROBLEM
+        return EXIT_WARNING if self.findings else 0
+
+
+def page(
+    objects: Objects,
+    namespace: str,
+    controllers: AreaState | None = None,
+    more: Sequence[Finding] = (),
+) -> Page:
+    """Return what `status` shows of a namespace; an empty one means all of them.
+
+    Args:
+        objects: all of a cluster's.
+        namespace: the namespace.
+        controllers: the state of the controllers; None if it was not asked for.
+        more: findings of live reads.
+    """
+    about_objects = findings_in(namespace, status_findings(objects, datetime.now(UTC)))
+    findings = sorted([*about_objects, *more], key=finding_order)
+    shown = objects.within(namespace).of_tenants(namespace)
+    return Page(area_states(shown, findings, controllers, namespace), findings)
