@@ -42,15 +42,15 @@ def _said(folder: Path, archived: str) -> Iterator[str]:
             yield match[1]
     elif (folder / ".git").exists():
         if output := _git(folder, "describe", "--tags", "--match", "v[0-9]*"):
-            yield described(output)
+            yield parse_description(output)
         elif output := _git(folder, "rev-list", "--count", "HEAD"):
             yield f"{FIRST}.dev{output}"
     elif not archived.startswith("$") and archived:
-        yield described(archived)
+        yield parse_description(archived)
 
 
-def described(description: str) -> str:
-    """Return the version that `git describe` describes: the tag's, or one that leads to the next.
+def parse_description(description: str) -> str:
+    """Return the version for the output of `git describe`; between tags a development version.
 
     Raises:
         ValueError: the tag is none of ours.

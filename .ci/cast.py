@@ -51,8 +51,8 @@ def record(folder: Path) -> tuple[dict[str, Any], str]:
     return head, output
 
 
-def timed(lines: Iterable[str]) -> Iterator[tuple[float, str, str]]:
-    """Yield the lines as events, each when a reader has read the one before."""
+def time_lines(lines: Iterable[str]) -> Iterator[tuple[float, str, str]]:
+    """Yield each line as an event, at the second when a reader has read the line before."""
     at = 1.0
     for line in lines:
         yield round(at, 2), "o", line
@@ -73,7 +73,7 @@ def main() -> None:
         "title": "butler-ipam demo",
     }
     first = f"$ {'butler-ipam demo'}\r\n"
-    events = timed([first, *output.splitlines(keepends=True)])
+    events = time_lines([first, *output.splitlines(keepends=True)])
     written = [kept, *events]
     CAST.write_text(
         "".join(f"{json.dumps(event, ensure_ascii=False)}\n" for event in written),

@@ -62,7 +62,7 @@ false. Unknown and malformed values are refused by a schema.
 def schema() -> str:
     """Return values.schema.json with the settings that there are."""
     whole = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
-    flags = {name: _accepted(option) for name, option in settings()}
+    flags = {name: _build_value_schema(option) for name, option in settings()}
     whole["properties"]["settings"] = {
         "type": "object",
         "additionalProperties": False,
@@ -79,7 +79,7 @@ def settings() -> Iterator[tuple[str, click.Parameter]]:
             yield name, option
 
 
-def _accepted(option: click.Parameter) -> Mapping[str, Any]:
+def _build_value_schema(option: click.Parameter) -> Mapping[str, Any]:
     """Return the schema of a flag's value."""
     kind = option.type
     if isinstance(kind, click.types.BoolParamType):
@@ -103,12 +103,12 @@ def readme() -> str:
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     rows = [
         f"| `{path}` | `{json.dumps(_at(values, path))}` | {said} |\n".replace('`""`', "empty")
-        for path, said in documented()
+        for path, said in list_documented_values()
     ]
     return HEAD.format(**meta) + "".join(rows)
 
 
-def documented() -> Iterator[tuple[str, str]]:
+def list_documented_values() -> Iterator[tuple[str, str]]:
     """Yield each value that a comment of values.yaml documents, with the comment."""
     path: list[str] = []
     said = ""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from manifests.rendering import rendered
+from manifests.rendering import render_folder
 from reconcilers.cli.crds import file_name
 from reconcilers.cli.output import as_yaml
 from reconcilers.integrations.clusterapi.crds import crds
@@ -51,7 +51,7 @@ def repository(folder: Path, tag: str, image: str = IMAGE) -> None:
         tag: of the image, which begins with the version.
         image: where the image is.
     """
-    manifest = rendered(MANIFESTS / "clusterctl")
+    manifest = render_folder(MANIFESTS / "clusterctl")
     manifest, count = re.subn(rf"image: {IMAGE}:\S+", f"image: {image}:{tag}", manifest)
     if count != 1:
         sys.exit(f"manifests/clusterctl names the image {count} times")

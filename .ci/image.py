@@ -40,7 +40,7 @@ class Image:
         self.user = 0
         self.entry: list[str] = []
 
-    def moved(self, line: str) -> str:
+    def move_paths(self, line: str) -> str:
         """Return a line of the Containerfile with the image's paths moved into the folder."""
         for path in MOVED:
             line = re.sub(
@@ -51,19 +51,19 @@ class Image:
     def carry_out(self, word: str, rest: str) -> None:
         """Carry out one instruction; those about the base image and metadata are passed over."""
         if word == "ENV":
-            for assignment in shlex.split(self.moved(rest)):
+            for assignment in shlex.split(self.move_paths(rest)):
                 name, _, value = assignment.partition("=")
                 value = value.replace("$PATH", self.variables["PATH"])
                 self.variables[name] = value.replace("$VERSION", VERSION)
         elif word == "WORKDIR":
-            self.work = Path(self.moved(rest))
+            self.work = Path(self.move_paths(rest))
             self.work.mkdir(parents=True, exist_ok=True)
         elif word == "COPY":
             self.copy(rest)
         elif word == "RUN":
             print(f"RUN {rest}", flush=True)
             variables = {**self.variables, "PIP_CACHE_DIR": pip_cache()}
-            command = self.moved(rest).replace("--no-cache-dir", "")
+            command = self.move_paths(rest).replace("--no-cache-dir", "")
             subprocess.run(["sh", "-euc", command], cwd=self.work, env=variables, check=True)
         elif word == "USER":
             self.user = int(rest.partition(":")[0])
@@ -75,7 +75,7 @@ class Image:
         *sources, target = rest.split()
         if sources[0].startswith("--from"):
             return
-        into = self.work / self.moved(target)
+        into = self.work / self.move_paths(target)
         for source in sources:
             path = ROOT / source
             if path.is_dir():
@@ -88,19 +88,19 @@ class Image:
 
     def start(self, *arguments: str) -> str:
         """Start the image's program as its user; return what it printed."""
-        done = self.started(*arguments)
+        done = self.run_program(*arguments)
         if done.returncode:
             sys.exit(f"{self.entry} {arguments} ended with {done.returncode}: {done.stderr}")
         return done.stdout
 
     def refuses(self, *arguments: str, sentence: str) -> None:
         """Start the image's program with what it cannot do; it has to say why in one sentence."""
-        done = self.started(*arguments)
+        done = self.run_program(*arguments)
         if done.returncode != 1 or sentence not in done.stderr or "Traceback" in done.stderr:
             sys.exit(f"{self.entry} {arguments} ended with {done.returncode}: {done.stderr}")
 
-    def started(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Start the image's program as its user; return how it ended."""
+    def run_program(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the image's program as its user until it ends; return its result."""
         return subprocess.run(
             [*self.entry, *arguments],
             cwd="/",
@@ -142,7 +142,7 @@ def main() -> None:
         for word, rest in instructions((ROOT / "Containerfile").read_text(encoding="utf-8")):
             image.carry_out(word, rest)
         tree = folder / "opt/butler-ipam"
-        missing = [path for path in tree.rglob("*.py") if not compiled(path)]
+        missing = [path for path in tree.rglob("*.py") if not is_compiled(path)]
         if missing:
             sys.exit(f"not compiled: {missing[:5]}")
         seal(folder)
@@ -170,8 +170,8 @@ def main() -> None:
                 path.chmod(0o755)
 
 
-def compiled(path: Path) -> bool:
-    """Whether a module's bytecode is there: the root file system is read-only."""
+def is_compiled(path: Path) -> bool:
+    """Return whether a module's bytecode exists: the root file system is read-only."""
     return any((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))
 
 

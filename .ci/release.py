@@ -86,17 +86,17 @@ def chart(dist: Path, version: str) -> None:
     versions = ("--version", semver(version), "--app-version", version.replace("+", "-"))
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copytree(ROOT / "manifests/chart", Path(folder) / "chart")
-        replaced(
+        replace_once(
             copy / "values.yaml",
             f"\n  repository: {IMAGE}\n",
             f"\n  repository: {image(version)}\n",
         )
-        replaced(copy / "README.md", f'| `"{IMAGE}"` |', f'| `"{image(version)}"` |')
+        replace_once(copy / "README.md", f'| `"{IMAGE}"` |', f'| `"{image(version)}"` |')
         run(helm, "package", str(copy), *versions, "-d", str(dist))
 
 
-def replaced(path: Path, old: str, new: str) -> None:
-    """Write a file with the one place in it that says `old` saying `new`."""
+def replace_once(path: Path, old: str, new: str) -> None:
+    """Replace the only occurrence of `old` in a file by `new`; exit if there is none or more."""
     content = path.read_text(encoding="utf-8")
     if content.count(old) != 1:
         sys.exit(f"{path} says {old.strip()!r} {content.count(old)} times")

@@ -60,7 +60,7 @@ def objects() -> list[dict[str, Any]]:
     return documents
 
 
-def printed(*arguments: str) -> str:
+def render_output(*arguments: str) -> str:
     """Return the output of a command, with colours, as HTML."""
     command = [sys.executable, "-m", "reconcilers", *arguments]
     done = subprocess.run(
@@ -87,7 +87,7 @@ async def take(page: Page, folder: Path, saved: Path) -> None:
     await page.screenshot(IMAGES / "page.png")
     for name, arguments in (("pools", ("pools",)), ("map", ("map", "vlan41"))):
         target = folder / f"{name}.html"
-        html = await anyio.to_thread.run_sync(printed, *arguments, "-f", str(saved))
+        html = await anyio.to_thread.run_sync(render_output, *arguments, "-f", str(saved))
         await anyio.Path(target).write_text(html, encoding="utf-8")
         await page.show(target.as_uri(), width=1200)
         await page.until("document.querySelector('pre')")

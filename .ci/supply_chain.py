@@ -33,7 +33,7 @@ PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)(?: *; *([^\\]+?))? *\\?$", re.
 LICENCE_FILE = re.compile(r"(?i)(^|/)(licen[cs]e|copying|notice)[^/]*$")
 
 
-def locked() -> list[tuple[str, str]]:
+def list_locked_packages() -> list[tuple[str, str]]:
     """Return name and version of every package that is shipped."""
     pins = PIN.finditer(LOCK.read_text(encoding="utf-8"))
     return [(pin[1], pin[2]) for pin in pins if pin[1] not in BUILD_ONLY]
@@ -78,8 +78,8 @@ def sbom(version: str = "") -> str:
     own = component(project["name"], version or released_version(), terms)
     own.type = ComponentType.APPLICATION
     parts = [
-        component(name, at, DisjunctiveLicense(name=licence(installed(name))))
-        for name, at in locked()
+        component(name, at, DisjunctiveLicense(name=licence(find_installed(name))))
+        for name, at in list_locked_packages()
     ]
     bom = Bom(components=parts, metadata=BomMetaData(component=own))
     bom.register_dependency(own, parts)
@@ -105,7 +105,7 @@ def notices() -> str:
         "| package | version | licence |",
         "|---|---|---|",
     ]
-    packages = [(name, at, installed(name)) for name, at in locked()]
+    packages = [(name, at, find_installed(name)) for name, at in list_locked_packages()]
     lines += [f"| {name} | {at} | {licence(package)} |" for name, at, package in packages]
     for name, at, package in packages:
         for licence_text in texts(package):
@@ -120,7 +120,7 @@ def notices() -> str:
     return "\n".join(lines) + "\n"
 
 
-def installed(name: str) -> Distribution:
+def find_installed(name: str) -> Distribution:
     """Return an installed package.
 
     Raises:

@@ -140,7 +140,7 @@ class _Starter:
     async def _start(self, children: Children, listen: str, tokens: str) -> RealControlPlane:
         """Start etcd and kube-apiserver and wait until both are ready."""
         host, port = parse_address(listen)
-        advertised = _advertised(host)
+        advertised = _choose_advertised_address(host)
         etcd_url = await self._etcd(children)
         bound = port or free_port(host)
         url = f"https://{url_host(host)}:{bound}"
@@ -231,7 +231,7 @@ class _Starter:
         plane.controllers = controllers
 
 
-def _advertised(host: str) -> str:
+def _choose_advertised_address(host: str) -> str:
     """Return the address that kube-apiserver advertises.
 
     Left to itself, one on the loopback looks for the way out of the machine, and does not start

@@ -68,8 +68,8 @@ class EmbeddedServer:
                 authenticator.add(token, user)
 
     @classmethod
-    def prepared(cls, data: Path | None, tokens: Mapping[str, User], authority: Authority) -> Self:
-        """Return a server with its state loaded, not listening yet."""
+    def prepare(cls, data: Path | None, tokens: Mapping[str, User], authority: Authority) -> Self:
+        """Build a server with its state loaded; it does not listen yet."""
         with ExitStack() as stack:
             store = Store(Disk(data) if data else None)
             stack.callback(store.close)
@@ -128,14 +128,14 @@ async def serve(  # every setting is named at the call
     host, port = parse_address(listen)
     authority = Authority.kept_in(data) if data else Authority.create()
     key = kept_key(data / "service-accounts.key") if data else new_key()
-    server = EmbeddedServer.prepared(data, tokens or {}, authority)
+    server = EmbeddedServer.prepare(data, tokens or {}, authority)
     api = server.api
     authorizer = Authorizer(api.store)
     api.admission = webhooks = Webhooks(api)
     api.creation_guard = partial(check_creation, authorizer)
     reviews = Reviews(server.authenticator, authorizer)
     accounts = AccountTokens(api, key)
-    server.authenticator.others.append(accounts.known)
+    server.authenticator.others.append(accounts.find_user)
     front = Front(
         api,
         server.authenticator,

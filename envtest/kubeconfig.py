@@ -29,9 +29,9 @@ def kubeconfig(
     """
     credentials: dict[str, Any] = {"token": token} if token else {}
     if certificate is not None:
-        credentials["client-certificate-data"] = _coded(certificate.certificate)
-        credentials["client-key-data"] = _coded(certificate.key)
-    cluster = {"server": url, "certificate-authority-data": _coded(authority)}
+        credentials["client-certificate-data"] = _encode_base64(certificate.certificate)
+        credentials["client-key-data"] = _encode_base64(certificate.key)
+    cluster = {"server": url, "certificate-authority-data": _encode_base64(authority)}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -43,5 +43,5 @@ def kubeconfig(
     return yaml.safe_dump(document, sort_keys=False)
 
 
-def _coded(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()

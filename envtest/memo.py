@@ -15,10 +15,10 @@ _T = TypeVar("_T")
 LONGEST = 512
 
 
-def remembered(
+def remember_results(
     size: int, longest: int = LONGEST
 ) -> Callable[[Callable[Concatenate[str, _P], _T]], Callable[Concatenate[str, _P], _T]]:
-    """Return a decorator that caches the results of a pure function for short texts.
+    """Return a decorator that caches the results of a pure function of a short string.
 
     Args:
         size: how many answers; those not asked for longest go first.

@@ -30,11 +30,11 @@ def free_port(host: str, notes: Path | None = None) -> int:
         with socket.socket(family) as probe:
             probe.bind((host.strip("[]"), 0))
             port: int = probe.getsockname()[1]
-            if _noted(folder / str(port)):
+            if _note_port(folder / str(port)):
                 return port
 
 
-def _noted(note: Path) -> bool:
+def _note_port(note: Path) -> bool:
     """Note a port as given out; return whether it was not noted before."""
     try:
         note.touch(exist_ok=False)

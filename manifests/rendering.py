@@ -57,7 +57,7 @@ def copies() -> Iterator[tuple[Path, str]]:
     yield templates / "ui.yaml", _when(".Values.ui.enabled", [_roles_of("ui", "reader-role")])
     yield templates / "vitistack.yaml", _when(VITISTACK, [_roles_of("vitistack")])
     [rule] = _read("prometheus/alerts.yaml")
-    yield HERE / "chart/files/alerts.yaml", _dumped(rule["spec"])
+    yield HERE / "chart/files/alerts.yaml", _dump_yaml(rule["spec"])
     dashboard = (HERE / "prometheus/dashboard.json").read_text("utf-8")
     yield HERE / "chart/files/dashboard.json", dashboard
 
@@ -66,7 +66,7 @@ def _read(path: str) -> list[Any]:
     return list(yaml.safe_load_all((HERE / path).read_text("utf-8")))
 
 
-def _dumped(value: object) -> str:
+def _dump_yaml(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, width=1000)
 
 
@@ -76,14 +76,16 @@ def _when(condition: str, documents: list[str]) -> str:
 
 def _crds() -> str:
     """Return the CRDs as a template: only if they are wanted, and kept if that is wanted."""
-    return _when(".Values.crds.enable", [_kept(path) for path in _definitions("crds")])
+    return _when(
+        ".Values.crds.enable", [_add_keep_annotation(path) for path in _definitions("crds")]
+    )
 
 
 def _definitions(folder: str) -> list[Path]:
     return sorted((HERE / folder).glob("*_*.yaml"))
 
 
-def _kept(path: Path) -> str:
+def _add_keep_annotation(path: Path) -> str:
     """Return a CRD as a template: kept at the end if that is wanted."""
     definition = path.read_text("utf-8")
     head, name, rest = definition.partition(f"metadata:\n  name: {path_name(path)}\n")
@@ -98,7 +100,9 @@ def _cluster_api() -> str:
     as in `helm template`, there are none.
     """
     definitions = [
-        _when(OURS_TO_DEFINE.replace("NAME", path_name(path)), ["---\n" + _kept(path)])
+        _when(
+            OURS_TO_DEFINE.replace("NAME", path_name(path)), ["---\n" + _add_keep_annotation(path)]
+        )
         for path in _definitions("clusterapi-crds")
     ]
     sections = [_when(".Values.crds.enable", ["".join(definitions)]), _roles_of("clusterapi")]
@@ -108,7 +112,7 @@ def _cluster_api() -> str:
 def _roles_of(component: str, *more: str) -> str:
     """Return a component's role and its binding, and its roles in `more`, as a template."""
     names = ("role", "role-binding", *more)
-    first, *others = (_templated(_read(f"{component}/{name}.yaml")[0]) for name in names)
+    first, *others = (_write_template(_read(f"{component}/{name}.yaml")[0]) for name in names)
     return _when(".Values.rbac.create", ["---\n" + first, *others])
 
 
@@ -116,14 +120,14 @@ def _rbac() -> str:
     """Return the roles as a template, named after the release."""
     listed: dict[str, list[str]] = _read("rbac/kustomization.yaml")[0]
     machine = [
-        _templated(document)
+        _write_template(document)
         for name in listed["resources"]
         if name not in {"service-account.yaml", "people.yaml"}
         for document in _read(f"rbac/{name}")
     ]
-    people = [_templated(document) for document in _read("rbac/people.yaml")]
+    people = [_write_template(document) for document in _read("rbac/people.yaml")]
     shards = [
-        _templated(document)
+        _write_template(document)
         for name in ("role.yaml", "role-binding.yaml")
         for document in _read(f"shards/{name}")
     ]
@@ -152,13 +156,13 @@ def _webhooks() -> str:
             continue  # it never holds a write up, whatever the values are
         webhook["failurePolicy"] = "{{ .Values.webhooks.failurePolicy }}"
         webhook["timeoutSeconds"] = "{{ .Values.webhooks.timeoutSeconds }}"
-    template = _templated(configuration).replace(LABELS, LABELS + INJECTED)
+    template = _write_template(configuration).replace(LABELS, LABELS + INJECTED)
     for condition, webhooks in added.items():
-        template += _when(condition, [_unquoted(_dumped(webhooks))])
+        template += _when(condition, [_unquote_actions(_dump_yaml(webhooks))])
     return _when(".Values.webhooks.enabled", [template])
 
 
-def _templated(document: dict[str, Any]) -> str:
+def _write_template(document: dict[str, Any]) -> str:
     """Return an object as a template: its names and its namespace are the release's."""
     meta = document["metadata"]
     head = {"apiVersion": document["apiVersion"], "kind": document["kind"]}
@@ -175,10 +179,10 @@ def _templated(document: dict[str, Any]) -> str:
     if "roleRef" in body:
         body["roleRef"]["name"] = body["roleRef"]["name"].replace("butler-ipam", FULLNAME)
         body["subjects"][0] |= {"name": ACCOUNT, "namespace": NAMESPACE}
-    return _dumped(head) + lines + _unquoted(_dumped(body))
+    return _dump_yaml(head) + lines + _unquote_actions(_dump_yaml(body))
 
 
-def _unquoted(template: str) -> str:
+def _unquote_actions(template: str) -> str:
     """Return YAML in which template actions stand bare, as Helm puts texts in their place."""
     return re.sub(r"'([^'\n]*\{\{[^'\n]*)'", r"\1", template)
 
@@ -189,7 +193,7 @@ def path_name(path: Path) -> str:
     return f"{plural}.{group}"
 
 
-def rendered(folder: Path) -> str:
+def render_folder(folder: Path) -> str:
     """Return the manifest that kustomize builds from a folder.
 
     Raises:
@@ -211,7 +215,7 @@ def main() -> None:
     for path, content in copies():
         path.parent.mkdir(exist_ok=True)
         path.write_text(content, encoding="utf-8")
-    INSTALL.write_text(rendered(HERE / "default"), encoding="utf-8")
+    INSTALL.write_text(render_folder(HERE / "default"), encoding="utf-8")
 
 
 if __name__ == "__main__":

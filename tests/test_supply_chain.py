@@ -24,7 +24,7 @@ def test_the_bill_of_materials_has_every_locked_package(supply_chain: ModuleType
     reported = json.loads((ROOT / "sbom.cdx.json").read_text())
     assert (reported["bomFormat"], reported["specVersion"]) == ("CycloneDX", "1.6")
     parts = {(part["name"], part["version"]) for part in reported["components"]}
-    assert parts == set(supply_chain.locked()), "run `make notices`"
+    assert parts == set(supply_chain.list_locked_packages()), "run `make notices`"
     assert all(part["licenses"][0]["license"]["name"] for part in reported["components"])
 
 
@@ -36,7 +36,7 @@ def test_the_bill_of_materials_is_the_one_that_is_made_of_the_lock(
 
 def test_the_notices_have_every_locked_package_and_its_licence(supply_chain: ModuleType) -> None:
     text = (ROOT / "THIRD_PARTY_NOTICES.md").read_text()
-    for name, version in supply_chain.locked():
+    for name, version in supply_chain.list_locked_packages():
         assert f"| {name} | {version} | " in text, "run `make notices`"
         assert f"## {name} {version}\n" in text, f"no licence text of {name}"
 

@@ -60,13 +60,13 @@ def checkout(tmp_path: Path) -> Path:
 def test_a_tag_and_the_commits_after_it_make_a_version(
     script: ModuleType, text: str, expected: str
 ) -> None:
-    assert script.described(text) == expected
+    assert script.parse_description(text) == expected
 
 
 @pytest.mark.parametrize("text", ["1.2.3", "v1.2", "v1.2.3-beta", "vnext"])
 def test_a_tag_of_another_form_is_refused(script: ModuleType, text: str) -> None:
     with pytest.raises(ValueError, match="is not of the form"):
-        script.described(text)
+        script.parse_description(text)
 
 
 def test_a_checkout_goes_by_its_tag(script: ModuleType, checkout: Path) -> None:

@@ -51,7 +51,7 @@ class AccountTokens:
         public = self._key.public_key().public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
-        self._key_id = _coded(hashlib.sha256(public).digest())
+        self._key_id = _encode_base64url(hashlib.sha256(public).digest())
         # The server's address, known once it listens.
         self.issuer = ""
         # What tokens say whose signature was found right: that stays so.
@@ -114,11 +114,11 @@ class AccountTokens:
             "sub": f"system:serviceaccount:{namespace}:{name}",
         }
         head = {"alg": "ES256", "kid": self._key_id}
-        signed = ".".join(_coded(_encode(part)) for part in (head, claims))
+        signed = ".".join(_encode_base64url(_encode(part)) for part in (head, claims))
         r, s = decode_dss_signature(self._key.sign(signed.encode(), _SIGNED))
-        return f"{signed}.{_coded(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
+        return f"{signed}.{_encode_base64url(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
 
-    def known(self, token: str, audiences: Sequence[str]) -> Known | None:
+    def find_user(self, token: str, audiences: Sequence[str]) -> Known | None:
         """Return the user of a token; None if this server did not sign it.
 
         Raises:
@@ -205,7 +205,7 @@ def _rfc3339(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _coded(data: bytes) -> str:
+def _encode_base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 

@@ -31,11 +31,11 @@ class Headers(Protocol):
         ...
 
 
-def impersonated(authorizer: Authorizer, user: User, headers: Headers) -> User:
+def choose_user(authorizer: Authorizer, user: User, headers: Headers) -> User:
     """Return the user that a request acts as: its own, unless its headers name another.
 
     Args:
-        authorizer: decides whether the user may.
+        authorizer: decides whether the caller may impersonate.
         user: who asks.
         headers: of the request.
 
@@ -47,7 +47,7 @@ def impersonated(authorizer: Authorizer, user: User, headers: Headers) -> User:
     target = _read_headers(headers)
     if target is None:
         return user
-    for part in _parts(target):
+    for part in _list_requests(target):
         decision = authorizer.decide(user, attributes(part))
         if not decision.allowed:
             raise refusal(user, part, decision.reason)
@@ -81,8 +81,8 @@ def _values(headers: Headers, name: str) -> Iterator[str]:
         yield value.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _parts(target: User) -> Iterator[RequestInfo]:
-    """Yield what must be allowed, in the order in which it is asked."""
+def _list_requests(target: User) -> Iterator[RequestInfo]:
+    """Yield the permissions that the caller needs, in the order in which they are checked."""
     namespace, _, account = target.name.removeprefix(_ACCOUNT).partition(":")
     if target.name.startswith(_ACCOUNT):
         yield _part("", "serviceaccounts", account, namespace=namespace)

@@ -84,7 +84,7 @@ class Authorizer:
         # What was read of each object, so that one change does not mean to read all again.
         self._read: dict[tuple[str, str], tuple[Stored, Sequence[Rule] | _Binding]] = {}
 
-    def allowed(self, user: User, access: Attributes) -> bool:
+    def is_allowed(self, user: User, access: Attributes) -> bool:
         """Return whether a user may do something."""
         return self.decide(user, access).allowed
 
@@ -98,7 +98,7 @@ class Authorizer:
             if rules is None:
                 missing.append(binding.lost)
             elif any(_permits(rule, access) for rule in rules):
-                whom = _described(subject, binding.home)
+                whom = _describe_subject(subject, binding.home)
                 return Decision(allowed=True, reason=f"RBAC: allowed by {binding.title} to {whom}")
         if not missing:
             return Decision(allowed=False)
@@ -109,8 +109,8 @@ class Authorizer:
         for binding, _ in self._of(user, namespace):
             yield from self._roles.get(binding.role, ())
 
-    def missing(self, user: User, namespace: str) -> str:
-        """Return which roles a user would have if they were there; nothing if all are."""
+    def describe_missing_roles(self, user: User, namespace: str) -> str:
+        """Describe the bound roles of a user that do not exist; empty if all exist."""
         lost_roles = [
             binding.lost
             for binding, _ in self._of(user, namespace)
@@ -186,7 +186,7 @@ def _together(errors: Iterable[str]) -> str:
     return known[0] if len(known) == 1 else f"[{', '.join(known)}]"
 
 
-def _described(subject: Mapping[str, Any], home: str) -> str:
+def _describe_subject(subject: Mapping[str, Any], home: str) -> str:
     name = subject["name"]
     if subject["kind"] == "ServiceAccount":
         name = f"{name}/{subject.get('namespace') or home}"

@@ -93,7 +93,7 @@ class Reviews:
         if not namespace:
             raise bad_request("no namespace on request")
         rules: list[Rule] = list(self._authorizer.rules(user, namespace))
-        missing = self._authorizer.missing(user, namespace)
+        missing = self._authorizer.describe_missing_roles(user, namespace)
         return {
             "resourceRules": [rule for rule in rules if rule.get("resources")],
             "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from envtest.server.call import User
-from envtest.server.failures import unauthorized
+from envtest.server.failures import build_unauthorized
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 AUTHENTICATED = "system:authenticated"
@@ -98,7 +98,7 @@ class Authenticator:
     """Finds the user of a request."""
 
     def __init__(self, tokens: Mapping[str, User]) -> None:
-        self._tokens = {token: _authenticated(user) for token, user in tokens.items()}
+        self._tokens = {token: _add_authenticated_group(user) for token, user in tokens.items()}
         # The same by whole headers, in their usual spelling.
         self._bearers = {f"Bearer {token}": user for token, user in self._tokens.items()}
         # The names of this server, before which its own tokens count.
@@ -108,7 +108,7 @@ class Authenticator:
 
     def add(self, token: str, user: User) -> None:
         """Accept another token."""
-        self._tokens[token] = self._bearers[f"Bearer {token}"] = _authenticated(user)
+        self._tokens[token] = self._bearers[f"Bearer {token}"] = _add_authenticated_group(user)
 
     def of_token(self, token: str, audiences: Sequence[str] = ()) -> Known | None:
         """Return the user of a token; None for an unknown one.
@@ -127,7 +127,9 @@ class Authenticator:
             return Known(written, here) if here or not targets else None
         answers = (other(token, targets) for other in self.others)
         known = next((answer for answer in answers if answer), None)
-        return None if known is None else Known(_authenticated(known.user), known.audiences)
+        return (
+            None if known is None else Known(_add_authenticated_group(known.user), known.audiences)
+        )
 
     def of_request(self, authorization: str, certificate: Certificate | None) -> User:
         """Return the user who sends a request.
@@ -141,7 +143,7 @@ class Authenticator:
         """
         user = None if certificate is None else certificate.user()
         if user is not None:
-            return _authenticated(user)
+            return _add_authenticated_group(user)
         usual = self._bearers.get(authorization)
         if usual is not None:
             return usual
@@ -153,11 +155,11 @@ class Authenticator:
         except TokenRefused:
             known = None
         if known is None:
-            raise unauthorized()
+            raise build_unauthorized()
         return known.user
 
 
-def _authenticated(user: User) -> User:
+def _add_authenticated_group(user: User) -> User:
     """Return a user with the group system:authenticated."""
     if user.name == ANONYMOUS.name or {AUTHENTICATED, *ANONYMOUS.groups} & set(user.groups):
         return user

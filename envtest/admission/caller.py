@@ -52,19 +52,19 @@ def _read_response(
     """
     if not 200 <= code <= 206:
         content = quote(data.decode("utf-8", "replace").strip())
-        raise _failed(
+        raise _build_failure(
             f"an error on the server ({content}) has prevented the request from succeeding"
         )
     if not data:
-        raise _failed(f"0-length response with status code: {code}")
+        raise _build_failure(f"0-length response with status code: {code}")
     try:
         body, _ = read_json(data)
     except MalformedJSON as error:
         message = f"couldn't get version/kind; json parse error: {error}"
-        raise _failed(message) from None
+        raise _build_failure(message) from None
     version, kind = review["apiVersion"], review["kind"]
     if not isinstance(body, dict):
-        raise _failed(f"the answer is no {kind}")
+        raise _build_failure(f"the answer is no {kind}")
     if (body.get("apiVersion") or version, body.get("kind") or kind) != (version, kind):
         message = f"expected {version}, Kind={kind}"
         raise _invalid(f"{message}, got {body.get('apiVersion')}, Kind={body.get('kind')}")
@@ -106,7 +106,7 @@ def _operations(response: Mapping[str, Any], *, mutating: bool) -> list[Any]:
     return operations or []
 
 
-def _failed(why: str) -> CallFailed:
+def _build_failure(why: str) -> CallFailed:
     return CallFailed(f"failed to call webhook: {why}")
 
 

@@ -60,7 +60,7 @@ class Attributes:
         """Return whether nothing will be stored."""
         return bool(self.call.dry_runs)
 
-    def changed(self, new: Body) -> "Attributes":
+    def replace_object(self, new: Body) -> "Attributes":
         """Return the same write of another object."""
         return replace(self, new=new)
 

@@ -64,8 +64,8 @@ class Webhooks:
                 continue
             response = await self._ask(invocation, attributes, mutating=True)
             if response is not None and response.patch:
-                new = _amended(new, response.patch, call, invocation)
-                attributes = attributes.changed(new)
+                new = _apply_patch(new, response.patch, call, invocation)
+                attributes = attributes.replace_object(new)
         return new
 
     async def validate(
@@ -131,7 +131,7 @@ class Webhooks:
         return response
 
 
-def _amended(body: Body, operations: list[Any], call: Call, invocation: Invocation) -> Body:
+def _apply_patch(body: Body, operations: list[Any], call: Call, invocation: Invocation) -> Body:
     """Return an object with a webhook's patch applied, defaults filled in again.
 
     Raises:

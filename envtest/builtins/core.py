@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules, status_metadata
-from envtest.schema.errors import FieldError, forbidden, invalid, required, too_long
+from envtest.schema.errors import FieldError, build_required_error, forbidden, invalid, too_long
 from envtest.server.objectmeta import Body
 from envtest.server.rules import keep_only
 
@@ -167,7 +167,7 @@ def _type_problems(body: Body) -> Iterator[FieldError]:
     data = body.get("data", {})
     for key in _NEEDED.get(body.get("type", ""), ()):
         if key not in data:
-            yield required(f"data[{key}]")
+            yield build_required_error(f"data[{key}]")
 
 
 class LeaseRules(BuiltinRules):

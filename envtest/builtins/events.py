@@ -5,7 +5,7 @@ from typing import Any
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules
-from envtest.schema.errors import FieldError, invalid, required
+from envtest.schema.errors import FieldError, build_required_error, invalid
 from envtest.server.objectmeta import Body
 
 # events.k8s.io name -> core name.
@@ -106,12 +106,16 @@ class EventRules(BuiltinRules):
                 invalid("involvedObject.namespace", about.get("namespace", ""), detail)
             )
         if old is None and self.group:
-            problems += [required(name) for name in self._needed(body) if not body.get(name)]
+            problems += [
+                build_required_error(name)
+                for name in self._list_required_fields(body)
+                if not body.get(name)
+            ]
             if body.get("type") not in {"Normal", "Warning"}:
                 problems.append(invalid("type", "", f"has invalid value: {body.get('type', '')}"))
         return problems
 
-    def _needed(self, body: Body) -> tuple[str, ...]:
+    def _list_required_fields(self, body: Body) -> tuple[str, ...]:
         """Return the fields that a new event of events.k8s.io has to have."""
         others = ("reportingController", "reportingInstance", "action", "reason")
         return ("eventTime", *(others if body.get("eventTime") else ()))

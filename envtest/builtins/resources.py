@@ -72,7 +72,7 @@ def _builtin_resource(  # the parts of one discovery entry
     else:
         chosen = _SPECIAL.get((group, kind), BuiltinRules)
         rules = chosen(group, version, kind, has_status="status" in subresources)
-    rules.scoped(namespaced=entry["namespaced"])
+    rules.set_scope(namespaced=entry["namespaced"])
     # One object with two kinds: an Event is stored as that of the core group.
     is_new_event = (group, kind) == ("events.k8s.io", "Event")
     return Resource(

@@ -6,7 +6,7 @@ from typing import Any
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules
-from envtest.schema.errors import FieldError, invalid, not_supported, required
+from envtest.schema.errors import FieldError, build_required_error, invalid, not_supported
 from envtest.server.objectmeta import Body
 
 _GROUP = "rbac.authorization.k8s.io"
@@ -32,7 +32,7 @@ class RoleRules(BuiltinRules):
 def _rule_problems(rule: Body, path: str, *, in_namespace: bool) -> Iterator[FieldError]:
     """Yield the errors of one rule of a role."""
     if not rule.get("verbs"):
-        yield required(f"{path}.verbs", "verbs must contain at least one value")
+        yield build_required_error(f"{path}.verbs", "verbs must contain at least one value")
     paths = rule.get("nonResourceURLs")
     if paths:
         if in_namespace:
@@ -44,9 +44,11 @@ def _rule_problems(rule: Body, path: str, *, in_namespace: bool) -> Iterator[Fie
         return
     if not rule.get("apiGroups"):
         detail = "resource rules must supply at least one api group"
-        yield required(f"{path}.apiGroups", detail)
+        yield build_required_error(f"{path}.apiGroups", detail)
     if not rule.get("resources"):
-        yield required(f"{path}.resources", "resource rules must supply at least one resource")
+        yield build_required_error(
+            f"{path}.resources", "resource rules must supply at least one resource"
+        )
 
 
 class BindingRules(BuiltinRules):
@@ -81,19 +83,19 @@ class BindingRules(BuiltinRules):
         if reference["kind"] not in kinds:
             yield not_supported("roleRef.kind", reference["kind"], kinds)
         if not reference["name"]:
-            yield required("roleRef.name")
+            yield build_required_error("roleRef.name")
 
     def _subject_problems(self, subject: dict[str, Any], path: str) -> Iterator[FieldError]:
         """Yield the errors of one subject of a binding."""
         kind, group = subject.get("kind", ""), subject.get("apiGroup", "")
         if not subject.get("name"):
-            yield required(f"{path}.name")
+            yield build_required_error(f"{path}.name")
         match kind:
             case "ServiceAccount":
                 if group:
                     yield not_supported(f"{path}.apiGroup", group, ("",))
                 if self.kind == "ClusterRoleBinding" and not subject.get("namespace"):
-                    yield required(f"{path}.namespace")
+                    yield build_required_error(f"{path}.namespace")
             case "Group" | "User":
                 if group != _GROUP:
                     yield not_supported(f"{path}.apiGroup", group, (_GROUP,))

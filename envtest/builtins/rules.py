@@ -112,8 +112,8 @@ class BuiltinRules(Rules):
         elif kind in _LABELS:
             self.name_rule = label_errors
 
-    def scoped(self, *, namespaced: bool) -> None:
-        """Say whether objects live in namespaces."""
+    def set_scope(self, *, namespaced: bool) -> None:
+        """Set whether the objects live in namespaces."""
         self._namespaced = namespaced
 
     @override

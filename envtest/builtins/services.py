@@ -15,11 +15,11 @@ from typing_extensions import override
 from envtest.builtins.rules import BuiltinRules
 from envtest.schema.errors import (
     FieldError,
+    build_required_error,
     duplicate,
     forbidden,
     invalid,
     not_supported,
-    required,
 )
 from envtest.schema.names import label_errors, qualified_name_errors
 from envtest.server import objectmeta
@@ -187,14 +187,14 @@ def _port_problems(spec: Body) -> Iterator[FieldError]:
     """Yield the errors of a service's ports, or of a name that stands for them."""
     ports, kind = spec.get("ports", ()), spec.get("type")
     if kind == "ExternalName" and not spec.get("externalName"):
-        yield required("spec.externalName")
+        yield build_required_error("spec.externalName")
     if not ports and spec.get("clusterIP") != "None" and kind != "ExternalName":
-        yield required("spec.ports")
+        yield build_required_error("spec.ports")
     names: set[str] = set()
     for at, port in enumerate(ports):
         path, name, number = f"spec.ports[{at}]", port.get("name", ""), port.get("port", 0)
         if len(ports) > 1 and not name:
-            yield required(f"{path}.name")
+            yield build_required_error(f"{path}.name")
         for error in label_errors(name) if name else ():
             yield invalid(f"{path}.name", name, error)
         if name in names:

@@ -12,11 +12,11 @@ from envtest.builtins.rules import BuiltinRules
 from envtest.schema.cel import compile_condition
 from envtest.schema.errors import (
     FieldError,
+    build_required_error,
     duplicate,
     forbidden,
     invalid,
     not_supported,
-    required,
     too_many,
 )
 from envtest.schema.names import (
@@ -81,7 +81,9 @@ def _hook_problems(hook: Body, path: str) -> Iterator[FieldError]:
         yield from _rule_problems(rule, f"{path}.rules[{at}]")
     for name, choices in _CHOICES.items():
         if name == "sideEffects" and not hook.get(name):
-            yield required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun")
+            yield build_required_error(
+                f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"
+            )
         else:
             yield from _choice_problems(hook, name, choices, path)
     seconds = hook.get("timeoutSeconds", 10)
@@ -108,7 +110,7 @@ def _choice_problems(
 def _name_problems(name: str, path: str) -> Iterator[FieldError]:
     errors = subdomain_errors(name) if name else []
     if not name:
-        yield required(path)
+        yield build_required_error(path)
     elif errors:
         yield invalid(path, name, ",".join(errors))
     elif name.count(".") < 2:
@@ -120,7 +122,7 @@ def _rule_problems(rule: Body, path: str) -> Iterator[FieldError]:
     """Yield the errors in the operations and resources of a rule."""
     for name in ("operations", "apiGroups", "apiVersions", "resources"):
         if not rule.get(name):
-            yield required(f"{path}.{name}")
+            yield build_required_error(f"{path}.{name}")
     for at, operation in enumerate(rule.get("operations") or ()):
         if operation not in _OPERATIONS:
             yield not_supported(f"{path}.operations[{at}]", operation, _OPERATIONS)
@@ -136,11 +138,11 @@ def _condition_problems(conditions: Sequence[Body], path: str) -> Iterator[Field
     for at, condition in enumerate(conditions):
         name, expression = condition.get("name") or "", condition.get("expression") or ""
         if not expression.strip():
-            yield required(f"{path}[{at}].expression")
+            yield build_required_error(f"{path}[{at}].expression")
         elif failure := compile_condition(expression).failure:
             yield invalid(f"{path}[{at}].expression", expression, failure)
         if not name:
-            yield required(f"{path}[{at}].name")
+            yield build_required_error(f"{path}[{at}].name")
             continue
         for error in qualified_name_errors(name):
             yield invalid(f"{path}[{at}].name", name, error)
@@ -166,7 +168,7 @@ def _expression_problems(requirement: Body, path: str) -> Iterator[FieldError]:
     if operator in {"In", "NotIn"}:
         if not values:
             detail = "must be specified when `operator` is 'In' or 'NotIn'"
-            yield required(f"{path}.values", detail)
+            yield build_required_error(f"{path}.values", detail)
     elif operator in {"Exists", "DoesNotExist"}:
         if values:
             detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"

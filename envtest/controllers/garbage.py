@@ -144,7 +144,7 @@ class GarbageCollector:
         marks = node.meta.finalizers if node.meta.deletionTimestamp else []
         if ORPHAN in marks:
             for dependent in self._dependents_of(node):
-                self._cut(dependent, node.meta.uid)
+                self._remove_reference(dependent, node.meta.uid)
             self._release(node, ORPHAN)
         elif FOREGROUND in marks:
             self._foreground(node)
@@ -156,7 +156,7 @@ class GarbageCollector:
         owners = self._owners(node)
         if owners.solid:
             for uid in (*owners.dangling, *owners.waiting):
-                self._cut(node, uid)
+                self._remove_reference(node, uid)
             return
         if owners.waiting and self._dependents.get(node.meta.uid):
             self._unblock(node)
@@ -264,7 +264,7 @@ class GarbageCollector:
         if current:
             remove(self._api, *current, {"propagationPolicy": policy})
 
-    def _cut(self, node: _Node, owner: str) -> None:
+    def _remove_reference(self, node: _Node, owner: str) -> None:
         """Remove one owner reference."""
 
         def change(meta: dict[str, Any]) -> None:

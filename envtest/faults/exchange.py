@@ -159,13 +159,13 @@ class Exchange:
     async def run(self) -> web.StreamResponse:
         """Forward the request and the answer; return the answer (unsent after a reset)."""
         try:
-            return await self._answered()
+            return await self._exchange()
         except (ConnectionTornError, ClientError, OSError):
             # A connection that the server closes is closed to the client, too.
             reset(self._request)
             return web.Response()
 
-    async def _answered(self) -> web.StreamResponse:
+    async def _exchange(self) -> web.StreamResponse:
         for fault in self._faults:
             answer = await fault.before()
             if answer is not None:
@@ -179,7 +179,7 @@ class Exchange:
             response.close() if self._call.verb == "watch" else response.release()
 
     async def _forward(self) -> ClientResponse:
-        headers = _passed(self._request.headers)
+        headers = _keep_end_to_end_headers(self._request.headers)
         # What is compressed has no lines.
         headers["Accept-Encoding"] = "identity"
         request = self._request
@@ -188,7 +188,7 @@ class Exchange:
         )
 
     async def _pass_on(self, response: ClientResponse) -> web.StreamResponse:
-        headers = _passed(response.headers)
+        headers = _keep_end_to_end_headers(response.headers)
         if self._call.verb != "watch" or response.status != 200:
             body = await response.read()
             if not self._faults:
@@ -202,13 +202,13 @@ class Exchange:
         """Send an answer piece by piece, each through all faults."""
         sent = web.StreamResponse(status=status, headers=headers)
         await sent.prepare(self._request)
-        number, ended = 0, await _take(sent, self._altered(0, b""))
+        number, ended = 0, await _take(sent, self._apply_faults(0, b""))
         while not ended and (piece := await anext(pieces, None)) is not None:
             number += 1
-            ended = await _take(sent, self._altered(number, piece))
+            ended = await _take(sent, self._apply_faults(number, piece))
         return sent
 
-    def _altered(self, number: int, piece: bytes) -> Iterator[Step]:
+    def _apply_faults(self, number: int, piece: bytes) -> Iterator[Step]:
         steps: Iterator[Step] = iter((piece,))
         for fault in self._faults:
             steps = _through(fault, number, steps)
@@ -254,7 +254,7 @@ def reset(request: web.BaseRequest) -> None:
     transport.abort()
 
 
-def _passed(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+def _keep_end_to_end_headers(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     return CIMultiDict(
         (name, value) for name, value in headers.items() if name.lower() not in _OWN
     )

@@ -186,7 +186,7 @@ def unavailable(retry_after: int | None = None) -> Refusal:
     return Refusal(503, "ServiceUnavailable", message, retry_after)
 
 
-def expired() -> Refusal:
+def refuse_as_expired() -> Refusal:
     """Return a 410: the resourceVersion or the continue token is too old."""
     return Refusal(410, "Expired", "too old resource version: 1 (2)")
 

@@ -88,10 +88,10 @@ class SwallowedBookmarks(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
-        if not (number and self._swallowed(piece)):
+        if not (number and self._is_swallowed(piece)):
             yield piece
 
-    def _swallowed(self, piece: bytes) -> bool:
+    def _is_swallowed(self, piece: bytes) -> bool:
         if not piece.startswith(_BOOKMARK):
             return False
         return not self.initial_end_only or _INITIAL_END in piece

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
-from envtest.access.impersonation import impersonated
+from envtest.access.impersonation import choose_user
 from envtest.access.rbac import Attributes, Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import Authenticator, Certificate
@@ -88,15 +88,15 @@ class Front:
         try:
             return await self._answer(request, warnings)
         except StatusError as error:
-            return _refused(request, error, warnings)
+            return _render_refusal(request, error, warnings)
         except ClientGoneError:
             return web.Response()
         except DiskError as error:
             _log.error("%s %s was not kept: %s", request.method, request.path, error)
-            return _refused(request, StatusError(500, _NO_SPACE), warnings)
+            return _render_refusal(request, StatusError(500, _NO_SPACE), warnings)
         except Exception:  # noqa: BLE001  # the last resort: a short answer to the client, the trace in the log
             _log.exception("%s %s failed", request.method, request.path)
-            return _refused(request, internal("Internal error occurred"), warnings)
+            return _render_refusal(request, internal("Internal error occurred"), warnings)
 
     async def _answer(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
         """Authenticate, authorize and run a request; return the response.
@@ -109,7 +109,7 @@ class Front:
             return target
         query, info = target.query, target.info
         caller = self._authenticate(request)
-        user = impersonated(self.authorizer, caller, request.headers)
+        user = choose_user(self.authorizer, caller, request.headers)
         decision = self.authorizer.decide(user, target.access)
         if not decision.allowed:
             error = refusal(user, info, decision.reason)
@@ -179,7 +179,7 @@ class Front:
         response = web.StreamResponse(headers=_headers(JSON, call.warnings))
         response.enable_chunked_encoding()
         await response.prepare(request)
-        with self.watchers.opened(request.protocol):
+        with self.watchers.count_watch(request.protocol):
             try:
                 async with aclosing(watch.stream()) as chunks:
                     async for chunk in chunks:
@@ -270,7 +270,9 @@ def _missing(path: str) -> web.Response:
     return _make_text_response(404, NOT_FOUND)
 
 
-def _refused(request: web.BaseRequest, error: StatusError, warnings: list[str]) -> web.Response:
+def _render_refusal(
+    request: web.BaseRequest, error: StatusError, warnings: list[str]
+) -> web.Response:
     data = msgspec.json.encode(error.body())
     if _wants_pretty(request, Query(request.raw_path.partition("?")[2])):
         data = msgspec.json.format(data, indent=2)

@@ -65,7 +65,7 @@ class Watchers:
         changed.set()
 
     @contextmanager
-    def opened(self, connection: RequestHandler) -> Iterator[None]:
+    def count_watch(self, connection: RequestHandler) -> Iterator[None]:
         """Count a watch while the block lasts; the end of the connection ends the block."""
         with anyio.CancelScope() as scope:
             self._open[scope] = connection
@@ -155,7 +155,7 @@ async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
     await _send_continue(request)
     try:
         with anyio.move_on_after(seconds):
-            return await _collected(request)
+            return await _read_body(request)
     except (ConnectionError, web.RequestPayloadError) as error:
         raise ClientGoneError from error
     # The refusal of kube-apiserver's timeout filter.
@@ -172,7 +172,7 @@ async def _send_continue(request: web.BaseRequest) -> None:
         request.writer.output_size = 0
 
 
-async def _collected(request: web.BaseRequest) -> bytes:
+async def _read_body(request: web.BaseRequest) -> bytes:
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.content.iter_any():

@@ -39,7 +39,7 @@ def merge_patch(doc: Any, patch: Any) -> Any:
 def _merge(here: Any, patch: dict[str, Any]) -> dict[str, Any]:
     """Merge an object into whatever is there."""
     if not isinstance(here, dict):
-        return {key: _pruned(value) for key, value in patch.items() if value is not None}
+        return {key: _drop_nulls(value) for key, value in patch.items() if value is not None}
     merged = dict(here)
     for key, value in patch.items():
         if type(value) in _PLAIN:
@@ -52,20 +52,20 @@ def _merge(here: Any, patch: dict[str, Any]) -> dict[str, Any]:
             # A list that replaces an object keeps its nulls, unlike any other.
             merged[key] = copy.deepcopy(value)
         else:
-            merged[key] = _pruned(value)
+            merged[key] = _drop_nulls(value)
     return merged
 
 
-def _pruned(value: Any) -> Any:
+def _drop_nulls(value: Any) -> Any:
     """Return a new value without the nulls in its objects; null items of lists stay."""
     if isinstance(value, dict):
         return {
-            key: inner if type(inner) in _PLAIN else _pruned(inner)
+            key: inner if type(inner) in _PLAIN else _drop_nulls(inner)
             for key, inner in value.items()
             if inner is not None
         }
     if isinstance(value, list):
-        return [item if type(item) in _PLAIN else _pruned(item) for item in value]
+        return [item if type(item) in _PLAIN else _drop_nulls(item) for item in value]
     return value
 
 
@@ -83,17 +83,17 @@ def check_operations(operations: Any) -> list[str]:
         PatchError: 400.
     """
     if not isinstance(operations, list):
-        raise _mistyped(operations, "[]handlers.jsonPatchOp")
+        raise _refuse_type(operations, "[]handlers.jsonPatchOp")
     warnings: list[str] = []
     for index, operation in enumerate(operations):
         if not isinstance(operation, dict):
-            raise _mistyped(operation, "handlers.jsonPatchOp")
+            raise _refuse_type(operation, "handlers.jsonPatchOp")
         unknown = sorted(operation.keys() - _MEMBERS)
         warnings += [f'json patch unknown field "[{index}].{name}"' for name in unknown]
     return warnings
 
 
-def _mistyped(value: Any, target: str) -> PatchError:
+def _refuse_type(value: Any, target: str) -> PatchError:
     """Return the refusal of a value where another kind of value belongs."""
     fault = f"cannot unmarshal {json_kind(value)} into Go value of type {target}"
     return bad_request(f"error decoding patch: json: {fault}")

@@ -32,7 +32,7 @@ def strategic_merge(doc: Any, patch: Any, hints: PatchHints) -> Any:
 def merge_map(original: Map, patch: Map, hints: PatchHints) -> Map:
     """Merge a map into another."""
     if PATCH in patch:
-        return _directed(patch)
+        return _follow_directive(patch)
     merged, rest = dict(original), dict(patch)
     _retain_keys(merged, rest)
     _apply_orders(merged, rest, hints)
@@ -46,7 +46,7 @@ def merge_map(original: Map, patch: Map, hints: PatchHints) -> Map:
     return merged
 
 
-def _directed(patch: Map) -> Map:
+def _follow_directive(patch: Map) -> Map:
     """Return the map that a directive puts in place of one; empty if it deletes the map."""
     directive = patch[PATCH]
     if directive == REPLACE:

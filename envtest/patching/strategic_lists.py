@@ -274,7 +274,7 @@ def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) 
 def _in_order(theirs: Items, others: Items, order: Items, live: Items, key: str) -> Items:
     """Put the items of a patch in its order, and the others among them as they stand now."""
     by_order, by_live = _Known(order, key), _Known(live, key)
-    other_items, patch_items = _arranged(others, by_live), _arranged(theirs, by_order)
+    other_items, patch_items = _arrange_items(others, by_live), _arrange_items(theirs, by_order)
     out: Items = []
     while other_items and patch_items:
         here, there = by_live.place(other_items[0]), by_live.place(patch_items[0])
@@ -282,7 +282,7 @@ def _in_order(theirs: Items, others: Items, order: Items, live: Items, key: str)
     return out + other_items + patch_items
 
 
-def _arranged(items: Items, order: _Known) -> Items:
+def _arrange_items(items: Items, order: _Known) -> Items:
     """Put items in the order of a list that should hold them all.
 
     It does not if the patch gives an empty order for new items. The real server then sorts by a

@@ -16,7 +16,7 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_optional, ext_strings
 
-from envtest.memo import remembered
+from envtest.memo import remember_results
 from envtest.schema.celtypes import RESERVED, Types
 
 _Type = cel.Type
@@ -111,7 +111,7 @@ _FUNCTIONS: Final[tuple[_Function, ...]] = (
 
 
 @functools.cache
-def _declared(*, checked: bool) -> list[Any]:
+def _declare_functions(*, checked: bool) -> list[Any]:
     """Return the declarations of our functions.
 
     A value of a type of its own cannot be made in Python, so where expressions are evaluated
@@ -132,7 +132,7 @@ def _declared(*, checked: bool) -> list[Any]:
 
 def _environment(variables: Mapping[str, Any], pool: Any = None, *, checked: bool = True) -> Any:
     extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings()]
-    functions = _declared(checked=checked)
+    functions = _declare_functions(checked=checked)
     return cel.NewEnv(pool, variables=variables, extensions=extensions, functions=functions)
 
 
@@ -141,7 +141,7 @@ def _evaluating() -> Any:
     return _environment({}, checked=False)
 
 
-@remembered(1024)
+@remember_results(1024)
 def _expression(source: str) -> Any:
     """Compile an expression; each server that a process starts asks for those of the same kinds.
 

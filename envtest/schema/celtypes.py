@@ -122,7 +122,7 @@ class Types:
         return _SCALARS.get(kind, 0), ""
 
     def _message(self, schema: _Schema, path: str, *, root: bool) -> str:
-        message = self._file.message_type.add(name=self._unused(path))
+        message = self._file.message_type.add(name=self._take_unused_name(path))
         fields = {}
         for name, child in (schema.get("properties") or {}).items():
             if (written := escape(name)) is not None:
@@ -133,7 +133,7 @@ class Types:
             self._field(message, name, child, f"{path}_{name}")
         return f".{message.name}"
 
-    def _unused(self, name: str) -> str:
+    def _take_unused_name(self, name: str) -> str:
         while name in self._names:
             name += "_"
         self._names.add(name)

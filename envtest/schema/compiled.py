@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from envtest.memo import remembered
+from envtest.memo import remember_results
 from envtest.schema import objectmeta
 from envtest.schema.correlation import Pair, Shape
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
@@ -81,7 +81,7 @@ class CompiledSchema:
 
         The same schema may give the same object: it does not change, and has a copy of its own.
         """
-        return _compiled(msgspec.json.encode(open_api_v3_schema).decode())
+        return _compile_json(msgspec.json.encode(open_api_v3_schema).decode())
 
     def prune(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> list[str]:
         """Drop unknown fields and bring metadata into shape, in place.
@@ -178,8 +178,8 @@ class CompiledSchema:
         out += errors
 
 
-@remembered(KEPT, LONGEST_KEPT)
-def _compiled(schema_json: str) -> CompiledSchema:
+@remember_results(KEPT, LONGEST_KEPT)
+def _compile_json(schema_json: str) -> CompiledSchema:
     """Compile a schema by its JSON."""
     return CompiledSchema(msgspec.json.decode(schema_json))
 

@@ -96,8 +96,8 @@ class Pair:
         old = self._index.get(value, None)
         return None if old is None else Pair(shape, value, old)
 
-    def unchanged(self) -> bool:
-        """Whether both sides are the same; worked out once."""
+    def is_unchanged(self) -> bool:
+        """Return whether both sides are equal; compared once."""
         if self._unchanged is None:
             self._unchanged = self._compare()
         return self._unchanged
@@ -109,11 +109,11 @@ class Pair:
             return True
         if isinstance(value, dict) and isinstance(old, dict):
             return len(value) == len(old) and all(
-                pair is not None and pair.unchanged()
+                pair is not None and pair.is_unchanged()
                 for pair in (self.member(name, item) for name, item in value.items())
             )
         if isinstance(value, list) and isinstance(old, list) and self._shape.map_keys is not None:
             return len(value) == len(old) and all(
-                pair is not None and pair.unchanged() for pair in map(self.item, value)
+                pair is not None and pair.is_unchanged() for pair in map(self.item, value)
             )
         return same(value, old)

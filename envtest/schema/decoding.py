@@ -72,7 +72,7 @@ def _strict(data: bytes) -> tuple[Any, list[str]]:
             content,
             object_pairs_hook=pairs,
             parse_int=_integer,
-            parse_float=_settled,
+            parse_float=_normalize_number,
             parse_constant=_constant,
         )
     except ValueError as error:
@@ -100,19 +100,19 @@ def _plain(data: bytes) -> Any | None:
         return None
 
 
-def _settled(literal: float | str) -> float:
+def _normalize_number(literal: float | str) -> float:
     number = float(literal)
     if math.isinf(number):
         raise ValueError(f"cannot unmarshal number {literal} into Go value of type float64")
     return int(number) if number.is_integer() and abs(number) < _TOO_LARGE else number
 
 
-_decode = msgspec.json.Decoder(float_hook=_settled).decode
+_decode = msgspec.json.Decoder(float_hook=_normalize_number).decode
 
 
 def _integer(literal: str) -> float:
     if len(literal) > 20:
-        return _settled(literal)
+        return _normalize_number(literal)
     value = int(literal)
     return value if -_INT64_MAX - 1 <= value <= _INT64_MAX else float(value)
 
@@ -164,11 +164,11 @@ class _Seen(list[tuple[str, Any]]):
 
 
 def _duplicates(content: str) -> list[str]:
-    paths = dict.fromkeys(_repeated(json.loads(content, object_pairs_hook=_Seen), ""))
+    paths = dict.fromkeys(_list_repeated_keys(json.loads(content, object_pairs_hook=_Seen), ""))
     return [f'duplicate field "{path}"' for path in list(paths)[:_MAX_REPORTED]]
 
 
-def _repeated(value: Any, path: str) -> Iterator[str]:
+def _list_repeated_keys(value: Any, path: str) -> Iterator[str]:
     """Yield the path of each key that its mapping has more than once."""
     if isinstance(value, _Seen):
         names: set[str] = set()
@@ -177,10 +177,10 @@ def _repeated(value: Any, path: str) -> Iterator[str]:
             if name in names:
                 yield inner
             names.add(name)
-            yield from _repeated(item, inner)
+            yield from _list_repeated_keys(item, inner)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _repeated(item, f"{path}[{index}]")
+            yield from _list_repeated_keys(item, f"{path}[{index}]")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # C if built
@@ -256,7 +256,7 @@ class _Plain:
         if isinstance(value, list):
             return [self.to_json(item, depth + 1) for item in value]
         if isinstance(value, float):
-            return _settled(value)
+            return _normalize_number(value)
         return value if isinstance(value, str | int | bool | type(None)) else str(value)
 
     @staticmethod

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from envtest.schema import names, objectmeta
-from envtest.schema.errors import FieldError, invalid, required
+from envtest.schema.errors import FieldError, build_required_error, invalid
 
 
 class MalformedObject(ValueError):
@@ -122,7 +122,7 @@ def _check_object(value: Mapping[str, Any], path: str, out: list[FieldError]) ->
 
 def _check_version(version: Any, path: str, out: list[FieldError]) -> None:
     if version is None:
-        out.append(required(path))
+        out.append(build_required_error(path))
     elif not version:
         out.append(invalid(path, version, "must not be empty"))
     elif version.count("/") > 1:
@@ -131,7 +131,7 @@ def _check_version(version: Any, path: str, out: list[FieldError]) -> None:
 
 def _check_kind(kind: Any, path: str, out: list[FieldError]) -> None:
     if kind is None:
-        out.append(required(path))
+        out.append(build_required_error(path))
     elif not kind:
         out.append(invalid(path, kind, "must not be empty"))
     else:

@@ -20,7 +20,7 @@ class Omitted:
 class Verbatim:
     """A value given by its text: typed objects print their fields in an order of their own."""
 
-    text: str
+    content: str
 
 
 OMITTED: Final = Omitted()
@@ -88,7 +88,7 @@ class FieldError:
 
 def _value_text(value: Any) -> str:
     if isinstance(value, Verbatim):
-        return value.text
+        return value.content
     if isinstance(value, str):
         return gotext.quote(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -102,7 +102,7 @@ def aggregate_message(errors: Iterable[FieldError]) -> str:
     return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
 
-def required(field: str, detail: str = "") -> FieldError:
+def build_required_error(field: str, detail: str = "") -> FieldError:
     """Return the error of a field that is missing."""
     return FieldError("Required", field, "", detail)
 

@@ -28,14 +28,14 @@ class MapKeys:
 
         A missing key field counts as null; true is not 1.
         """
-        return tuple(map(_typed, map(item.get, self.names)))
+        return tuple(map(_build_typed_key, map(item.get, self.names)))
 
     def index(self, items: list[Any]) -> MapListIndex:
         """Return the items by key, for finding the old form of a new item."""
         return MapListIndex(self, items)
 
 
-def _typed(value: Any) -> object:
+def _build_typed_key(value: Any) -> object:
     """Return a hashable key of a JSON value, which differs by value and by type."""
     if isinstance(value, str) or value is None:
         return value
@@ -116,7 +116,7 @@ class ListNode:
         seen: set[object] = set()
         reported: set[object] = set()
         for index, item in enumerate(value if self._kind in {"set", "map"} else ()):
-            key: object = _typed(item)
+            key: object = _build_typed_key(item)
             error_value = item
             if self._kind == "map":
                 if item is None:

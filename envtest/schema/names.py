@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from envtest.memo import remembered
+from envtest.memo import remember_results
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
@@ -74,7 +74,7 @@ def label_1035_errors(label: str) -> list[str]:
     return errors
 
 
-@remembered(4096)
+@remember_results(4096)
 def qualified_name_errors(qualified_name: str) -> list[str]:
     """Return the errors of a qualified name: a label key, annotation key or finalizer."""
     prefix, slash, name = qualified_name.rpartition("/")
@@ -95,7 +95,7 @@ def qualified_name_errors(qualified_name: str) -> list[str]:
     return errors
 
 
-@remembered(4096)
+@remember_results(4096)
 def label_value_errors(value: str) -> list[str]:
     """Return why `value` is not a label's value."""
     errors = [] if len(value) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} bytes"]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from envtest.memo import remembered
+from envtest.memo import remember_results
 from envtest.schema import names
 from envtest.schema.errors import FieldError, invalid, too_long
 
@@ -207,7 +207,7 @@ def _time(value: Any, where: str) -> str:
     return _instant(value)
 
 
-@remembered(1024)
+@remember_results(1024)
 def _instant(value: str) -> str:
     """Return the server's text of a time; the same few times stand in object after object."""
     if not _RFC3339.fullmatch(value):

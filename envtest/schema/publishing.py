@@ -28,7 +28,7 @@ def openapi_v3(spec: Mapping[str, Any], version: str) -> dict[str, _Schema]:
     name = definition_name(group, version, names["kind"])
     list_name = definition_name(group, version, names["listKind"])
     base = {"group": group, "version": version}
-    kind = _root(_published(schema))
+    kind = _root(_add_embedded_metadata(schema))
     kind["x-kubernetes-group-version-kind"] = [{**base, "kind": names["kind"]}]
     listed = _list(names, _V3 + name)
     listed["x-kubernetes-group-version-kind"] = [{**base, "kind": names["listKind"]}]
@@ -73,7 +73,7 @@ def _list(names: Mapping[str, Any], reference: str) -> _Schema:
     }
 
 
-def _published(schema: Mapping[str, Any]) -> _Schema:
+def _add_embedded_metadata(schema: Mapping[str, Any]) -> _Schema:
     """Return a schema with type and metadata added to embedded objects, at every depth."""
     node = {name: _child(name, value) for name, value in schema.items()}
     return _with_type_meta(node) if schema.get(_EMBEDDED) else node
@@ -96,7 +96,7 @@ def _with_type_meta(schema: _Schema) -> _Schema:
 
 def _child(name: str, value: Any) -> Any:
     if name == "properties":
-        return {key: _published(child) for key, child in value.items()}
+        return {key: _add_embedded_metadata(child) for key, child in value.items()}
     if name in {"items", "additionalProperties"} and isinstance(value, Mapping):
-        return _published(value)
+        return _add_embedded_metadata(value)
     return value

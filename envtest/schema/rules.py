@@ -16,7 +16,7 @@ from envtest.schema.cel import CelError, Program, reads_old, with_optional_old
 from envtest.schema.celtypes import converter
 from envtest.schema.correlation import Pair
 from envtest.schema.errors import NO_FIELD, OMITTED, FieldError, duplicate, forbidden, invalid
-from envtest.schema.errors import required as required_error
+from envtest.schema.errors import build_required_error as required_error
 from envtest.schema.maplists import MapKeys, keys_of
 
 _MISSING = object()
@@ -76,11 +76,11 @@ class Rule:
         self.transition = reads_old(expression)
         self.optional_old = bool(rule.get("optionalOldSelf"))
         self._named = message or expression
-        self._program, self._failure = self._compiled(expression)
+        self._program, self._failure = self._compile_expression(expression)
         said = rule.get("messageExpression")
-        self._said = self._compiled(said)[0] if said else None
+        self._said = self._compile_expression(said)[0] if said else None
 
-    def _compiled(self, expression: str) -> tuple[Program | None, str]:
+    def _compile_expression(self, expression: str) -> tuple[Program | None, str]:
         try:
             return Program(with_optional_old(expression) if self.optional_old else expression), ""
         except CelError as error:
@@ -107,8 +107,8 @@ class Rule:
                 return message
         return self.message
 
-    def failed(self, error: CelError) -> str:
-        """Return the message of a rule that has no value."""
+    def describe_failure(self, error: CelError) -> str:
+        """Describe the error of a rule that could not be evaluated."""
         return f"{error} evaluating rule: {self._named}"
 
 
@@ -138,7 +138,7 @@ class _Place:
 
     def is_unchanged(self) -> bool:
         """Return whether a rule that only looks at the new value may be broken here."""
-        return self.nearest is not None and self.nearest.unchanged()
+        return self.nearest is not None and self.nearest.is_unchanged()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class RuleTree:
                 said = rule.broken(rule.variables(new, old))
             except CelError as error:
                 path = place.path or NO_FIELD
-                findings.errors.append(invalid(path, self._kind, rule.failed(error)))
+                findings.errors.append(invalid(path, self._kind, rule.describe_failure(error)))
                 continue
             if not said:
                 continue

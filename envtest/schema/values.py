@@ -17,9 +17,9 @@ from envtest.schema.correlation import Pair
 from envtest.schema.errors import (
     NO_FIELD,
     FieldError,
+    build_required_error,
     invalid,
     not_supported,
-    required,
     too_long,
     too_many,
 )
@@ -99,11 +99,11 @@ class ValueSchema:
             out: where errors go.
             pair: the value with the old one that it corresponds to, if any.
         """
-        if pair is not None and (value is pair.old or value == pair.old) and pair.unchanged():
+        if pair is not None and (value is pair.old or value == pair.old) and pair.is_unchanged():
             return
         before = len(out)
         self._check_afresh(value, path, out, pair)
-        if len(out) > before and pair is not None and pair.unchanged():
+        if len(out) > before and pair is not None and pair.is_unchanged():
             del out[before:]
 
     def _check_afresh(
@@ -206,7 +206,9 @@ class ValueSchema:
                 continue
             below = None if pair is None else pair.member(name, item)
             child.check(item, prefix + name, out, below)
-        out += [required(prefix + name) for name in self._required if name not in value]
+        out += [
+            build_required_error(prefix + name) for name in self._required if name not in value
+        ]
 
     def _check_size(self, size: int, path: str, out: list[FieldError]) -> None:
         if self._min_properties is not None and size < self._min_properties:
@@ -361,7 +363,7 @@ def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
 def supported_format(schema: Mapping[str, Any], kind: str) -> str:
     """Return the format that is checked on a node of type `kind`; "" where none is."""
     name = schema.get("format") or ""
-    return "" if formats.unrecognized(name, kind) else name
+    return "" if formats.is_unrecognized(name, kind) else name
 
 
 def _wrong_type(path: str, expected: str, actual: str) -> FieldError:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from controller.managedfields.gotext import quote
-from envtest.schema.errors import FieldError, invalid, required
+from envtest.schema.errors import FieldError, build_required_error, invalid
 from envtest.schema.names import subdomain_errors
 
 _FORM: Final = "; desired format: https://host[/path]"
@@ -26,7 +26,7 @@ def client_errors(config: Mapping[str, Any], path: str) -> list[FieldError]:
     """
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
-        return [required(path, "exactly one of url or service is required")]
+        return [build_required_error(path, "exactly one of url or service is required")]
     if service is not None:
         return _service_errors(service, f"{path}.service")
     return _url_errors(str(url), f"{path}.url")
@@ -39,7 +39,7 @@ def _url_errors(url: str, path: str) -> list[FieldError]:
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         detail = f"url must be a valid URL: parse {quote(url)}: {error}{_FORM}"
-        return [required(path, detail)]
+        return [build_required_error(path, detail)]
     out: list[FieldError] = []
     if parts.scheme != "https":
         out.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"))
@@ -55,7 +55,11 @@ def _url_errors(url: str, path: str) -> list[FieldError]:
 
 
 def _service_errors(service: Mapping[str, Any], path: str) -> list[FieldError]:
-    out = [required(f"{path}.{name}") for name in ("name", "namespace") if not service.get(name)]
+    out = [
+        build_required_error(f"{path}.{name}")
+        for name in ("name", "namespace")
+        if not service.get(name)
+    ]
     url_path, port = service.get("path"), service.get("port", 443)
     if port not in _PORTS:
         detail = "port is not valid: must be between 1 and 65535, inclusive"

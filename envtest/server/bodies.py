@@ -115,7 +115,7 @@ def _from_text(data: bytes, content_type: str, kind: str) -> Decoded:
     try:
         value, duplicates = read_json(data) if content_type in {"", JSON} else read_yaml(data)
     except MalformedJSON as error:
-        raise _unrecognized(kind, f"json parse error: {error}", data) from None
+        raise _refuse_unrecognized(kind, f"json parse error: {error}", data) from None
     except MalformedYAML as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
@@ -125,7 +125,7 @@ def _from_text(data: bytes, content_type: str, kind: str) -> Decoded:
     fault = envelope_fault(value)
     if fault:
         message = f"json parse error: json: cannot unmarshal {fault}"
-        raise _unrecognized(kind, message, data)
+        raise _refuse_unrecognized(kind, message, data)
     return Decoded(value, duplicates)
 
 
@@ -164,7 +164,7 @@ def _from_protobuf(data: bytes, name: str, kind: str) -> dict[str, Any]:
         ) from None
 
 
-def _unrecognized(kind: str, why: str, data: bytes) -> StatusError:
+def _refuse_unrecognized(kind: str, why: str, data: bytes) -> StatusError:
     return bad_request(
         f"the object provided is unrecognized (must be of type {kind}): "
         f"couldn't get version/kind; {why} ({snippet(data)})"

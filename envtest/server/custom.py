@@ -77,7 +77,7 @@ class CustomRules(Rules):
     def default_applied(self, body: Body) -> None:
         self.compiled.default_applied(body)
 
-    def fitted(self, body: Body) -> Body:
+    def fit_to_schema(self, body: Body) -> Body:
         """Return a stored body as this version has it."""
         self.compiled.prune(body)
         self.compiled.default(body)
@@ -246,8 +246,8 @@ class Definition:
             categories=tuple(names.get("categories", ())),
             deprecation=_deprecation(self.spec, version),
             place=self.place,
-            to_version=None if alike else rules.fitted,
-            to_storage=None if alike else stored.fitted,
+            to_version=None if alike else rules.fit_to_schema,
+            to_storage=None if alike else stored.fit_to_schema,
             versions=self._versions,
         )
 
@@ -274,7 +274,7 @@ class Definition:
         for key in list(table.scan()):
             stored = table.get(key)
             if stored is not None:
-                body = self._rules[self.storage].fitted(msgspec.json.decode(stored.body))
+                body = self._rules[self.storage].fit_to_schema(msgspec.json.decode(stored.body))
                 table.put(Stored(key, stored.revision, _encode(body)))
 
 

@@ -132,8 +132,8 @@ def _hash(resource: Resource) -> str:
     return base64.b64encode(hashlib.sha256(identifier.encode()).digest()[:8]).decode()
 
 
-def aggregated(registry: Registry, *, core: bool) -> dict[str, Any]:
-    """Return everything at once: the core group alone for /api, the others for /apis."""
+def aggregate_groups(registry: Registry, *, core: bool) -> dict[str, Any]:
+    """Return the aggregated discovery document: the core group for /api, the others for /apis."""
     items = []
     for name, versions in _in_order(registry):
         if (name == "") is not core:

@@ -53,7 +53,7 @@ class StatusError(Exception):
         return {**body, "code": self.code}
 
 
-def qualified(name: str, group: str) -> str:
+def qualify_name(name: str, group: str) -> str:
     """Return `widgets.lab.example.com`, or the bare name in the core group."""
     return f"{name}.{group}" if group else name
 
@@ -62,7 +62,7 @@ def not_found(resource: str, group: str, name: str) -> StatusError:
     """Return 404 NotFound: there is no object of that name."""
     return StatusError(
         404,
-        f"{qualified(resource, group)} {quote(name)} not found",
+        f"{qualify_name(resource, group)} {quote(name)} not found",
         "NotFound",
         details={"name": name, "group": group, "kind": resource},
     )
@@ -73,7 +73,7 @@ def already_exists(resource: str, group: str, name: str, *, deleting: bool = Fal
     prefix = "object is being deleted: " if deleting else ""
     return StatusError(
         409,
-        f"{prefix}{qualified(resource, group)} {quote(name)} already exists",
+        f"{prefix}{qualify_name(resource, group)} {quote(name)} already exists",
         "AlreadyExists",
         details={"name": name, "group": group, "kind": resource},
     )
@@ -83,7 +83,7 @@ def conflict(resource_or_kind: str, group: str, name: str, why: str = MODIFIED) 
     """Return 409 for a failed precondition; the first argument is a kind in deletions."""
     return StatusError(
         409,
-        f"Operation cannot be fulfilled on {qualified(resource_or_kind, group)} "
+        f"Operation cannot be fulfilled on {qualify_name(resource_or_kind, group)} "
         f"{quote(name)}: {why}",
         "Conflict",
         details={"name": name, "group": group, "kind": resource_or_kind},
@@ -96,7 +96,7 @@ def invalid_object(
     """Return 422 Invalid, with a cause for each of `problems`."""
     return StatusError(
         422,
-        f"{qualified(kind, group)} {quote(name)} is invalid: {aggregate_message(problems)}",
+        f"{qualify_name(kind, group)} {quote(name)} is invalid: {aggregate_message(problems)}",
         "Invalid",
         details={
             "name": name,
@@ -135,7 +135,9 @@ def bad_request(message: str) -> StatusError:
 
 def forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
     """Return 403 Forbidden: the user is known, but not allowed."""
-    about = f"{qualified(resource, group)} {quote(name)}" if name else qualified(resource, group)
+    about = (
+        f"{qualify_name(resource, group)} {quote(name)}" if name else qualify_name(resource, group)
+    )
     return StatusError(
         403,
         f"{about} is forbidden: {why}",
@@ -144,7 +146,7 @@ def forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
     )
 
 
-def unauthorized() -> StatusError:
+def build_unauthorized() -> StatusError:
     """Return 401 Unauthorized: the credentials are not known."""
     return StatusError(401, "Unauthorized", "Unauthorized")
 
@@ -159,7 +161,7 @@ def method_not_supported(action: str, resource: str, group: str) -> StatusError:
     """Return 405 for a verb that this kind does not have."""
     return StatusError(
         405,
-        f'{action} is not supported on resources of kind "{qualified(resource, group)}"',
+        f'{action} is not supported on resources of kind "{qualify_name(resource, group)}"',
         "MethodNotAllowed",
         details={"group": group, "kind": resource},
     )
@@ -194,7 +196,7 @@ def not_acceptable(accepted: Sequence[str]) -> StatusError:
     )
 
 
-def expired(message: str) -> StatusError:
+def build_expired(message: str) -> StatusError:
     """Return 410 Expired: the requested history is compacted."""
     return StatusError(410, message, "Expired")
 

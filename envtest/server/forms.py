@@ -7,7 +7,7 @@ client that accepts nothing else gets 406.
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from envtest.memo import remembered
+from envtest.memo import remember_results
 from envtest.server.failures import not_acceptable
 
 Form = Literal["object", "table", "groups"]
@@ -21,7 +21,7 @@ _FORMS: Final[Mapping[tuple[str, ...], Form]] = {
 }
 
 
-@remembered(256)
+@remember_results(256)
 def negotiate(accept: str, *supported: Form) -> Form:
     """Return the first form that the client wants among those that are served.
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from controller.managedfields import validate_managed_fields
-from envtest.schema.errors import FieldError, forbidden, invalid, required
+from envtest.schema.errors import FieldError, build_required_error, forbidden, invalid
 from envtest.schema.names import label_errors, qualified_name_errors
 from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
 from envtest.server.failures import as_error
@@ -100,7 +100,7 @@ def check(
     if name and name != old.get("name"):
         problems += [invalid("metadata.name", name, problem) for problem in name_rule(name)]
     elif not name:
-        problems.append(required("metadata.name", "name or generateName is required"))
+        problems.append(build_required_error("metadata.name", "name or generateName is required"))
     if not namespaced or not meta.get("namespace") or meta["namespace"] != old.get("namespace"):
         problems += _namespace(meta, namespaced=namespaced)
     if meta.get("generation", 0) < 0:
@@ -122,7 +122,7 @@ def _namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
             return [forbidden("metadata.namespace", "not allowed on this type")]
         return []
     if not namespace:
-        return [required("metadata.namespace")]
+        return [build_required_error("metadata.namespace")]
     return [
         invalid("metadata.namespace", namespace, problem) for problem in label_errors(namespace)
     ]

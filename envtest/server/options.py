@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from controller.managedfields import check_manager
-from envtest.schema.errors import FieldError, forbidden, not_supported, required
+from envtest.schema.errors import FieldError, build_required_error, forbidden, not_supported
 from envtest.server.failures import as_error, bad_request, invalid_object
 from envtest.server.rules import Rules
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
@@ -76,7 +76,7 @@ def write_options(
     if kind == "PatchOptions" and force is not None and not apply:
         problems.append(forbidden("force", "may not be specified for non-apply patch"))
     if apply and not manager:
-        problems.append(required("fieldManager", "is required for apply patch"))
+        problems.append(build_required_error("fieldManager", "is required for apply patch"))
     problems += _manager(manager)
     problems += dry_run_problems(dry_runs)
     if validation not in _FIELD_VALIDATION:

@@ -37,7 +37,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def accepted(resource: Resource) -> tuple[str, ...]:
+def list_patch_types(resource: Resource) -> tuple[str, ...]:
     """Return the patch types of a resource, as the refusal of others lists them."""
     if resource.rules.custom:
         return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
@@ -47,8 +47,8 @@ def accepted(resource: Resource) -> tuple[str, ...]:
 async def patch(api: Api, call: Call) -> One:
     """Answer a PATCH on an object or one of its subresources."""
     kind = call.content_type
-    if kind not in accepted(call.resource):
-        raise failures.unsupported_media_type(accepted(call.resource))
+    if kind not in list_patch_types(call.resource):
+        raise failures.unsupported_media_type(list_patch_types(call.resource))
     applied = kind == APPLY_PATCH
     options = write_options("PatchOptions", call.query, call.dry_runs, call.agent, apply=applied)
     try:

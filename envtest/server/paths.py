@@ -92,9 +92,9 @@ class Documents:
                 else discovery.group_list(self._registry)
             )
             return Document(msgspec.json.encode(index), JSON)
-        data = msgspec.json.encode(discovery.aggregated(self._registry, core=root == "api"))
+        data = msgspec.json.encode(discovery.aggregate_groups(self._registry, core=root == "api"))
         headers = {"Vary": "Accept", "Cache-Control": "public"}
-        return _tagged(data, _AGGREGATED, known, headers)
+        return _tag_document(data, _AGGREGATED, known, headers)
 
     def _below(self, path: str) -> Mapping[str, Any] | None:
         """Return the discovery document of one group or version, or of the server."""
@@ -135,7 +135,7 @@ class Documents:
                     return Document(_SWAGGER_PROTOBUF, _SWAGGER_TYPE)
                 return Document(msgspec.json.encode(_SWAGGER), JSON)
             case ["v3"]:
-                return _tagged(self._openapi.index(), JSON, known, {})
+                return _tag_document(self._openapi.index(), JSON, known, {})
             case ["v3", "api", version]:
                 document = self._openapi.document("", version)
             case ["v3", "apis", group, version]:
@@ -150,11 +150,11 @@ class Documents:
             expiry = datetime.now(UTC) + timedelta(days=365)
             headers["Cache-Control"] = "public, immutable"
             headers["Expires"] = format_datetime(expiry, usegmt=True)
-        return _tagged(document, JSON, known, headers)
+        return _tag_document(document, JSON, known, headers)
 
 
-def _tagged(data: bytes, media: str, known: str, headers: Mapping[str, str]) -> Document:
-    """Return a document, or that the client has it already."""
+def _tag_document(data: bytes, media: str, known: str, headers: Mapping[str, str]) -> Document:
+    """Return a document with an ETag; 304 without a body if the client has this version."""
     tag = f'"{hashlib.sha512(data).hexdigest().upper()}"'
     headers = {**headers, "ETag": tag}
     if tag in {entry.strip().removeprefix("W/") for entry in known.split(",")}:

@@ -10,7 +10,7 @@ import msgspec
 from controller.managedfields.gotext import quote
 from envtest.server.api import Api
 from envtest.server.call import Call, Many, One
-from envtest.server.failures import StatusError, bad_request, expired, internal
+from envtest.server.failures import StatusError, bad_request, build_expired, internal
 from envtest.server.options import ListOptions, list_options
 from envtest.server.resource import Resource
 from envtest.storage import Stored, Table
@@ -168,7 +168,7 @@ def _starting_point(api: Api, options: ListOptions, prefix: str) -> tuple[int, s
 def _too_old(options: ListOptions, after: str) -> StatusError:
     """Return the refusal; that of a page brings a token for going on with what there is now."""
     if options.token:
-        refusal = expired(
+        refusal = build_expired(
             "The provided continue parameter is too old to display a consistent list result. "
             "You can start a new list without the continue parameter, or use the continue token "
             "in this response to retrieve the remainder of the results. Continuing with the "
@@ -178,7 +178,7 @@ def _too_old(options: ListOptions, after: str) -> StatusError:
         )
         refusal.metadata = {"continue": write_token(-1, after)}
         return refusal
-    return expired("The resourceVersion for the provided list is too old.")
+    return build_expired("The resourceVersion for the provided list is too old.")
 
 
 def _walk(table: Table, revision: int, prefix: str, after: str) -> Iterator[Stored]:

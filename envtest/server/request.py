@@ -61,13 +61,13 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
         if verb == "list" and query.get("watch", "0").lower() not in {"0", "false"}:
             verb = "watch"
     narrowed = verb in {"list", "watch"} and not name
-    selected = _selected(query.get("fieldSelector", "")) if narrowed else ""
+    selected = _read_selected_name(query.get("fieldSelector", "")) if narrowed else ""
     return RequestInfo(
         path, verb, True, group, version, namespace, resource, subresource, name, selected
     )
 
 
-def _selected(fields: str) -> str:
+def _read_selected_name(fields: str) -> str:
     """Return the name that a field selector asks for exactly, if an object can have it.
 
     As RequestInfoFactory does (k8s.io/apiserver/pkg/endpoints/request/requestinfo.go).

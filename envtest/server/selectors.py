@@ -127,22 +127,22 @@ def _requirement(term: str) -> Requirement:
     absent = term.startswith("!")
     match = _TERM.fullmatch(term.removeprefix("!").strip())
     if match is None or (absent and (match["operator"] or match["among"])):
-        raise _unparsed(f"{quote(term)} is no term of a label selector")
+        raise _refuse_requirement(f"{quote(term)} is no term of a label selector")
     key, operator = match["key"], match["operator"] or match["among"]
     faults = qualified_name_errors(key)
     if faults:
-        raise _unparsed(f"<nil>: Invalid value: {quote(key)}: {'; '.join(faults)}")
+        raise _refuse_requirement(f"<nil>: Invalid value: {quote(key)}: {'; '.join(faults)}")
     if operator is None:
         return Requirement(key, "!" if absent else "exists")
     values = [match["value"]] if match["operator"] else match["values"].split(",")
     value_set = frozenset(value.strip() for value in values)
     problems = _value_problems(key, operator, value_set)
     if problems:
-        raise _unparsed(aggregate_message(problems))
+        raise _refuse_requirement(aggregate_message(problems))
     return Requirement(key, operator, value_set)
 
 
-def _unparsed(why: str) -> StatusError:
+def _refuse_requirement(why: str) -> StatusError:
     return bad_request(f"unable to parse requirement: {why}")
 
 
@@ -179,13 +179,13 @@ def parse_fields(selector: str) -> FieldSelector:
         if match is None:
             raise bad_request(f"invalid selector: '{selector}'; can't understand '{part}'")
         field, operator, escaped = match.groups()
-        value = _unescaped(escaped)
+        value = _unescape_value(escaped)
         if field or value:
             terms.append(FieldTerm(field, value, operator != "!="))
     return FieldSelector(tuple(terms))
 
 
-def _unescaped(value: str) -> str:
+def _unescape_value(value: str) -> str:
     """Return the value that a text stands for, where backslash, comma and = are escaped."""
     for match in _ESCAPES.finditer(value):
         if match.group() in {"=", ","}:

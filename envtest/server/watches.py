@@ -13,7 +13,7 @@ import msgspec
 
 from envtest.server.api import Api
 from envtest.server.call import Call
-from envtest.server.failures import StatusError, expired, internal
+from envtest.server.failures import StatusError, build_expired, internal
 from envtest.server.forms import Form
 from envtest.server.options import ListOptions, list_options
 from envtest.server.reads import (
@@ -131,7 +131,9 @@ class Watch:
         if wants_present or revision == 0:
             revision = self.api.store.revision
         if revision < log.floor:
-            yield frames.error(expired(f"too old resource version: {revision} ({log.floor})"))
+            yield frames.error(
+                build_expired(f"too old resource version: {revision} ({log.floor})")
+            )
             return
         position = log.position_after(revision)
         if wants_present:

@@ -73,7 +73,7 @@ class Disk:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "objects.sqlite"
-        with self._explained():
+        with self._explain_errors():
             folder.mkdir(parents=True, exist_ok=True)
             if not self._path.exists():
                 _create(self._path)
@@ -81,7 +81,7 @@ class Disk:
                 self._path.stat().st_size <= 1
             ):  # SQLite takes a file of one byte for an empty one
                 raise DiskError(f"{self._path} is empty: it was cut short; {_REMEDY}")
-            self._database = _opened(self._path)
+            self._database = _open_exclusively(self._path)
         # The highest revision of what was ever kept: that of the file's newest version. It is
         # stored by itself only when versions are forgotten, which makes a write one statement.
         self._highest = max(self._fact("revision"), self._newest())
@@ -90,13 +90,13 @@ class Disk:
         """Return the highest revision that was ever acknowledged."""
         return self._highest
 
-    def compacted(self) -> int:
-        """Return the revision up to which the history of everything is forgotten."""
+    def read_compacted_revision(self) -> int:
+        """Return the revision up to which the history is compacted."""
         return self._fact("compacted")
 
     def floors(self) -> dict[str, int]:
         """Return the revisions up to which the histories of single tables are forgotten."""
-        with self._explained():
+        with self._explain_errors():
             return dict(self._database.execute("SELECT place, revision FROM floors"))
 
     def load(self) -> Iterator[Version]:
@@ -105,7 +105,7 @@ class Disk:
         Raises:
             DiskError: the file is damaged.
         """
-        with self._explained():
+        with self._explain_errors():
             for row in self._database.execute(_LOAD):
                 version = Version._make(row)
                 _check(version.body)
@@ -143,17 +143,17 @@ class Disk:
         self._database.close()
 
     def _fact(self, name: str) -> int:
-        with self._explained():
+        with self._explain_errors():
             cursor = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,))
             return int(cursor.fetchone()[0])
 
     def _newest(self) -> int:
-        with self._explained():
+        with self._explain_errors():
             cursor = self._database.execute("SELECT MAX(revision) FROM versions")
             return int(cursor.fetchone()[0] or 0)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Say in a sentence why the file cannot be used.
 
         Raises:
@@ -179,12 +179,12 @@ def _create(path: Path) -> None:
     new.unlink(missing_ok=True)
     # Secrets are among the objects. The log that SQLite keeps next to it takes the same mode.
     new.touch(mode=0o600)
-    _opened(new).close()
+    _open_exclusively(new).close()
     new.replace(path)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """Return a connection that alone has the file; where that fails, none is left behind."""
+def _open_exclusively(path: Path) -> sqlite3.Connection:
+    """Open the database file exclusively; on an error the connection is closed again."""
     with ExitStack() as stack:
         database = sqlite3.connect(path, isolation_level=None, timeout=0)
         stack.callback(database.close)

@@ -106,7 +106,7 @@ class Store:
         self._tables: dict[str, Table] = {}
         # Where the history of a table begins that has none yet.
         self._floors = disk.floors() if disk else {}
-        self._compacted = disk.compacted() if disk else 1
+        self._compacted = disk.read_compacted_revision() if disk else 1
         self.revision = disk.revision() if disk else 1
         # Called with every change, in order, before the writer gets its answer.
         self.listeners: list[Callable[[str, Event], None]] = []

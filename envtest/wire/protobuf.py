@@ -148,12 +148,12 @@ def _read_value(value: int | bytes, field: Field, depth: int) -> Any:
         case "double":
             return _double(_bytes(value))
         case "bool":
-            return bool(_signed(value))
+            return bool(_to_signed(value))
         case _:
-            return _signed(value)
+            return _to_signed(value)
 
 
-def _signed(value: int | bytes) -> int:
+def _to_signed(value: int | bytes) -> int:
     if isinstance(value, bytes):
         raise ValueError("a text stands where a number belongs")  # noqa: TRY004
     return value - 2**64 if value > _INT64_MAX else value
@@ -172,7 +172,7 @@ def _time(data: bytes, *, micro: bool) -> str | None:
     parts = dict(_fields(data))
     if not parts:
         return None
-    seconds, nanos = _signed(parts.get(1, 0)), _signed(parts.get(2, 0))
+    seconds, nanos = _to_signed(parts.get(1, 0)), _to_signed(parts.get(2, 0))
     moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanos // 1000)
     return moment.isoformat(timespec="microseconds" if micro else "seconds").replace("+00:00", "Z")
 
@@ -185,7 +185,7 @@ def _int_or_string(data: bytes) -> int | str:
     parts = dict(_fields(data))
     if parts.get(1, 0) == 1:
         return _bytes(parts.get(3, b"")).decode()
-    return _signed(parts.get(2, 0))
+    return _to_signed(parts.get(2, 0))
 
 
 def _raw(data: bytes) -> Any:
@@ -199,7 +199,7 @@ def _schema_or(data: bytes, depth: int) -> Any:
     parts = dict(_fields(data))
     if 2 in parts:
         return _message(_bytes(parts[2]), _SCHEMA, depth + 1)
-    return bool(_signed(parts.get(1, 0)))
+    return bool(_to_signed(parts.get(1, 0)))
 
 
 def _schema_or_list(data: bytes, depth: int, *, texts: bool) -> Any:

@@ -59,7 +59,7 @@ def allows(rules: Rule, wanted: Attributes, *, namespace: str = "") -> bool:
         "subjects": [{"kind": "User", "name": "joe"}],
     }
     store.write(f"{RBAC}/{place}", f"{prefix}r", binding)
-    return Authorizer(store).allowed(User("joe"), wanted)
+    return Authorizer(store).is_allowed(User("joe"), wanted)
 
 
 def test_a_rule_allows_its_verbs_groups_and_resources_only() -> None:

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from envtest.memo import LONGEST, remembered
+from envtest.memo import LONGEST, remember_results
 from envtest.schema.crd.versions import _schema_errors
 from envtest.schema.names import label_value_errors, qualified_name_errors
 
@@ -14,7 +14,7 @@ class _Answer:
     """Something that can be told to be forgotten."""
 
 
-@remembered(2)
+@remember_results(2)
 def _reported(text: str, *, loud: bool = False) -> _Answer:
     """Return a new answer each time that it has to be worked out."""
     del text, loud

@@ -18,9 +18,9 @@ from envtest.faults import (
     Refusal,
     StopAfter,
     SwallowedBookmarks,
-    expired,
     expired_event,
     half_open,
+    refuse_as_expired,
 )
 from envtest.faults.fault import Fault
 from tests.envtest.samples import gauge
@@ -37,7 +37,9 @@ from tests.polling import checked, until
 
 FIRST_WATCH = Match(verb="watch", resource="gauges", times=1)
 SILENCE = 90.0
-FORMS_OF_410 = pytest.mark.parametrize("form", [expired_event(), expired()], ids=["event", "HTTP"])
+FORMS_OF_410 = pytest.mark.parametrize(
+    "form", [expired_event(), refuse_as_expired()], ids=["event", "HTTP"]
+)
 
 
 def short(change: Change[Gauge]) -> str:
@@ -154,7 +156,7 @@ async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece()
         second_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
         with (
             here.proxy.inject(expired_event(), FIRST_WATCH),
-            here.proxy.inject(expired(), second_part) as struck,
+            here.proxy.inject(refuse_as_expired(), second_part) as struck,
         ):
             async with observed(here) as seen:
                 await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
@@ -301,7 +303,7 @@ async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
             async with observed(here, streams=True) as seen:
                 await here.delete(gone)
                 late = Match(verb="watch", resource="gauges", times=1)
-                with here.proxy.inject(expired(), late):
+                with here.proxy.inject(refuse_as_expired(), late):
                     await here.clock.advance(SILENCE)
                     await seen.wait(3)
         assert short(seen.changes[-1]) == "gone - unknown"

@@ -27,10 +27,10 @@ from envtest.faults import (
     Proxy,
     RefusedConnection,
     TruncatedEvent,
-    expired,
     expired_event,
     half_open,
     internal_error,
+    refuse_as_expired,
     too_many_requests,
     unavailable,
 )
@@ -47,7 +47,7 @@ SEEDS = max(2, min(4, int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100")) // 40
 _GAPS: dict[str, Fault] = {
     "events that are lost": DroppedEvents(events=1, dropped=2),
     "an expired revision, as an event": expired_event(events=1),
-    "an expired revision, as an answer": expired(),
+    "an expired revision, as an answer": refuse_as_expired(),
     "a silent connection": half_open(events=1),
     "half an event": TruncatedEvent(),
 }

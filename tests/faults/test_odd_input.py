@@ -21,9 +21,9 @@ from envtest.faults import (
     SwallowedBookmarks,
     TruncatedEvent,
     error_without_reason,
-    expired,
     expired_event,
     internal_error,
+    refuse_as_expired,
     too_many_requests,
     unavailable,
     unknown_event,
@@ -77,7 +77,7 @@ async def test_a_watch_with_odd_input_loses_nothing(fault: Fault, policy: tuple[
         internal_error(),
         unavailable(),
         too_many_requests(),
-        expired(),
+        refuse_as_expired(),
         RefusedConnection(),
         LostAnswer(),
         CutAnswer(),
@@ -141,7 +141,7 @@ def storm() -> list[tuple[Fault, Match]]:
         unknown_event(1),
         error_without_reason(2),
         expired_event(1),
-        expired(),
+        refuse_as_expired(),
         SlowAnswer(50),
     ]
     any_read = [GatewayPage(), RefusedConnection(), CutAnswer(), internal_error()]

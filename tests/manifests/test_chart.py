@@ -77,7 +77,7 @@ def test_the_chart_installs_the_same_objects_as_kustomize() -> None:
         pytest.skip("no kubectl on this machine; its kustomize renders the other side")
     wanted = {
         f"{one['kind']}/{one['metadata']['name']}": essence(one)
-        for one in read_all_yaml(rendering.rendered(MANIFESTS / "default"))
+        for one in read_all_yaml(rendering.render_folder(MANIFESTS / "default"))
         if one["kind"] != "Namespace"
     }
     assert {name: essence(one) for name, one in render().items()} == wanted
@@ -145,7 +145,7 @@ def test_the_chart_and_the_component_serve_the_page_alike(tmp_path: Path) -> Non
     folder = with_components(tmp_path, "ui")
     wanted = {
         f"{one['kind']}/{one['metadata']['name']}": essence(one)
-        for one in read_all_yaml(rendering.rendered(folder))
+        for one in read_all_yaml(rendering.render_folder(folder))
         if one["kind"] != "Namespace"
     }
     found = {name: essence(one) for name, one in render(ui={"enabled": True}).items()}

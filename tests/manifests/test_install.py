@@ -29,7 +29,7 @@ def installed() -> dict[str, dict[str, Any]]:
 def test_the_one_file_install_is_what_kustomize_renders() -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("no kubectl on this machine; the one-file install is not rendered anew")
-    anew = [one for one in read_all_yaml(rendering.rendered(MANIFESTS / "default")) if one]
+    anew = [one for one in read_all_yaml(rendering.render_folder(MANIFESTS / "default")) if one]
     assert documents(rendering.INSTALL) == anew, "run `make manifests`"
 
 

@@ -11,7 +11,13 @@ from typing import Any, Final
 
 from envtest.schema import formats
 from envtest.schema.crd import versions as per_version
-from envtest.schema.errors import FieldError, forbidden, invalid, not_supported, required
+from envtest.schema.errors import (
+    FieldError,
+    build_required_error,
+    forbidden,
+    invalid,
+    not_supported,
+)
 from envtest.schema.names import label_1035_errors, subdomain_errors
 from envtest.schema.webhookclients import client_errors
 
@@ -73,7 +79,7 @@ def crd_warnings(crd: _Body) -> list[str]:
     for version in (crd.get("spec") or {}).get("versions") or ():
         for node in _nodes((version.get("schema") or {}).get("openAPIV3Schema")):
             name = node.get("format") or ""
-            if formats.unrecognized(name, node.get("type") or ""):
+            if formats.is_unrecognized(name, node.get("type") or ""):
                 names[name] = None
     return [f'unrecognized format "{name}"' for name in names]
 
@@ -123,13 +129,13 @@ def _group_errors(spec: _Body) -> list[FieldError]:
     group, scope = spec.get("group") or "", spec.get("scope") or ""
     out: list[FieldError] = []
     if not group:
-        out.append(required("spec.group"))
+        out.append(build_required_error("spec.group"))
     elif errors := subdomain_errors(group):
         out.append(invalid("spec.group", group, ",".join(errors)))
     elif "." not in group:
         out.append(invalid("spec.group", group, "should be a domain with at least one dot"))
     if not scope:
-        out.append(required("spec.scope"))
+        out.append(build_required_error("spec.scope"))
     elif scope not in {"Cluster", "Namespaced"}:
         out.append(not_supported("spec.scope", scope, ("Cluster", "Namespaced")))
     return out
@@ -152,7 +158,7 @@ def _together_errors(versions: Any) -> list[FieldError]:
 
 def _required_names(names: _Body) -> list[FieldError]:
     fields = ("plural", "singular", "kind", "listKind")
-    return [required(f"spec.names.{name}") for name in fields if not names.get(name)]
+    return [build_required_error(f"spec.names.{name}") for name in fields if not names.get(name)]
 
 
 def names_errors(names: _Body, path: str) -> list[FieldError]:
@@ -187,7 +193,7 @@ def _change_errors(spec: _Body, old: _Body) -> list[FieldError]:
         ("spec.group", spec.get("group"), before.get("group")),
         ("spec.names.plural", names.get("plural"), names_before.get("plural")),
     ]
-    if _established(old):
+    if _is_established(old):
         pairs[:0] = [
             ("spec.scope", spec.get("scope"), before.get("scope")),
             ("spec.names.kind", names.get("kind"), names_before.get("kind")),
@@ -197,7 +203,7 @@ def _change_errors(spec: _Body, old: _Body) -> list[FieldError]:
     ]
 
 
-def _established(crd: _Body) -> bool:
+def _is_established(crd: _Body) -> bool:
     conditions = (crd.get("status") or {}).get("conditions") or ()
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
@@ -234,7 +240,7 @@ def _approval_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     path = f"metadata.annotations[{_APPROVAL}]"
     said = f'protected groups must have approval annotation "{_APPROVAL}"'
     if not value:
-        return [required(path, f"{said}, see {_APPROVAL_RULE}")]
+        return [build_required_error(path, f"{said}, see {_APPROVAL_RULE}")]
     if value.startswith(("http://", "https://", "unapproved")):
         return []
     detail = (
@@ -255,7 +261,7 @@ def conversion_errors(conversion: _Body | None) -> list[FieldError]:
     strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook") or {}
     out: list[FieldError] = []
     if not strategy:
-        out.append(required(f"{_PATH}.strategy"))
+        out.append(build_required_error(f"{_PATH}.strategy"))
     elif strategy not in {"None", "Webhook"}:
         out.append(not_supported(f"{_PATH}.strategy", strategy, ("None", "Webhook")))
     reviews = webhook.get("conversionReviewVersions") or []
@@ -272,14 +278,14 @@ def conversion_errors(conversion: _Body | None) -> list[FieldError]:
 
 def _client_errors(config: _Body | None) -> list[FieldError]:
     if config is None:
-        return [required(_CLIENT, "required when strategy is set to Webhook")]
+        return [build_required_error(_CLIENT, "required when strategy is set to Webhook")]
     return client_errors(config, _CLIENT)
 
 
 def _review_errors(reviews: Sequence[str]) -> list[FieldError]:
     """Return the errors of `conversionReviewVersions`."""
     if not reviews:
-        return [required(_REVIEWS)]
+        return [build_required_error(_REVIEWS)]
     out: list[FieldError] = []
     for index, version in enumerate(reviews):
         if version in reviews[:index]:

@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from envtest.schema.cel import Checker, reads_old
-from envtest.schema.errors import FieldError, forbidden, invalid, not_supported, required
+from envtest.schema.errors import (
+    FieldError,
+    build_required_error,
+    forbidden,
+    invalid,
+    not_supported,
+)
 from envtest.schema.rules import normalized_path
 
 _Schema = Mapping[str, Any]
@@ -153,7 +159,9 @@ def _types(schema: _Schema, path: str) -> list[FieldError]:
     if keys and kind != "map":
         where = f"{path}.x-kubernetes-list-type"
         detail = "must be map if x-kubernetes-list-map-keys is non-empty"
-        out.append(required(where, detail) if kind is None else invalid(where, kind, detail))
+        out.append(
+            build_required_error(where, detail) if kind is None else invalid(where, kind, detail)
+        )
     if kind == "map":
         out += _map_list(schema, path)
     return out
@@ -171,7 +179,7 @@ def _kind_for(
     if kind != expected_type:
         detail = f"must be {expected_type} if {name} is specified"
         where = f"{path}.type"
-        out.append(invalid(where, kind, detail) if kind else required(where, detail))
+        out.append(invalid(where, kind, detail) if kind else build_required_error(where, detail))
     elif value == "set":
         out += _set_items(schema, path)
     if value not in known:
@@ -200,10 +208,10 @@ def _map_list(schema: _Schema, path: str) -> list[FieldError]:
     where = f"{path}.x-kubernetes-list-map-keys"
     if not keys:
         detail = "must not be empty if x-kubernetes-list-type is map"
-        out.append(required(where, detail))
+        out.append(build_required_error(where, detail))
     if not isinstance(items, Mapping):
         detail = "must have a schema if x-kubernetes-list-type is map"
-        return [*out, required(f"{path}.items", detail)]
+        return [*out, build_required_error(f"{path}.items", detail)]
     if items.get("type") != "object":
         detail = "must be object if parent array's x-kubernetes-list-type is map"
         return [*out, invalid(f"{path}.items.type", items.get("type") or "", detail)]
@@ -239,7 +247,7 @@ def _map_keys(schema: _Schema, path: str) -> list[FieldError]:
         where = f"{path}.items.properties[{key}]"
         if key not in (items.get("required") or ()) and field.get("default") is None:
             detail = f"{said} must have a default or be a required property"
-            out.append(required(f"{where}.default", detail))
+            out.append(build_required_error(f"{where}.default", detail))
         if field.get("nullable"):
             out.append(forbidden(f"{where}.nullable", f"{said} cannot be nullable"))
     return out
@@ -272,17 +280,17 @@ def _text_errors(rule: _Schema, where: str) -> list[FieldError]:
     message_expression = rule.get("messageExpression") or ""
     out: list[FieldError] = []
     if not expression.strip():
-        out.append(required(f"{where}.rule", "rule is not specified"))
+        out.append(build_required_error(f"{where}.rule", "rule is not specified"))
     elif message and not message.strip():
         out.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
     elif _has_line_break(message.strip()):
         out.append(invalid(f"{where}.message", message, "must not contain line breaks"))
     elif _has_line_break(expression.strip()) and not message.strip():
         detail = "message must be specified if rule contains line breaks"
-        out.append(required(f"{where}.message", detail))
+        out.append(build_required_error(f"{where}.message", detail))
     if message_expression and not message_expression.strip():
         detail = "messageExpression must be non-empty if specified"
-        out.append(required(f"{where}.messageExpression", detail))
+        out.append(build_required_error(f"{where}.messageExpression", detail))
     return out
 
 

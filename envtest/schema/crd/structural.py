@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
-from envtest.schema.errors import NO_FIELD, FieldError, forbidden, invalid, required
+from envtest.schema.errors import NO_FIELD, FieldError, build_required_error, forbidden, invalid
 from envtest.schema.formats import InvalidPattern, compile_pattern
 from envtest.schema.pruning import PruneNode
 from envtest.schema.rules import RuleTree
@@ -73,7 +73,7 @@ def _node(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None
     """Append to `out` why a node, or one below it, is not structural."""
     kind, items = schema.get("type") or "", schema.get("items")
     if kind == "array" and items is None:
-        out.append(required(f"{path}.items", "must be specified"))
+        out.append(build_required_error(f"{path}.items", "must be specified"))
     if isinstance(items, Mapping):
         _node(items, "item", f"{path}.items", out)
     for name, child in (schema.get("properties") or {}).items():
@@ -86,7 +86,7 @@ def _node(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None
     _extensions(schema, path, out)
     _branches(schema, path, out)
     _type(schema, level, path, out)
-    _embedded(schema, path, out)
+    _check_embedded_object(schema, path, out)
     _metadata(schema, level, path, out)
 
 
@@ -103,15 +103,17 @@ def _type(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None
     if schema.get(_EMBEDDED) and kind != "object":
         detail = f"must be object if {_EMBEDDED} is true"
         out.append(
-            invalid(f"{path}.type", kind, detail) if kind else required(f"{path}.type", detail)
+            invalid(f"{path}.type", kind, detail)
+            if kind
+            else build_required_error(f"{path}.type", detail)
         )
     elif not kind and not schema.get(_IOS) and not schema.get(_PRESERVE):
-        out.append(required(f"{path}.type", _NO_TYPE[level]))
+        out.append(build_required_error(f"{path}.type", _NO_TYPE[level]))
     if level == "root" and kind and kind != "object":
         out.append(invalid(f"{path}.type", kind, "must be object at the root"))
 
 
-def _embedded(schema: _Schema, path: str, out: list[FieldError]) -> None:
+def _check_embedded_object(schema: _Schema, path: str, out: list[FieldError]) -> None:
     if not schema.get(_EMBEDDED):
         return
     if schema.get("additionalProperties") is not None:
@@ -119,7 +121,7 @@ def _embedded(schema: _Schema, path: str, out: list[FieldError]) -> None:
         out.append(forbidden(f"{path}.additionalProperties", detail))
     if not schema.get(_PRESERVE) and not schema.get("properties"):
         detail = f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}"
-        out.append(required(f"{path}.properties", detail))
+        out.append(build_required_error(f"{path}.properties", detail))
 
 
 def _metadata(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
@@ -242,14 +244,14 @@ def _first_errors(
         embedded.check(value, path, errors)
     if not errors:
         ValueSchema(schema).check(value, "", errors)
-        errors = [_moved(error, path) for error in errors]
+        errors = [_prefix_path(error, path) for error in errors]
     rules = RuleTree.compile(schema, root=True)
     if not errors and rules is not None:
-        errors = [_moved(error, path) for error in rules.check(value, None, [])]
+        errors = [_prefix_path(error, path) for error in rules.check(value, None, [])]
     return errors
 
 
-def _moved(error: FieldError, path: str) -> FieldError:
+def _prefix_path(error: FieldError, path: str) -> FieldError:
     """Return the error of a default, validated on its own, with the path of the default."""
     if error.field in {"", NO_FIELD}:
         field = path

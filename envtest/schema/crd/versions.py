@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from controller.managedfields.gotext import json_text
-from envtest.memo import remembered
+from envtest.memo import remember_results
 from envtest.schema.compiled import KEPT, LONGEST_KEPT
 from envtest.schema.crd.nodes import node_errors
 from envtest.schema.crd.structural import default_errors, structural_errors
@@ -20,10 +20,10 @@ from envtest.schema.errors import (
     OMITTED,
     FieldError,
     Verbatim,
+    build_required_error,
     duplicate,
     forbidden,
     invalid,
-    required,
     too_many,
 )
 from envtest.schema.names import label_1035_errors
@@ -73,7 +73,7 @@ def hoisted_fields(versions: Sequence[_Body]) -> frozenset[str]:
 def missing_schemas(versions: Sequence[_Body]) -> list[FieldError]:
     """Return the errors of versions without a schema."""
     return [
-        required(f"spec.versions[{index}].schema.openAPIV3Schema")
+        build_required_error(f"spec.versions[{index}].schema.openAPIV3Schema")
         for index, version in enumerate(versions)
         if (version.get("schema") or {}).get("openAPIV3Schema") is None
     ]
@@ -141,7 +141,7 @@ def _schema_errors(schema: _Body, path: str, *, has_status: bool) -> list[FieldE
     return list(_errors_of_text(schema_json, path, has_status=has_status))
 
 
-@remembered(KEPT, LONGEST_KEPT)
+@remember_results(KEPT, LONGEST_KEPT)
 def _errors_of_text(schema_json: str, path: str, *, has_status: bool) -> tuple[FieldError, ...]:
     """Return the errors of a schema by its JSON."""
     schema = msgspec.json.decode(schema_json)
@@ -179,7 +179,7 @@ def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
     for name, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
         json_path, where = scale.get(name) or "", f"{path}.{name}"
         if not json_path:
-            out.append(required(where))
+            out.append(build_required_error(where))
         elif errors := _simple_path_errors(json_path, where):
             out += errors
         elif not json_path.startswith(f"{root}."):
@@ -201,16 +201,16 @@ def _column_errors(column: _Body, path: str) -> list[FieldError]:
     known = f"must be one of {','.join(_COLUMN_TYPES)}"
     out: list[FieldError] = []
     if not column.get("name"):
-        out.append(required(f"{path}.name"))
+        out.append(build_required_error(f"{path}.name"))
     if not kind:
-        out.append(required(f"{path}.type", known))
+        out.append(build_required_error(f"{path}.type", known))
     elif kind not in _COLUMN_TYPES:
         out.append(invalid(f"{path}.type", kind, known))
     if name_format and name_format not in _COLUMN_FORMATS:
         detail = f"must be one of {','.join(_COLUMN_FORMATS)}"
         out.append(invalid(f"{path}.format", name_format, detail))
     if not json_path:
-        out.append(required(f"{path}.JSONPath"))
+        out.append(build_required_error(f"{path}.JSONPath"))
     else:
         out += _simple_path_errors(json_path, f"{path}.JSONPath")
     return out
@@ -223,7 +223,7 @@ def _selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> lis
     for index, entry in enumerate(fields):
         json_path, where = entry.get("jsonPath") or "", f"{path}[{index}].jsonPath"
         if not json_path:
-            out.append(required(where))
+            out.append(build_required_error(where))
             continue
         field, failure = _field_at(json_path, schema)
         if field is None:

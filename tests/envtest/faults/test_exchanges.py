@@ -26,9 +26,9 @@ from envtest.faults import (
     Pause,
     RefusedConnection,
     SlowAnswer,
-    expired,
     forbidden,
     internal_error,
+    refuse_as_expired,
     too_many_requests,
     unavailable,
 )
@@ -64,7 +64,7 @@ async def test_users_keep_their_own_rights_behind_the_proxy() -> None:
         (too_many_requests(7), TooManyRequests),
         (internal_error(), ServerFailure),
         (unavailable(), ServerFailure),
-        (expired(), Expired),
+        (refuse_as_expired(), Expired),
         (forbidden(), Forbidden),
         (GatewayPage(), MalformedAnswer),
         (RefusedConnection(), NoAnswer),
@@ -151,7 +151,7 @@ async def test_a_list_can_expire_between_two_pages() -> None:
         for name in "abc":
             await here.create(name)
         later = Match(verb="list", where=lambda call: "continue" in call.query)
-        with here.proxy.inject(expired(), later) as struck:
+        with here.proxy.inject(refuse_as_expired(), later) as struck:
             first = await here.transport.request("GET", PATH, query={"limit": "2"})
             token = msgspec.json.decode(first)["metadata"]["continue"]
             rest = {"limit": "2", "continue": token}

@@ -22,9 +22,9 @@ from envtest.faults import (
     SwallowedBookmarks,
     TruncatedEvent,
     error_without_reason,
-    expired,
     expired_event,
     half_open,
+    refuse_as_expired,
     too_many_requests,
     unknown_event,
 )
@@ -166,7 +166,7 @@ async def test_bookmarks_can_be_swallowed(*, initial_end_only: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error"), [(expired, Expired), (too_many_requests, TooManyRequests)]
+    ("make", "error"), [(refuse_as_expired, Expired), (too_many_requests, TooManyRequests)]
 )
 async def test_a_watch_can_be_refused_by_its_status(
     make: Callable[[], Fault], error: type[Exception]

@@ -32,4 +32,4 @@ def test_a_text_has_the_formats_that_the_server_saw_in_it(text: str) -> None:
 def test_only_formats_that_are_checked_for_a_type_are_recognized(
     name: str, kind: str, warned: bool
 ) -> None:
-    assert formats.unrecognized(name, kind) is warned
+    assert formats.is_unrecognized(name, kind) is warned
