@@ -1,10 +1,10 @@
 """Makes the documentation site in a folder, or the listings in docs/: site.py FOLDER | --listings.
 
-The site is docs/ and the documents at the top of the repository. These stay where they are,
-because people and hosting services look for them there, while the generator wants everything in
-one folder. So all of it is copied to FOLDER/docs first, README.md as index.md; the site is in
-FOLDER/site. Links between the documents are kept. A link to a file that is no page (a manifest, a
-module) becomes plain text.
+The site is docs/, docs/operating/ and the documents at the top of the repository. These stay where
+they are, because people and hosting services look for them there, while the generator wants
+everything in one folder. So all of it is copied to FOLDER/docs first, README.md as index.md; the
+site is in FOLDER/site. Links between the documents are kept. A link to a file that is no page (a
+manifest, a module) becomes plain text.
 
 With --listings the listings of examples/ in docs/ are written anew, from the files. Two programs
 that do the same stand beside each other part by part: a line `# -- TITLE` begins a part in both.
@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+from os.path import relpath
 from pathlib import Path
 from textwrap import dedent
 
@@ -33,6 +34,8 @@ LISTING = re.compile(r"<!-- (examples/\S+) -->\n\n```(\w+)\n.*?^```", re.DOTALL 
 PAIRS = re.compile(r"<!-- pairs: (\S+) (\S+) -->\n.*?<!-- end of pairs -->", re.DOTALL)
 PART = re.compile(r"^ *# -- (.+)\n", re.MULTILINE)
 FIRST_PART = "What it needs"
+FOLDERS = ("", "operating")
+"""The folders below docs/ whose documents are pages."""
 ASSETS = ("site.css", "demo.cast", "images")
 """What of docs/ is copied as it is."""
 PLAYER = ROOT / "docs" / "player" / "node_modules" / "asciinema-player" / "dist" / "bundle"
@@ -42,7 +45,12 @@ LINK = re.compile(r"\[([^\]]+)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 
 def pages() -> dict[Path, str]:
     """Return the pages: from the file in the repository to the name in the site."""
-    own = {path: path.name for path in sorted((ROOT / "docs").glob("*.md"))}
+    docs = ROOT / "docs"
+    own = {
+        path: path.relative_to(docs).as_posix()
+        for folder in FOLDERS
+        for path in sorted((docs / folder).glob("*.md"))
+    }
     return {ROOT / name: target for name, target in TOP.items()} | own
 
 
@@ -93,6 +101,7 @@ def _pair(title: str, first: str, second: str) -> str:
 
 def with_links(page: str, source: Path, known: dict[Path, str]) -> str:
     """Return a page with links to the site's pages, and without links to other files."""
+    here = Path(known[source]).parent
 
     def link(match: re.Match[str]) -> str:
         words, path, anchor = match[1], match[2], match[3] or ""
@@ -100,10 +109,10 @@ def with_links(page: str, source: Path, known: dict[Path, str]) -> str:
             return match[0]
         target = (source.parent / path).resolve()
         if target.is_relative_to(ROOT / "docs") and target.suffix == ".png":
-            return f"[{words}]({target.relative_to(ROOT / 'docs')})"
+            return f"[{words}]({relpath(target.relative_to(ROOT / 'docs'), here)})"
         if target.is_dir():
             target /= "README.md"
-        return f"[{words}]({known[target]}{anchor})" if target in known else words
+        return f"[{words}]({relpath(known[target], here)}{anchor})" if target in known else words
 
     return LINK.sub(link, page)
 
@@ -123,6 +132,7 @@ def copy(folder: Path) -> None:
     known = pages()
     for path, name in known.items():
         page = with_links(path.read_text(encoding="utf-8"), path, known)
+        (target / name).parent.mkdir(exist_ok=True)
         (target / name).write_text(page, encoding="utf-8")
     for name in ASSETS:
         asset = ROOT / "docs" / name

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.docs.text import OPERATING
 from tests.scripts import load_script
 from tests.servers import program
 
@@ -191,7 +192,7 @@ def test_the_files_of_the_checkout_name_one_version() -> None:
     assert re.findall(r"image: butler-ipam:(\S+)", install) == [VERSION]
     sbom = json.loads((ROOT / "sbom.cdx.json").read_text())
     assert sbom["metadata"]["component"]["version"] == VERSION
-    guide = (ROOT / "OPERATIONS.md").read_text()
+    guide = "".join((ROOT / page).read_text() for page in OPERATING)
     named = re.findall(r"butler-ipam:([0-9][0-9.]*[0-9])|image\.tag=([0-9.]+[0-9])", guide)
     assert {one or other for one, other in named} == {VERSION}
 

@@ -116,7 +116,11 @@ def test_a_backup_of_files_is_restored_with_every_range_where_it_was(desk: Path)
     jq = shutil.which("jq")
     if jq is None:
         pytest.skip("no jq on this machine; the line that makes a restore of a backup is not run")
-    [command] = [one for one in commands("OPERATIONS.md") if one.text.startswith("jq ")]
+    [command] = [
+        one
+        for one in commands("docs/operating/backup-and-restore.md")
+        if one.text.startswith("jq ")
+    ]
     subprocess.run(["sh", "-c", command.text], cwd=desk, check=True, timeout=30)
 
     def held(text: str) -> dict[str, tuple[str, str]]:

@@ -25,6 +25,7 @@ from reconcilers.integrations.vitistack import gauges as vitistack
 from reconcilers.metrics.objectgauges import OPEN_PROMISES, POOL_GAUGES
 from tests.docs.text import (
     DOCUMENTS,
+    OPERATING,
     ROOT,
     URLS,
     headings,
@@ -140,7 +141,7 @@ def metrics() -> set[str]:
     return found | {f"butler_network_pool_{name}" for name in queues}
 
 
-@pytest.mark.parametrize("document", ["README.md", "OPERATIONS.md"])
+@pytest.mark.parametrize("document", ["README.md", *OPERATING])
 def test_every_metric_is_exposed_by_the_code(document: str) -> None:
     prefixes = r"(?:butler_|controller_runtime_|workqueue_|rest_client_|leader_election_)"
     for word in quoted(document):
@@ -175,7 +176,7 @@ def alerts() -> list[dict[str, str]]:
     return [one for group in rule["spec"]["groups"] for one in group["rules"] if "alert" in one]
 
 
-@pytest.mark.parametrize("document", ["README.md", "OPERATIONS.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("document", ["README.md", *OPERATING, "CHANGELOG.md"])
 def test_every_condition_reason_and_event_is_one_that_is_written(document: str) -> None:
     named = {
         word
@@ -186,7 +187,8 @@ def test_every_condition_reason_and_event_is_one_that_is_written(document: str) 
 
 
 def test_conditions_in_queries_of_the_guide_exist() -> None:
-    types = re.findall(r'@\.type=="(\w+)"', read("OPERATIONS.md"))
+    text = "".join(map(read, OPERATING))
+    types = re.findall(r'@\.type=="(\w+)"', text)
     conditions = {one.type for reported in WORDS.values() for one in reported.conditions}
     assert types
     assert set(types) <= conditions
@@ -200,7 +202,7 @@ def test_every_label_and_annotation_exists() -> None:
 
 
 def test_every_symptom_of_the_guide_is_a_chapter() -> None:
-    known = headings("OPERATIONS.md")
+    known = [heading for page in OPERATING for heading in headings(page)]
     for symptom in (
         "IPAllocation stuck in Pending",
         "IPAllocation in Failed state",
@@ -214,8 +216,8 @@ def test_every_symptom_of_the_guide_is_a_chapter() -> None:
 
 
 def test_every_runbook_is_of_an_alert_and_the_other_way_round() -> None:
-    chapter = prose("OPERATIONS.md").partition("## Runbooks\n")[2]
-    titles = re.findall(r"^### (.+)$", chapter, re.MULTILINE)
+    text = prose("docs/operating/runbooks.md")
+    titles = re.findall(r"^### (.+)$", text, re.MULTILINE)
     assert sorted(titles) == sorted(alert["alert"] for alert in alerts())
 
 
@@ -296,3 +298,17 @@ def test_documents_name_no_place_outside_of_the_repository() -> None:
     for document in DOCUMENTS:
         for path in re.findall(r"(?<![\w/.])/(?:home|root|work|Users)/\S+", read(document)):
             assert not Path(path).is_absolute(), document
+
+
+def test_every_page_of_the_guide_has_at_most_250_lines_and_is_in_the_index() -> None:
+    for page in OPERATING:
+        assert len(read(page).splitlines()) <= 250, page
+    assert set(links("OPERATIONS.md")) >= set(OPERATING)
+
+
+def test_links_to_a_section_of_the_index_lead_to_the_page_that_has_it() -> None:
+    """Links from outside name anchors of the guide as it was when it was one document."""
+    text = read("OPERATIONS.md")
+    anchors = re.findall(r'<a id="([^"]+)"></a>(?=[^|]*?\]\(docs/operating/)', text)
+    assert len(anchors) == len(set(anchors)) == 69
+    assert set(anchors) >= {alert["alert"].lower() for alert in alerts()}

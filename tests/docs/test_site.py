@@ -3,11 +3,12 @@
 import re
 import subprocess
 import sys
+from os.path import relpath
 from pathlib import Path
 
 import pytest
 
-from tests.docs.text import DOCUMENTS, PAGES, ROOT
+from tests.docs.text import DOCUMENTS, OPERATING, PAGES, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -21,19 +22,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_document_is_a_page_of_the_site(site: Path) -> None:
-    made = {path.stem for path in site.glob("*.html")} - {"404"}
-    own = {Path(page).stem for page in PAGES}
+    made = {path.stem for path in site.rglob("*.html")} - {"404"}
+    own = {Path(page).stem for page in (*PAGES, *OPERATING)}
     top = {Path(name).stem.lower() for name in DOCUMENTS if "/" not in name} - {"readme"}
     assert made == own | top | {"index", "controller"}
 
 
 def test_every_picture_and_recording_that_a_page_shows_is_in_the_site(site: Path) -> None:
     shown = set()
-    for page in site.glob("*.html"):
+    for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        shown |= set(re.findall(r'(?:src|href)="([^":#]+\.(?:png|cast))"', text))
+        found = re.findall(r'(?:src|href)="([^":#]+\.(?:png|cast))"', text)
+        shown |= {
+            name[1:] if name.startswith("/") else relpath(page.parent / name, site)
+            for name in found
+        }
     assert {"demo.cast", "images/map.png", "images/page.png", "images/pools.png"} <= shown
-    assert [name for name in shown if not (site / name.lstrip("/")).is_file()] == []
+    assert [name for name in shown if not (site / name).is_file()] == []
 
 
 def test_a_broken_link_fails_the_build(site: Path) -> None:
@@ -47,6 +52,6 @@ def test_a_broken_link_fails_the_build(site: Path) -> None:
 
 def test_the_site_asks_no_other_server_for_anything(site: Path) -> None:
     loaded = r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"'
-    for page in site.glob("*.html"):
+    for page in site.rglob("*.html"):
         found = re.findall(loaded, page.read_text(encoding="utf-8"))
         assert [url for url in found if "example" not in url] == [], page.name

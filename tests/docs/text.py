@@ -6,22 +6,29 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
+OPERATING = tuple(
+    f"docs/operating/{path.name}" for path in sorted((ROOT / "docs/operating").glob("*.md"))
+)
+"""The pages of the operator's guide."""
 DOCUMENTS = (
     *("README.md", "ARCHITECTURE.md", "OPERATIONS.md", "API.md", "CONTRIBUTING.md"),
     *("CHANGELOG.md", "SECURITY.md", "RELEASING.md", "controller/README.md", "examples/README.md"),
     *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+    *OPERATING,
 )
 PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
 """The pages about the framework, one for each concept."""
-GUIDES = ("README.md", "OPERATIONS.md", "ARCHITECTURE.md")
+GUIDES = ("README.md", "OPERATIONS.md", *OPERATING, "ARCHITECTURE.md")
 """Those that tell people what to type."""
 INDENT = 4
 URLS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
     "urls"
 ]
-GUIDE_URL = URLS["Documentation"]
+RUNBOOKS_URL = f"{URLS['Repository']}/blob/main/docs/operating/runbooks.md"
+_FENCE = re.compile(r"^ *```(\S*)$")
 
 
 @dataclass(frozen=True)
@@ -31,17 +38,24 @@ class Command:
     Args:
         text: the line, continued ones joined.
         block: whether it stands in a block, to be copied as it is; else it is in a sentence.
-        place: document and line, for messages.
+        document: the document that has it.
+        line: its line, counted from the heading if a section was asked for.
     """
 
     text: str
     block: bool
-    place: str
+    document: str
+    line: int
 
     @property
     def words(self) -> list[str]:
         """The words of the shell, without a comment at the end."""
         return shlex.split(self.text, comments=True)
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for messages."""
+        return f"{self.document}:{self.line}"
 
 
 def read(document: str) -> str:
@@ -50,30 +64,52 @@ def read(document: str) -> str:
 
 def fenced(document: str, language: str) -> list[str]:
     """Return the blocks between ``` of one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", read(document), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(
+        rf"^( *)```{language}\n(.*?)^\1```$", read(document), re.DOTALL | re.MULTILINE
+    )
+    return [dedent(block) for _, block in blocks]
 
 
 def prose(document: str) -> str:
-    """Return a document without what stands between ```."""
-    return re.sub(r"^```.*?^```", "", read(document), flags=re.DOTALL | re.MULTILINE)
+    """Return a document with the lines of blocks between ``` left empty."""
+    return _without_blocks(read(document))
+
+
+def _without_blocks(text: str) -> str:
+    return "\n".join("" if in_block else line for line, in_block, _ in _marked(text))
+
+
+def _marked(text: str) -> Iterator[tuple[str, bool, str]]:
+    """Yield each line, whether a block between ``` has it, and the language of that block."""
+    language: str | None = None
+    for line in text.splitlines():
+        fence = _FENCE.match(line)
+        if fence is None:
+            yield line, language is not None, language or ""
+            continue
+        yield line, True, ""
+        language = fence[1] if language is None else None
 
 
 def section(document: str, heading: str) -> str:
-    """Return the prose below a heading of the second level, up to the next one."""
-    after = prose(document).partition(f"\n## {heading}\n")[2]
+    """Return the text below a heading of the second level, up to the next one."""
+    after = read(document).partition(f"\n## {heading}\n")[2]
     assert after, f"{document} has no section {heading}"
     return after.partition("\n## ")[0]
 
 
 def commands(document: str, heading: str = "") -> Iterator[Command]:
-    """Yield the lines of indented blocks, and the commands in backticks; of one section if named.
+    """Yield the lines that can be copied, and the commands in backticks; of one section if named.
 
-    Lines are counted from the heading then.
+    A document that has blocks of the language `shell` has its lines to copy there; the others
+    have them in indented blocks.
     """
-    text = section(document, heading) if heading else prose(document)
+    text = section(document, heading) if heading else read(document)
+    fences = "```shell\n" in read(document)
     open_line, begun = "", 0
-    for number, line in enumerate(text.splitlines(), 1):
-        if not open_line and not line.startswith(" " * INDENT):
+    for number, (line, in_block, language) in enumerate(_marked(text), 1):
+        copied = language == "shell" if fences else line.startswith(" " * INDENT) and not in_block
+        if not open_line and not copied:
             continue
         joined = f"{open_line}\n{line.strip()}" if open_line else line.strip()
         if not joined:
@@ -83,10 +119,19 @@ def commands(document: str, heading: str = "") -> Iterator[Command]:
             open_line = joined
             continue
         open_line = ""
-        yield Command(joined.replace("\\\n", ""), True, f"{document}:{begun}")
-    outside = "\n".join(line for line in text.splitlines() if not line.startswith(" " * INDENT))
-    for found in re.findall(r"`((?:butler-ipam|kubectl|make|python|helm) [^`]+)`", outside):
-        yield Command(" ".join(found.split()), False, f"{document}, `{found}`")
+        yield Command(joined.replace("\\\n", ""), True, document, begun)
+    sentences = _sentences(text, fences=fences)
+    for found in re.finditer(r"`((?:butler-ipam|kubectl|make|python|helm) [^`]+)`", sentences):
+        line_number = sentences[: found.start()].count("\n") + 1
+        yield Command(" ".join(found[1].split()), False, document, line_number)
+
+
+def _sentences(text: str, *, fences: bool) -> str:
+    """Return a text with the lines to copy left empty."""
+    return "\n".join(
+        "" if not fences and line.startswith(" " * INDENT) else line
+        for line in _without_blocks(text).splitlines()
+    )
 
 
 def _is_open(text: str) -> bool:
@@ -126,7 +171,5 @@ def links(document: str) -> list[str]:
 
 def quoted(document: str) -> list[str]:
     """Return what stands in backticks within sentences, with line breaks as blanks."""
-    outside = "\n".join(
-        line for line in prose(document).splitlines() if not line.startswith(" " * INDENT)
-    )
+    outside = _sentences(read(document), fences="```shell\n" in read(document))
     return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", outside)]

@@ -254,7 +254,7 @@ async def test_the_ranges_of_a_vanished_cluster_are_free_once_its_services_do_no
 async def test_a_request_for_a_tenant_that_vanishes_leaves_nothing_and_is_not_waited_for(
     vanishing: Vanishing,
 ) -> None:
-    """No object records its range, as OPERATIONS says; the tenant loses it all the same."""
+    """No object records its range, as its runbook says; the tenant loses it all the same."""
     async with _proxied_plane() as here:
         await here.create_cluster()
         key = Key(HOME, "extra")

@@ -54,9 +54,9 @@ class Operator:
         """What is done before the first line that begins so."""
         self._refused = ""
 
-    async def types(self, heading: str) -> None:
-        """Type a section."""
-        for line in lines(heading):
+    async def types(self, page: str) -> None:
+        """Type a page."""
+        for line in lines(page):
             for start in [one for one in self.before if line.startswith(one)]:
                 await self.before.pop(start)()
             if line.startswith("helm test"):

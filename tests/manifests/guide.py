@@ -1,16 +1,14 @@
 """The operator's guide as it is typed: its lines in order, and those that no test types."""
 
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from tests.docs.text import Command, commands, headings, section
+from tests.docs.text import OPERATING, commands
 from tests.manifests.clusters import Cluster
 from tests.reconcilers.cli.commands import ROOT
 from tests.servers import program
 
-GUIDE = "OPERATIONS.md"
 _NODES = "no node runs pods here"
 _OURS = "-l app.kubernetes.io/name=butler-controller,app.kubernetes.io/component=ipam"
 _NAME = "the name of a command in a sentence, without what it needs"
@@ -70,31 +68,28 @@ MAY_FIND = (
 """Lines whose exit status 1 says that they found something."""
 
 
-def sections() -> list[str]:
-    """Return the headings of the second level below which something is to be typed."""
-    every = [one for one in headings(GUIDE) if f"\n## {one}\n" in (ROOT / GUIDE).read_text()]
-    return [one for one in every if list(commands(GUIDE, one))]
+def pages() -> list[str]:
+    """Return the names of the pages that have something to type."""
+    return [Path(page).stem for page in OPERATING if list(commands(page))]
 
 
-def lines(heading: str) -> list[str]:
-    """Return what a section has to be typed, blocks and sentences, in the order of the text."""
-    found = sorted(_placed(heading), key=lambda one: one[0])
-    return [line for _, line in found if line not in NOT_TYPED]
+def document(page: str) -> str:
+    """Return the path of a page of the guide."""
+    return f"docs/operating/{page}.md"
 
 
-def _placed(heading: str) -> Iterator[tuple[int, str]]:
-    text = section(GUIDE, heading)
-    for one in commands(GUIDE, heading):
-        yield _row(one, text), one.text
+def lines(page: str, heading: str = "") -> list[str]:
+    """Return what a page has to be typed, blocks and sentences, in the order of the text.
+
+    With a heading, only the lines of that section.
+    """
+    found = sorted(commands(document(page), heading), key=lambda command: command.line)
+    return [command.text for command in found if command.text not in NOT_TYPED]
 
 
-def _row(one: Command, text: str) -> int:
-    if one.block:
-        return int(one.place.rpartition(":")[2]) - 1
-    spelled = r"\s+".join(map(re.escape, one.text.split()))
-    found = re.search(f"`{spelled}`", text)
-    assert found is not None, one
-    return text[: found.start()].count("\n")
+def blocks(page: str, heading: str = "") -> list[str]:
+    """Return the lines that a page has to be copied, in order."""
+    return [command.text for command in commands(document(page), heading) if command.block]
 
 
 async def typed(cluster: Cluster, desk: Path, line: str) -> str:

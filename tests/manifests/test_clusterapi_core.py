@@ -128,9 +128,7 @@ async def test_claims_are_served_beside_the_real_core_with_its_webhooks_and_its_
         assert "v1beta1 IPAddressClaim is deprecated" in complained, "the core's definitions"
         held = await served(cluster, "older")
         assert held["older"]["address"] == "10.0.0.10"
-        [reasons] = [
-            one for one in lines("With Cluster API") if "custom-columns='NAMESPACE" in one
-        ]
+        [reasons] = [one for one in lines("cluster-api") if "custom-columns='NAMESPACE" in one]
         assert "older   AddressAllocated" in await typed(cluster, tmp_path, reasons)
         _, text, _ = await cluster.run(
             "kubectl", "get", f"ipaddressclaims.v1beta1.{IPAM}", "-n", NAMESPACE, "-o", "json"

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from tests.docs.text import commands
 from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster, written
-from tests.manifests.guide import GUIDE, typed
+from tests.manifests.guide import blocks, typed
 from tests.manifests.test_clusterctl import (
     IPAM,
     addresses,
@@ -59,7 +58,7 @@ async def reported(cluster: Cluster, used: int, *, conditions: bool) -> None:
 
 
 async def test_taking_over_by_the_lines_of_the_guide_keeps_every_address(tmp_path: Path) -> None:
-    lines = [one.text for one in commands(GUIDE, "With Cluster API") if one.block]
+    lines = blocks("cluster-api")
     del lines[: next(at for at, line in enumerate(lines) if "capi-ipam-backup.yaml" in line)]
     replaced = next(at for at, line in enumerate(lines) if line.startswith("butler-ipam crds"))
     async with empty_cluster("asked", tmp_path) as cluster:

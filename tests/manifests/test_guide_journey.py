@@ -1,7 +1,6 @@
 """The operator's guide from its first line to its last, typed as it is written, on a real server.
 
-Tests with clusters of their own type "Migrate from Butler's controller", "Back up and restore",
-"Sharing the work among replicas" and "A page of all addresses".
+Tests with clusters of their own type the pages in ELSEWHERE.
 """
 
 from pathlib import Path
@@ -9,34 +8,29 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.docs.text import commands
+from tests.docs.text import OPERATING, commands
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
 from tests.manifests.desk import Operator, needs
-from tests.manifests.guide import GUIDE, NOT_TYPED, lines, sections
+from tests.manifests.guide import NOT_TYPED, lines, pages
 from tests.manifests.test_running import allocated, installed_names, made_by_hand, ranges
 from tests.yamls import read_yaml
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 JOURNEY = (
-    *("Install", "First pool to first tenant", "Sizing", "Flags that matter", "Tenants"),
-    *("Troubleshooting", "Runbooks", "Upgrade and roll back", "Uninstall"),
+    *("install", "first-tenant", "sharding-and-sizing", "tenants-and-load-balancers"),
+    *("troubleshooting", "troubleshooting-pools", "runbooks", "upgrade-and-rollback", "uninstall"),
 )
-"""The sections that one cluster lives through."""
+"""The pages that one cluster lives through."""
 ELSEWHERE = {
-    "Migrate from Butler's controller",
-    "Back up and restore",
-    "Sharing the work among replicas",
-    "Pools of IPv6",
-    "With Cluster API",
-    "With KKP",
-    "With vitistack",
-    "A page of all addresses",
+    *("migrate-from-butler", "backup-and-restore", "networks", "cluster-api", "kkp", "vitistack"),
+    *("page", "security"),
 }
+"""The pages that other tests type, or that have only names of commands."""
 
 
 async def test_every_line_of_the_guide_is_typed_by_some_test_or_says_why_not() -> None:
-    assert set(sections()) == {*JOURNEY, *ELSEWHERE}
-    there = {one.text for heading in sections() for one in commands(GUIDE, heading)}
+    assert set(pages()) <= {*JOURNEY, *ELSEWHERE}
+    there = {command.text for page in OPERATING for command in commands(page)}
     assert set(NOT_TYPED) <= there, "a line that is not there any more has no reason to be listed"
 
 
@@ -71,19 +65,19 @@ async def test_the_guide_leads_from_an_empty_cluster_to_an_empty_cluster(
         await operator.types(install)
         assert await cluster.kubectl("get", "clusterrolebinding", "prometheus-butler-ipam")
         held: dict[str, tuple[int, int]] = {}
-        for heading in rest:
-            if heading == "Sizing":
+        for page in rest:
+            if page == "sharding-and-sizing":
                 held = await allocated(cluster)
-            if heading == "Troubleshooting":
+            if page == "troubleshooting":
                 await grown_range(cluster)
-            if heading == "Upgrade and roll back":
+            if page == "upgrade-and-rollback":
                 await operator.releases(helm)
                 assert (await ranges(cluster)).items() >= held.items()
-            if heading == "Uninstall":
+            if page == "uninstall":
                 await operator.webhooks_work()
                 await made_by_hand(cluster)
                 operator.before["helm uninstall"] = stop_pods
-            await operator.types(heading)
+            await operator.types(page)
     listed = await cluster.kubectl("get", "crd", "-o", "name")
     assert names_of_ours(listed) == []
     assert await cluster.helm("list", "-n", HOME, "-q") == ""

@@ -73,7 +73,7 @@ async def test_a_cluster_of_butlers_moves_over_and_back_by_the_guide(tmp_path: P
         await operator.established()
         await live_butler(cluster)
         theirs = await schemas(cluster)
-        save, *_ = lines("Back up and restore")
+        save, *_ = lines("backup-and-restore")
         await typed(cluster, tmp_path, save)
         async with anyio.create_task_group() as group:
             running, done = anyio.Event(), anyio.Event()
@@ -97,7 +97,7 @@ async def test_a_cluster_of_butlers_moves_over_and_back_by_the_guide(tmp_path: P
 
             operator.before["kubectl get networkpools -A"] = install
             operator.before["kubectl -n butler-system scale deployment butler-ipam"] = stop
-            await operator.types("Migrate from Butler's controller")
+            await operator.types("migrate-from-butler")
         assert await schemas(cluster) == theirs
         assert (tmp_path / "before.txt").read_text() == (tmp_path / "after.txt").read_text()
         assert "10.0.0.0" in (tmp_path / "after.txt").read_text()

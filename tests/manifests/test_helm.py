@@ -18,7 +18,7 @@ import pytest_asyncio
 
 from reconcilers.api import crd
 from reconcilers.integrations.clusterapi.api import PROVIDER, PROVIDER_LABEL
-from tests.docs.text import commands
+from tests.docs.text import OPERATING, commands
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster
 from tests.manifests.helm import Chart
 from tests.manifests.valuesets import REFUSED, VALUE_SETS, WITH_FOREIGN_KINDS, Values
@@ -225,7 +225,7 @@ async def definition(cluster: Cluster, plural: str) -> dict[str, Any]:
 
 def typed(*words: str) -> list[str]:
     """Return the arguments of the first line of the operator's guide that begins with words."""
-    lines = [shlex.split(one.text) for one in commands("OPERATIONS.md")]
+    lines = [shlex.split(one.text) for page in OPERATING for one in commands(page)]
     return next(line[1:] for line in lines if line[: len(words) + 1] == ["helm", *words])
 
 

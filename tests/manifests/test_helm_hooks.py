@@ -112,7 +112,7 @@ async def test_a_namespace_labelled_as_the_guide_has_it_takes_our_pods_and_no_pr
     cluster.require_real("Pod Security is a plugin of kube-apiserver")
     [line] = [
         one.text.split()[1:]
-        for one in commands("OPERATIONS.md")
+        for one in commands("docs/operating/install.md")
         if one.text.startswith("kubectl label namespace")
     ]
     notes = (CHART / "templates/NOTES.txt").read_text()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from manifests import rendering
-from tests.docs.text import GUIDE_URL
+from tests.docs.text import RUNBOOKS_URL
 from tests.manifests.overlays import COMPONENTS
 from tests.yamls import read_all_yaml
 
@@ -117,15 +117,15 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def test_every_alert_has_a_severity_a_summary_a_runbook_and_a_unit_test() -> None:
-    guide = (ROOT / "OPERATIONS.md").read_text()
+    guide = (ROOT / "docs/operating/runbooks.md").read_text()
     tested = (ROOT / "tests/data/alerts/alerts_test.yaml").read_text()
     for alert in alerts():
         name = alert["alert"]
         assert alert["labels"]["severity"] in {"critical", "warning", "info"}
         assert alert["annotations"]["summary"]
         assert alert["annotations"]["description"]
-        assert alert["annotations"]["runbook_url"] == f"{GUIDE_URL}#{name.lower()}"
-        assert f"### {name}\n" in guide, f"OPERATIONS.md has no runbook for {name}"
+        assert alert["annotations"]["runbook_url"] == f"{RUNBOOKS_URL}#{name.lower()}"
+        assert f"### {name}\n" in guide, f"there is no runbook for {name}"
         assert name in tested, f"{name} has no unit test"
 
 

@@ -21,7 +21,7 @@ def promised() -> str:
 
 
 def test_the_documents_and_the_chart_promise_the_same() -> None:
-    for document in ("README.md", "OPERATIONS.md"):
+    for document in ("README.md", "docs/operating/install.md"):
         text = " ".join(read(document).split())
         assert f"Kubernetes {promised()} or newer" in text
 

@@ -7,9 +7,8 @@ import pytest
 
 from manifests import rendering
 from reconcilers.api import crd
-from tests.docs.text import commands
 from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster
-from tests.manifests.guide import GUIDE, NOT_TYPED, typed
+from tests.manifests.guide import NOT_TYPED, blocks, typed
 from tests.manifests.test_running import allocated, ranges
 from tests.reconcilers.cli.commands import started
 
@@ -36,8 +35,7 @@ async def test_a_backup_is_saved_and_restored_into_a_new_cluster_by_the_lines_of
     cluster.require_real("the lines scale a Deployment")
     if shutil.which("jq") is None:
         pytest.skip("no jq on this machine; the line that makes a restore of a backup needs it")
-    written = [one.text for one in commands(GUIDE, "Back up and restore") if one.block]
-    typing = [line for line in written if line not in NOT_TYPED]
+    typing = [line for line in blocks("backup-and-restore") if line not in NOT_TYPED]
     new = next(at for at, line in enumerate(typing) if line.startswith("butler-ipam plan"))
     await cluster.apply("-k", MANIFESTS / "crds")
     await established(cluster)

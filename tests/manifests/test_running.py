@@ -173,7 +173,7 @@ async def made_by_hand(cluster: Cluster) -> None:
 
 async def uninstall(cluster: Cluster, running: Running, desk: Path) -> None:
     """Type what the operator's guide has for an installation by the one file."""
-    for line in lines("Uninstall"):
+    for line in lines("uninstall"):
         if line.startswith("helm"):
             continue
         await typed(cluster, desk, line)

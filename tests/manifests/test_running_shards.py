@@ -53,7 +53,7 @@ async def test_replicas_share_the_work_with_the_rights_that_the_component_gives(
         assert all(name.startswith("butler-ipam-4-member-") for name in members)
         assert await refusal(cluster, "apply", "--server-side", "-f", SAMPLES) == ""
         assert await allocated(cluster)
-        for line in lines("Sharing the work among replicas"):
+        for line in lines("sharding-and-sizing", "Share the work among replicas"):
             assert "butler-ipam-4-0" in await typed(cluster, tmp_path, line)
         found = await first.until(r"ui-address\W+(127\.0\.0\.1:[0-9]+)")
         await the_page_is_read(cluster, f"https://{found[1]}", tmp_path)
@@ -70,7 +70,7 @@ async def test_replicas_share_the_work_with_the_rights_that_the_component_gives(
 async def the_page_is_read(cluster: Cluster, url: str, desk: Path) -> None:
     """See that the page and its events are for whom the guide's line binds, and for no other."""
     tokens = [await token_of(cluster, name) for name in ("viewer", "other")]
-    [bind] = [one for one in lines("A page of all addresses") if "clusterrolebinding" in one]
+    [bind] = [one for one in lines("page") if "clusterrolebinding" in one]
     await typed(cluster, desk, bind)
     status, sent = await updates(url, tokens[0])
     assert status == 200

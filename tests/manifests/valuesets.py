@@ -154,7 +154,7 @@ WITH_FOREIGN_KINDS: Mapping[str, Values] = {
 
 REFUSED: Sequence[Values] = [
     {"replicas": 3},
-    {"metrics": {"rules": {"runbookUrl": "OPERATIONS.md"}}},
+    {"metrics": {"rules": {"runbookUrl": "docs/operating/runbooks.md"}}},
     {"replicaCount": "2"},
     {"replicaCount": -1},
     {"image": {"digest": "latest"}},
