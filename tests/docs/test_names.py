@@ -33,6 +33,7 @@ from tests.docs.text import (
     prose,
     quoted,
     read,
+    sentences,
     slug,
 )
 from tests.servers import OLDEST_ASSETS
@@ -304,6 +305,12 @@ def test_every_page_of_the_guide_has_at_most_250_lines_and_is_in_the_index() -> 
     for page in OPERATING:
         assert len(read(page).splitlines()) <= 250, page
     assert set(links("OPERATIONS.md")) >= set(OPERATING)
+
+
+@pytest.mark.parametrize("page", OPERATING)
+def test_every_sentence_of_the_guide_has_at_most_30_words(page: str) -> None:
+    long = [one for one in sentences(page) if len(re.findall(r"[\w'/-]+", one)) > 30]
+    assert long == []
 
 
 def test_links_to_a_section_of_the_index_lead_to_the_page_that_has_it() -> None:

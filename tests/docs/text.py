@@ -173,3 +173,20 @@ def quoted(document: str) -> list[str]:
     """Return what stands in backticks within sentences, with line breaks as blanks."""
     outside = _sentences(read(document), fences="```shell\n" in read(document))
     return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", outside)]
+
+
+def sentences(document: str) -> list[str]:
+    """Return the sentences of the paragraphs, list items and cells of tables, without headings."""
+    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", prose(document)))
+    parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?= *[|#])", text)
+    units = [
+        cell
+        for part in parts
+        for cell in (part.split("|") if part.lstrip().startswith("|") else [part])
+    ]
+    return [
+        sentence
+        for unit in units
+        if not unit.startswith("#")
+        for sentence in re.split(r"(?<=[.!?:])\s+", " ".join(unit.split()))
+    ]
