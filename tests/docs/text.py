@@ -101,11 +101,11 @@ def section(document: str, heading: str) -> str:
 def commands(document: str, heading: str = "") -> Iterator[Command]:
     """Yield the lines that can be copied, and the commands in backticks; of one section if named.
 
-    A document that has blocks of the language `shell` has its lines to copy there; the others
-    have them in indented blocks.
+    The pages of the operator's guide have their lines to copy in blocks of the language `shell`,
+    the other documents in indented blocks.
     """
     text = section(document, heading) if heading else read(document)
-    fences = "```shell\n" in read(document)
+    fences = document in OPERATING
     open_line, begun = "", 0
     for number, (line, in_block, language) in enumerate(_marked(text), 1):
         copied = language == "shell" if fences else line.startswith(" " * INDENT) and not in_block
@@ -171,7 +171,7 @@ def links(document: str) -> list[str]:
 
 def quoted(document: str) -> list[str]:
     """Return what stands in backticks within sentences, with line breaks as blanks."""
-    outside = _sentences(read(document), fences="```shell\n" in read(document))
+    outside = _sentences(read(document), fences=document in OPERATING)
     return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", outside)]
 
 

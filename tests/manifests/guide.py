@@ -51,6 +51,7 @@ NOT_TYPED: Mapping[str, str] = {
     "butler-ipam release ALLOCATION": "a placeholder",
     "butler-ipam release team-platform/lab-cluster": "asks on a terminal;"
     " tests/contract/test_release_command.py answers",
+    "kubectl ipam": _NAME,
     "butler-ipam plan": _NAME,
     "butler-ipam whois": _NAME,
     "kubectl apply": _NAME,
