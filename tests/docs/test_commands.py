@@ -119,7 +119,7 @@ def test_a_backup_of_files_is_restored_with_every_range_where_it_was(desk: Path)
     [command] = [
         one
         for one in commands("docs/operating/backup-and-restore.md")
-        if one.text.startswith("jq ")
+        if one.text.startswith("jq -s ")
     ]
     subprocess.run(["sh", "-c", command.text], cwd=desk, check=True, timeout=30)
 
