@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import structlog
-
 from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.httpserver import Response
+from controller.loggers import get_logger
 from controller.reviews import ask_review, is_access_allowed
 from controller.transport import Transport
 
@@ -32,7 +31,7 @@ MAX_CACHED = 1024
 _AUTHENTICATION = "authentication.k8s.io/v1"
 _AUTHORIZATION = "authorization.k8s.io/v1"
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from controller.clock import Clock
 from controller.errors import ConfigurationError
 from controller.health import Check, Failing
+from controller.loggers import get_logger
 
 POLL_SECONDS = 10.0
 CERTIFICATE_FILE = "tls.crt"
@@ -35,7 +35,7 @@ _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----
 _VERSION_TAG = 0xA0
 _UTC_TIME_TAG = 0x17
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class CertificateMetrics:

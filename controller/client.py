@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import structlog
-
 from controller import discovery
 from controller.callbacks import call_plain
 from controller.codec import (
@@ -26,6 +24,7 @@ from controller.codec import (
 )
 from controller.errors import ControllerError, NotFound
 from controller.lists import PAGE_SIZE, list_all
+from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
 from controller.owners import check_owners
 from controller.resource import Resource
@@ -37,7 +36,7 @@ if TYPE_CHECKING:  # a client that is given its transport does not need to load 
 
 T = TypeVar("T", bound=Object)
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

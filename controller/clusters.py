@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 
 from controller.cache import Cache, Change
@@ -34,6 +33,7 @@ from controller.discovery import AbsenceLooks
 from controller.errors import ControllerError
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Registration
+from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
 from controller.reflector import SILENCE_SECONDS
 from controller.renewable import Connection, RenewableTransport
@@ -47,7 +47,7 @@ OpenCluster = Callable[[Key], Awaitable[Connection]]
 BURST = 10
 """So many clusters are opened at once before `opens_per_second` applies."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,14 @@ from types import ModuleType
 from typing import Any
 
 import anyio
-import structlog
 from anyio.to_thread import run_sync
 from typing_extensions import override
 
 from controller.endpoint import Credentials, tls_context
 from controller.errors import ConfigurationError
+from controller.loggers import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 # kubernetes_asyncio's Configuration or PodConfiguration; the former's annotations are wrong.
 Configuration = Any

@@ -27,7 +27,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
-import structlog
 
 from controller.client import Client
 from controller.clock import Clock
@@ -49,6 +48,7 @@ from controller.eventkind import (
     event_body,
     series_patch,
 )
+from controller.loggers import get_logger
 from controller.meta import Object, Version
 from controller.plaintext import escape_text
 from controller.resource import Resource
@@ -72,7 +72,7 @@ REFILL_SECONDS = 300.0
 MAX_BUCKETS = 4096
 """Number of objects whose buckets are kept; the one without events for longest is removed."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

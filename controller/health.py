@@ -9,11 +9,10 @@ reach the port, and an error may quote what a server sent.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from controller.callbacks import call_plain, check_plain, function_name, safe_repr
+from controller.loggers import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,14 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
-import structlog
-
 from controller.callbacks import call_for_texts, check_plain, safe_repr
+from controller.loggers import get_logger
 from controller.meta import Key, Object
 
 T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _NONE: AbstractSet[str] = frozenset()
 

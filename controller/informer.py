@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakMethod
 
 import anyio
-import structlog
 
 from controller.backoff import WATCH_MAX_SECONDS
 from controller.cache import Cache, Change
@@ -23,6 +22,7 @@ from controller.errors import (
 )
 from controller.health import Check, Failing
 from controller.indexes import IndexFunction
+from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
 from controller.metrics import InformerMetrics
 from controller.redelivery import Undelivered
@@ -45,7 +45,7 @@ decides."""
 RESTART_SECONDS = 5.0
 """Delay after an unexpected exception before the list/watch loop is started again."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 import anyio
-import structlog
 
 from controller.clock import Clock
 from controller.informer import Registration
+from controller.loggers import get_logger
 from controller.meta import Key
 from controller.resource import Scope
 from controller.runner import Controller
@@ -32,7 +32,7 @@ Service = Callable[[], Awaitable[None]]
 LEADING_SHARD = 0
 """Who holds it also runs what is not done by keys: the services for the leader."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -23,13 +23,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
-
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339_micro
 from controller.errors import Conflict, ControllerError, Forbidden, NotFound
 from controller.health import Check, Failing
+from controller.loggers import get_logger
 from controller.meta import Key, ObjectMeta, Version
 from controller.resource import Resource
 from controller.supervisor import call_guarded
@@ -51,7 +50,7 @@ MOST_QUIET_FAILURES = 4
 ERROR_SECONDS = 60.0
 """How often the error of attempts that go on failing is logged again."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

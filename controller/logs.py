@@ -1,10 +1,6 @@
 """Log lines, in JSON or for a console, on standard error, with controller-runtime's keys.
 
-`configure` is called once, by the command line. Code logs like this:
-
-    log = structlog.get_logger(__name__)
-    log.info("Scaled", replicas=3)
-
+`configure` is called once, by the command line. `controller.loggers` has the loggers of our code.
 The runner adds controller, controllerKind, namespace, name and reconcileID to the lines of a
 reconciliation. Lines of the standard library's loggers (aiohttp, kubernetes_asyncio) get the same
 format.
@@ -20,6 +16,7 @@ from typing import IO, Any, Literal, TextIO
 import structlog
 from structlog.types import EventDict, ExcInfo, Processor
 
+from controller.loggers import add_fields
 from controller.plaintext import escape_json, escape_lines, escape_text
 
 Format = Literal["json", "console"]
@@ -65,6 +62,7 @@ def configure(
 
 
 def _shared_processors() -> Iterable[Processor]:
+    yield add_fields
     yield structlog.contextvars.merge_contextvars
     yield structlog.stdlib.add_logger_name
     yield structlog.stdlib.add_log_level

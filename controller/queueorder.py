@@ -18,9 +18,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-import structlog
-
 from controller.callbacks import call_plain
+from controller.loggers import get_logger
 
 K = TypeVar("K", bound=Hashable)
 
@@ -33,7 +32,7 @@ SHARE = 16
 
 _STALE_ENTRIES = 64
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class KeyBackoff(Generic[K]):

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 import anyio
-import structlog
 
 from controller.cache import Cache, Change
 from controller.callbacks import call_plain
 from controller.clock import Clock
 from controller.health import Failing
+from controller.loggers import get_logger
 from controller.meta import Key, Object
 from controller.slices import batches, run_in_slices
 from controller.watch import WatchObserver
@@ -28,7 +28,7 @@ REDELIVER_SECONDS = 30.0
 UNREADY_SECONDS = 60.0
 """The check fails when a handler or an index function has raised for so long."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Undelivered(Generic[T]):

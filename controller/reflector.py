@@ -36,7 +36,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import anyio
-import structlog
 from anyio.lowlevel import checkpoint
 
 from controller import errors, lists
@@ -54,6 +53,7 @@ from controller.codec import (
 )
 from controller.errors import ControllerError
 from controller.lists import STREAM_SECONDS, InitialEvents
+from controller.loggers import get_logger
 from controller.meta import Key, Object
 from controller.resource import Scope
 from controller.slices import SLICE, batches, run_in_slices
@@ -75,7 +75,7 @@ CUT_STREAMS = 2
 
 EVERYTHING = Scope()
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

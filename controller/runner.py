@@ -41,8 +41,6 @@ from functools import partial
 from typing import Any, assert_never
 
 import anyio
-import structlog
-from structlog.contextvars import bound_contextvars
 
 from controller.callbacks import (
     check_callable,
@@ -60,6 +58,7 @@ from controller.errors import (
     TerminalError,
     TooManyRequests,
 )
+from controller.loggers import get_logger, with_fields
 from controller.meta import Key
 from controller.metrics import Metrics, ReconcileMetrics
 from controller.outcome import Again, Blocked, Outcome, Settled
@@ -72,7 +71,6 @@ from controller.workqueue import QueueShutDown, WorkQueue
 
 Reconcile = Callable[[Key], Awaitable[Outcome]]
 Attempt = Callable[[Key], Awaitable[Outcome | Exception]]
-Log = structlog.typing.FilteringBoundLogger
 
 LONGEST_PACE_SECONDS = 0.1
 """A key that keeps coming back at once is reconciled so often at most."""
@@ -139,7 +137,7 @@ class Controller:
         """How often in a row the passes of a key ended with a Conflict."""
         self._logged_not_async = False
         self._logged = StateLog()
-        self._log: Log = structlog.get_logger(__name__)
+        self._log = get_logger(__name__)
 
     async def run(self) -> None:
         """Reconcile keys until `stop` was called and running reconciliations have ended."""
@@ -207,7 +205,7 @@ class Controller:
         begun = clock.monotonic()
         metrics.active.inc()
         try:
-            with bound_contextvars(
+            with with_fields(
                 **self._log_context,
                 namespace=key.namespace,
                 name=key.name,

@@ -28,7 +28,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
-import structlog
 
 from controller.client import Client
 from controller.clock import Clock
@@ -45,6 +44,7 @@ from controller.leases import (
     LeaseSettings,
     LeaseSpec,
 )
+from controller.loggers import get_logger
 from controller.meta import Key, Version
 from controller.shards import assign_shards, lease_name, member_lease_name, member_prefix
 from controller.supervisor import call_guarded
@@ -54,7 +54,7 @@ LABEL = "shards-of"
 FORGOTTEN_AFTER = 20
 """The Lease of a replica is deleted when it has not been renewed for so many lease durations."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

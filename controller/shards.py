@@ -19,9 +19,9 @@ from functools import lru_cache
 from hashlib import blake2b
 
 import anyio
-import structlog
 
 from controller.callbacks import call_for_key, call_plain, check_plain
+from controller.loggers import get_logger
 from controller.meta import Key
 
 ShardBy = Callable[[Key], Key | None]
@@ -29,7 +29,7 @@ ShardBy = Callable[[Key], Key | None]
 
 CACHED_KEYS = 131_072
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @lru_cache(CACHED_KEYS)

@@ -33,10 +33,10 @@ from types import CodeType, FrameType
 from typing import Any, TextIO
 
 import anyio
-import structlog
 from prometheus_client import Histogram
 
 from controller.clock import Clock, SystemClock
+from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.supervisor import call_guarded
 
@@ -47,7 +47,7 @@ BEAT_SECONDS = 0.25
 BLOCKED_SECONDS = 1.0
 """The loop counts as blocked when it has not turned for so long; a leader has ten seconds."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None:

@@ -26,13 +26,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 import anyio
-import structlog
 from prometheus_client import Counter
 
 from controller.callbacks import UnexpectedError, checked_awaitable, safe_repr
 from controller.clock import Clock
 from controller.errors import UnexpectedEnd
 from controller.health import Check, Failing
+from controller.loggers import get_logger
 
 FIRST_RESTART_SECONDS = 1.0
 LAST_RESTART_SECONDS = 60.0
@@ -43,7 +43,7 @@ R = TypeVar("R")
 Part = Callable[[], Awaitable[None]]
 Task = Callable[[], Coroutine[Any, Any, None]]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 _expiring: "set[asyncio.Task[Any]]" = set()

@@ -21,12 +21,12 @@ from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar, get_origin
 
 import msgspec
-import structlog
 from anyio.lowlevel import checkpoint
 
 from controller.callbacks import call_plain, check_plain, function_name, safe_repr
 from controller.clock import Clock
 from controller.codec import DECODE_ERRORS, decoder, encode
+from controller.loggers import get_logger
 from controller.meta import Key, Untyped
 from controller.resource import Resource
 from controller.supervisor import is_bug
@@ -45,7 +45,7 @@ T = TypeVar("T")
 H = TypeVar("H")
 Json = dict[str, Any]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
-import structlog
 
 from controller.certificates import ServingCertificate
 from controller.client import Client
@@ -30,6 +29,7 @@ from controller.errors import Conflict, ControllerError, NotFound
 from controller.health import Check, Failing
 from controller.informer import Informer
 from controller.jobs import run_in_background
+from controller.loggers import get_logger
 from controller.meta import Key, Version
 from controller.options import SelfSigned
 from controller.resource import Resource
@@ -49,7 +49,7 @@ from controller.webhooks.kinds import (
 
 RETRY_SECONDS = 5.0
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 def _renew(

@@ -19,11 +19,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Generic, TypeVar
 
-import structlog
-from structlog.contextvars import bound_contextvars
-
 from controller.callbacks import check_callable, describe_result, function_name
 from controller.clock import Clock
+from controller.loggers import get_logger, with_fields
 from controller.supervisor import call_guarded, is_bug
 from controller.webhooks.answers import Answer, Denied, Patched
 from controller.webhooks.envelope import BadReview
@@ -43,7 +41,7 @@ Handler = Callable[[AdmissionRequest[T]], Awaitable[Answer]]
 LONGEST_SECONDS = 30.0
 """The longest timeout that a webhook configuration may have."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class DeadlineExceeded(Exception):
@@ -99,7 +97,7 @@ class Webhook(Generic[T]):
         except BadReview as error:
             log.warning("Bad admission request", webhook=self.path, error=str(error))
             return refusal(str(error), 400, uid=error.uid, api_version=error.api_version), False
-        with bound_contextvars(**self._log_context(review)):
+        with with_fields(**self._log_context(review)):
             with clock.move_on_after(seconds) as scope:
                 answer, failed = await self._call_handler(request, review)
             if scope.cancelled_caught:

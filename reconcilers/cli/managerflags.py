@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import structlog
 
 from controller import logs
+from controller.loggers import get_logger
 from controller.options import ManagerOptions, SelfSigned
 from reconcilers.api import names
 from reconcilers.cli import groups
@@ -31,7 +31,7 @@ from reconcilers.cli.sharedflags import log_level_option
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 LEASE_NAME = names.LEASE_NAME
 _FOLDER = click.Path(path_type=Path)

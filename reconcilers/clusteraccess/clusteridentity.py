@@ -9,12 +9,12 @@ another one say nothing here.
 import re
 from typing import Protocol
 
-import structlog
 from typing_extensions import override
 
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Forbidden, NotFound
+from controller.loggers import get_logger
 from controller.meta import Key, Object
 from reconcilers.api import names
 from reconcilers.api.resources import NAMESPACE
@@ -27,7 +27,7 @@ _UID = re.compile(r"[0-9A-Za-z.-]{1,64}")
 UNKNOWN_SECONDS = 300.0
 """How long until an identity that could not be read is read again."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 async def cluster_identity(client: Client) -> str:

@@ -16,8 +16,6 @@ written to an allocation that a pass over its pool may serve.
 from datetime import datetime
 from typing import Any
 
-import structlog
-
 from controller import (
     SETTLED,
     Again,
@@ -34,6 +32,7 @@ from controller import (
     remove_finalizer,
 )
 from controller.conditions import find, rfc3339
+from controller.loggers import get_logger
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, PENDING, RELEASED, IPAllocation
@@ -48,7 +47,7 @@ from reconcilers.reporting.releaselog import GONE, release_fields
 
 GIVEN_BACK = Finding(READY, False, "Released", "the range was given back")
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class IPAllocationReconciler:

@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate
 
-import structlog
-
 from controller.clock import Clock
 from controller.conditions import Condition, find, is_true
 from controller.eventkind import NOTE_BYTES, shorten
 from controller.events import EventType, Recorder
+from controller.loggers import get_logger
 from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import IPAllocation
@@ -42,7 +41,7 @@ from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.sharing import OVERLAPPING
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 ALLOCATE = "Allocate"
 MOST_SINGLE = 8

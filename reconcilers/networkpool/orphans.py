@@ -14,14 +14,13 @@ not allocations: one cluster that was forced away may have many.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import structlog
-
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import find, is_true
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.events import Recorder
+from controller.loggers import get_logger
 from controller.meta import Key, Version
 from controller.statelog import StateLog
 from reconcilers.api import names
@@ -54,7 +53,7 @@ Owner = tuple[Key, str]
 MOST_SINGLE = 16
 """Up to so many allocations that a sweep deletes from one pool get an event each."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _SWEEP, _LIMIT = "sweep of the pool", "limit of deletions"
 _DELETE, _REPAIR = "deletion of an orphan", "repair of an IPAllocation"

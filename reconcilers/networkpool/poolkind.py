@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import structlog
 from typing_extensions import override
 
 from allocator import InvalidPool
@@ -23,6 +22,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ApiError, Conflict, NotFound
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from controller.loggers import get_logger
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.api import names
@@ -76,7 +76,7 @@ from reconcilers.promises.waitlog import WaitLog
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from reconcilers.spaces.index import SpaceIndex
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 OUTDATED = "DefinitionOutdated"
 

@@ -28,11 +28,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import structlog
-
 from allocator import AddressRange, Layout, Space
 from controller.cache import Cache, Change
 from controller.clock import Clock
+from controller.loggers import get_logger
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.queue import Row, Rows, Turns
@@ -42,7 +41,7 @@ from reconcilers.spaces.intervals import Intervals
 CHECK_SECONDS = 600.0
 """Between two checks of what is kept, where no setting says otherwise."""
 _MOST_LOGGED = 20
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 Place = tuple[datetime, Holder]

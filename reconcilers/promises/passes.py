@@ -22,12 +22,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-import structlog
-
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ApiError, Conflict, ControllerError, NotFound
+from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.resource import Resource
@@ -60,7 +59,7 @@ NOT_STORED = (
     " find the admission webhook or policy that changes it"
 )
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 PoolT = TypeVar("PoolT", bound=Object)
 RequestT = TypeVar("RequestT", bound=Object)

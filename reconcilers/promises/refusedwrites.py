@@ -8,14 +8,13 @@ without the write, and the write is due again after one resync.
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-import structlog
-
 from controller.clock import Clock
 from controller.errors import ControllerError
+from controller.loggers import get_logger
 from controller.meta import ObjectMeta
 from reconcilers.promises.results import WriteResult
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 ResultT = TypeVar("ResultT")
 

@@ -11,15 +11,14 @@ first report in a wait it overwrites one from before the wait, which may be out 
 
 from dataclasses import dataclass
 
-import structlog
-
 from controller.clock import Clock
+from controller.loggers import get_logger
 from controller.meta import Key
 
 PATIENCE_SECONDS = 10.0
 REPEAT_SECONDS = 60.0
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)

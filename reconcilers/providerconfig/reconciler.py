@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
@@ -19,6 +17,7 @@ from controller.conditions import is_true, remove_condition, rfc3339
 from controller.errors import Conflict, Forbidden, NotFound
 from controller.events import Recorder
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from controller.loggers import get_logger
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.statelog import StateLog
@@ -42,7 +41,7 @@ from reconcilers.tenantcluster.provider import refers_to
 
 _UNREADABLE = "unreadable TenantClusters"
 """The topic of the state that is logged."""
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 import anyio
-import structlog
 
 from controller.cache import Cache, Change
+from controller.loggers import get_logger
 from controller.meta import Object
 from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import IPAllocation
@@ -14,7 +14,7 @@ from reconcilers.api.ipallocation import IPAllocation
 GONE = "it is gone"
 """The reason of a release that another program or a person brought about by a deletion."""
 T = TypeVar("T", bound=Object)
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 def holder_fields(holder: str, held: Iterable[str], pool: str, reason: str) -> dict[str, str]:

@@ -6,9 +6,8 @@ controller needs it.
 
 from collections.abc import Iterable, Sequence
 
-import structlog
-
 from controller.errors import ControllerError
+from controller.loggers import get_logger
 from controller.meta import Key, Version
 from controller.statelog import StateLog
 from reconcilers.api import names
@@ -19,7 +18,7 @@ from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 
 _LABEL = "label of the platform's Service"
 """The topic of the state that is logged."""
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class PlatformLabel:

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-import structlog
-
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import is_true, rfc3339
 from controller.errors import Conflict, ControllerError, NotFound
+from controller.loggers import get_logger
 from controller.meta import Key
 from controller.statelog import StateLog
 from reconcilers.api import names
@@ -42,7 +41,7 @@ from reconcilers.tenantcluster.ownership.pools import PoolClaims
 from reconcilers.tenantcluster.projections import latest_mark, make_projection
 from reconcilers.tenantcluster.status import load_balancer_ready, tenant_unavailable
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 _UNAVAILABLE = "tenant client"

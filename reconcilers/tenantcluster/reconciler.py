@@ -6,8 +6,6 @@ docs/design/tenants.md explains the pass, and where its order matters.
 from collections.abc import Container, Iterable
 from dataclasses import replace
 
-import structlog
-
 from controller import (
     SETTLED,
     Again,
@@ -23,6 +21,7 @@ from controller import (
     has_finalizer,
 )
 from controller.conditions import find
+from controller.loggers import get_logger
 from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -93,7 +92,7 @@ _NO_WAY_IN = {"KubeconfigMissing", "KubeconfigRefused", UNREACHABLE}
 """Reasons for which another request of the same pass would fail as well."""
 _UNREADABLE = "unreadable allocations"
 """The topic of the state that is logged."""
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class TenantClusterReconciler:

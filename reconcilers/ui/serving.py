@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
-import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
@@ -17,13 +16,14 @@ from controller.clock import Clock
 from controller.errors import ConfigurationError
 from controller.httpserver import Bind, listening
 from controller.jobs import run_in_background
+from controller.loggers import get_logger
 from controller.transport import Transport
 from controller.webhooks.selfsigned import SelfSignedCertificate
 from reconcilers.ui.feed import Feed
 from reconcilers.ui.server import application, token_guard
 from reconcilers.ui.watched import Watched
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 NAMES = ("localhost", "127.0.0.1")
 """Of the certificate that is made up where none is given."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import pytest
-from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 from typing_extensions import override
 
@@ -19,6 +18,7 @@ from controller.callbacks import check_plain, function_name
 from controller.clusters import ClusterKind
 from controller.health import Check, Failing, report
 from controller.informer import Informer
+from controller.loggers import add_fields
 from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
@@ -470,7 +470,7 @@ async def test_a_shard_by_that_fails_is_an_error_of_its_key_which_is_retried(
         group.start_soon(harness.controller.run)
         harness.queue.add(A)
         harness.queue.add(B)
-        with capture_logs(processors=[merge_contextvars]) as lines:
+        with capture_logs(processors=[add_fields]) as lines:
             await harness.clock.advance(1)
         assert harness.reconciled == [B]
         errors = [line for line in lines if line["log_level"] == "error"]

@@ -10,6 +10,7 @@ import structlog
 
 from controller import logs
 from controller.errors import Conflict, Forbidden, TerminalError
+from controller.loggers import get_logger
 from controller.meta import Key
 from controller.outcome import Outcome
 from controller.runner import Controller
@@ -40,7 +41,7 @@ async def reconciled(error: Exception) -> dict[str, str]:
     logs.configure("json", "info", stream=stream)
 
     async def reconcile(key: Key) -> Outcome:
-        structlog.get_logger("mine").info("Looking", size=3)
+        get_logger("mine").info("Looking", size=3)
         raise error
 
     queue = WorkQueue[Key](clock)
@@ -95,16 +96,16 @@ def test_lines_of_other_libraries_have_the_same_format() -> None:
 def test_a_level_hides_what_is_below_it() -> None:
     stream = io.StringIO()
     logs.configure("json", "warning", stream=stream)
-    structlog.get_logger("x").info("hidden")
+    get_logger("x").info("hidden")
     logging.getLogger("y").info("hidden")
-    structlog.get_logger("x").warning("shown")
+    get_logger("x").warning("shown")
     assert [line["msg"] for line in lines(stream)] == ["shown"]
 
 
 def test_json_has_no_spaces_as_runbooks_look_for_a_level_so() -> None:
     stream = io.StringIO()
     logs.configure("json", "info", stream=stream)
-    structlog.get_logger("mine").error("Broken", ranges=["a", "b"])
+    get_logger("mine").error("Broken", ranges=["a", "b"])
     assert '"level":"error","logger":"mine","msg":"Broken"' in stream.getvalue()
     assert '"ranges":["a","b"]' in stream.getvalue()
 
@@ -112,7 +113,7 @@ def test_json_has_no_spaces_as_runbooks_look_for_a_level_so() -> None:
 def test_the_console_format_is_not_json() -> None:
     stream = io.StringIO()
     logs.configure("console", stream=stream)
-    structlog.get_logger("x").info("Allocated", range="10.0.0.1-10.0.0.4")
+    get_logger("x").info("Allocated", range="10.0.0.1-10.0.0.4")
     assert "Allocated" in stream.getvalue()
     assert "range=10.0.0.1-10.0.0.4" in stream.getvalue()
     assert "{" not in stream.getvalue()
@@ -125,7 +126,7 @@ def test_a_traceback_shows_no_values_of_variables(output: logs.Format) -> None:
     try:
         _ = 1 // (len(secret) - 7)
     except ZeroDivisionError:
-        structlog.get_logger("x").exception("failed")
+        get_logger("x").exception("failed")
     assert "ZeroDivisionError" in stream.getvalue()
     assert secret not in stream.getvalue()
 
@@ -138,7 +139,7 @@ def test_an_unknown_level_is_refused_by_name() -> None:
 def test_a_console_line_has_no_control_characters_of_objects() -> None:
     stream = io.StringIO()
     logs.configure("console", "info", stream=stream)
-    log = structlog.get_logger("mine")
+    log = get_logger("mine")
     log.info("Refused", reason="a\x1b[2Jb")
     log.error("Raised", exc_info=ValueError("c\x9b2Jd"))
     assert r"reason=a\x1b[2Jb" in stream.getvalue()
@@ -149,6 +150,6 @@ def test_a_console_line_has_no_control_characters_of_objects() -> None:
 def test_a_json_line_keeps_control_characters_as_escapes() -> None:
     stream = io.StringIO()
     logs.configure("json", "info", stream=stream)
-    structlog.get_logger("mine").info("Refused", reason="a\x9b2Jb\u202ec")
+    get_logger("mine").info("Refused", reason="a\x9b2Jb\u202ec")
     assert r"a\u009b2Jb\u202ec" in stream.getvalue()
     assert lines(stream)[0]["reason"] == "a\x9b2Jb\u202ec"

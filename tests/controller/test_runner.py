@@ -7,7 +7,6 @@ from itertools import pairwise
 import anyio
 import pytest
 from prometheus_client import CollectorRegistry
-from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from controller.errors import (
@@ -18,6 +17,7 @@ from controller.errors import (
     TerminalError,
     TooManyRequests,
 )
+from controller.loggers import add_fields
 from controller.meta import Key
 from controller.metrics import Metrics
 from controller.outcome import SETTLED, Again, Blocked, Outcome
@@ -160,7 +160,7 @@ async def test_a_forgotten_return_is_reported_as_a_bug() -> None:
 
 async def test_the_fifth_conflict_of_a_key_in_a_row_is_an_error_that_says_why() -> None:
     harness = Harness(*[AlreadyExists(409, "AlreadyExists", "widgets a exists")] * 6)
-    with capture_logs(processors=[merge_contextvars]) as lines:
+    with capture_logs(processors=[add_fields]) as lines:
         await harness.play()
     assert harness.results()["requeue"] == 4
     assert harness.results()["error"] == 2
@@ -409,7 +409,7 @@ async def test_a_pass_that_catches_its_cancellation_is_named_and_cancelled_less_
     async with anyio.create_task_group() as group:
         group.start_soon(harness.controller.run)
         harness.queue.add(KEY)
-        with capture_logs(processors=[merge_contextvars]) as lines:
+        with capture_logs(processors=[add_fields]) as lines:
             await harness.clock.advance(100)
         assert harness.cancelled_at == [10, 11, 13, 17, 25, 41, 73]
         (line,) = [line for line in lines if "after its timeout" in line["event"]]

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from controller import logs
 from controller.resource import Resource
 from reconcilers.addressmap.objects import REQUIRED, Objects, read_objects
 from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read
@@ -38,7 +37,8 @@ def follow(
         raise click.UsageError("--watch is about a cluster, and --filename names files")
     if form not in {"table", "wide"}:
         raise click.UsageError(f"--watch shows tables, and --output asks for {form}")
-    from reconcilers.cli.cluster.updates import write_updates
+    from controller import logs  # with structlog
+    from reconcilers.cli.cluster.updates import write_updates  # with informers
 
     logs.configure("console", "error")
     reading = "reading the cluster's objects"

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import anyio
-import structlog
 from anyio.abc import TaskStatus
 from typing_extensions import override
 
@@ -18,6 +17,7 @@ from controller.conditions import is_true
 from controller.errors import ControllerError
 from controller.informer import Informer
 from controller.jobs import run_in_background
+from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.meta import Key
 from controller.resource import Resource
@@ -30,7 +30,7 @@ from reconcilers.loadbalancers.metallb.installation.installer import Applied
 
 PAUSE = 0.1
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 DEFINITION = Resource(

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
-import structlog
 
 from controller.clock import Clock
 from controller.jobs import run_in_background
 from controller.leases import LeaderLost
+from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
@@ -40,7 +40,7 @@ from reconcilers.wiring import assemble
 
 MANAGEMENT = "management"
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Replica:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import structlog
 
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ControllerError, Invalid, ServerFailure
+from controller.loggers import get_logger
 from controller.meta import Key, Version
 from controller.options import ManagerOptions, SelfSigned
 from controller.webhooks.kinds import VALIDATING
@@ -30,7 +30,7 @@ PATIENCE = 30.0
 """Seconds until the webhooks are in force, at most."""
 PAUSE = 0.05
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _REFUSED_BY_WEBHOOKS_ALONE: dict[str, Any] = {
     "apiVersion": names.API_VERSION,

@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 import anyio
-import structlog
 
+from controller.loggers import muted
 from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.testing.clock import VirtualClock
@@ -50,7 +49,7 @@ def run_controllers(manifests: Manifests, settings: Settings, now: datetime) -> 
         pool=replace(settings.pool, width=_WIDTH),
         tenant=replace(settings.tenant, requeue_waiting=_POLL, requeue_not_ready=_POLL),
     )
-    with _without_logs(), _without_collection():
+    with muted(), _without_collection():
         return anyio.run(_run, manifests, VirtualClock(now), planned)
 
 
@@ -129,22 +128,6 @@ async def _rest(server: PlanServer, clock: VirtualClock, seconds: float) -> bool
         if server.api.revision == revision:
             return True
     return False
-
-
-@contextmanager
-def _without_logs() -> Iterator[None]:
-    """Drop what the controllers log: the output of the command belongs to the plan."""
-
-    def drop(*_: Any) -> Any:
-        raise structlog.DropEvent
-
-    processors = structlog.get_config()["processors"]
-    before = list(processors)
-    processors[:] = [drop]  # in place, as loggers that exist have this list
-    try:
-        yield
-    finally:
-        processors[:] = before
 
 
 @contextmanager

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import structlog
-
 from allocator import AddressRange, AllocatorError
 from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.events import EventType, Recorder
+from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Outcome
@@ -42,7 +41,7 @@ WANTED_ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalan
 ALLOCATED_FROM = "metallb.io/ip-allocated-from-pool"
 """Annotation that tells which pool a Service's address is from."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

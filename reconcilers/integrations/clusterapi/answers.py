@@ -8,12 +8,11 @@ leads to it, and it is taken away again (`claims.py`) without any machine having
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
-
 from allocator.addresses import parse_address
 from controller.client import Client
 from controller.errors import AlreadyExists, NotFound
 from controller.finalizers import remove_finalizer
+from controller.loggers import get_logger
 from controller.meta import Key, OwnerReference, Version
 from controller.resource import Resource
 from reconcilers.api import names
@@ -29,7 +28,7 @@ from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
 from reconcilers.integrations.clusterapi.gonelog import release_fields
 from reconcilers.reporting.conditions import READY, Finding
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 RELEASED_AT = names.ANNOTATION_RELEASED_AT
 """Annotation of an IPAddress whose claim is gone, while the pool's grace period holds it back."""

@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
 import anyio
-import structlog
 
 from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ControllerError, DiscoveryIncomplete
 from controller.health import Check, Failing
+from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.meta import MetadataOnly, Object
 from controller.resource import Resource
@@ -44,7 +44,7 @@ RETRY_SECONDS = 2.0
 LOOK_AGAIN_SECONDS = 30.0
 """Between two looks while something that is needed is not served."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Look:

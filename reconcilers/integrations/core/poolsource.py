@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any
 
 import anyio
-import structlog
 
 from controller.clock import Clock
 from controller.errors import Forbidden
 from controller.extension import Extension
 from controller.informer import Informer
 from controller.jobs import run_in_background
+from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.resource import Resource
 from reconcilers.integrations.core.discovery import Discovery, Look, Work
@@ -31,7 +31,7 @@ OffersOf = Callable[[Resource[Any], Any], Sequence[Offer]]
 LOOK_SECONDS = 1.0
 """Between two looks whether pools may not be read."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 Served = frozenset[Resource[Any]]
 
 

@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-import structlog
 from typing_extensions import override
 
 from controller.clock import Clock
 from controller.events import Recorder
+from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.resource import Resource
 from reconcilers.configuration.settings import Settings
@@ -42,7 +42,7 @@ class Integration(ABC, Generic[S]):
     ) -> None:
         self._manager = manager
         self._clock = clock
-        self._log = structlog.get_logger(type(self).__module__)
+        self._log = get_logger(type(self).__module__)
         self._discovery = Discovery(
             manager, groups, self._served, self._suffices, self._end, clock
         )

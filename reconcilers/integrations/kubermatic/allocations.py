@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import structlog
-
 from allocator import AddressRange
 from controller.client import Client
 from controller.clock import Clock
@@ -18,6 +16,7 @@ from controller.errors import (
     AlreadyExists,
     ControllerError,
 )
+from controller.loggers import get_logger
 from controller.meta import OwnerReference, Version
 from reconcilers.api import names
 from reconcilers.configuration.settings import PoolSettings
@@ -41,7 +40,7 @@ from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.releaselog import holder_fields
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 VOIDED = names.ANNOTATION_PROMISES_VOID
 """Annotation: no promise made before then can be kept; it goes with the next addresses."""

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
-
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict, NotFound
+from controller.loggers import get_logger
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Outcome
 from reconcilers.api import names
@@ -28,7 +27,7 @@ from reconcilers.integrations.kubermatic.pools import INVALID_POOL
 from reconcilers.integrations.kubermatic.reading import KubermaticCaches
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 ALLOCATED = "Allocated"
 NO_POOL = "NoPool"

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import structlog
 from typing_extensions import override
 
 from allocator import InvalidPool
@@ -20,6 +19,7 @@ from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ApiError, ControllerError
+from controller.loggers import get_logger
 from controller.meta import Key
 from controller.outcome import Outcome
 from reconcilers.configuration.settings import PoolSettings
@@ -85,7 +85,7 @@ from reconcilers.promises.unreadable import (
 from reconcilers.reporting.releaselog import GONE, GoneHolders
 from reconcilers.spaces.index import SpaceIndex
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 INVALID_POOL = "InvalidPool"
 

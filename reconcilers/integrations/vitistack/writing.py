@@ -11,8 +11,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-import structlog
-
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import find, rfc3339
@@ -20,6 +18,7 @@ from controller.errors import (
     ControllerError,
 )
 from controller.events import Recorder
+from controller.loggers import get_logger
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.vitistack.api import (
     ALLOCATED,
@@ -48,7 +47,7 @@ from reconcilers.reporting.releaselog import holder_fields
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 ACTION = "Allocating"
 RELEASE = "released IPAllocation of vitistack"

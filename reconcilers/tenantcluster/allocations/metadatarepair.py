@@ -1,9 +1,8 @@
 """Labels, role and owner of a tenant's allocations are repaired, in every mode."""
 
-import structlog
-
 from controller.cache import Cache
 from controller.client import Client
+from controller.loggers import get_logger
 from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
@@ -12,7 +11,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.tenantcluster.allocations.membership import members, repairs
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 async def repair_metadata(

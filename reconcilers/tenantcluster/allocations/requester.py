@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
-import structlog
 
 from allocator import Family
 from controller.cache import Cache
 from controller.client import Client
 from controller.errors import AlreadyExists
 from controller.events import Recorder
+from controller.loggers import get_logger
 from controller.meta import Key, Version
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
@@ -41,7 +41,7 @@ from reconcilers.tenantcluster.allocations.requests import (
 )
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,9 @@ Each write has its precondition, so a decision on old data ends in a conflict an
 
 from collections.abc import Iterable, Mapping
 
-import structlog
-
 from controller.client import Client
 from controller.conditions import rfc3339
+from controller.loggers import get_logger
 from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -19,7 +18,7 @@ from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.decisions import Created, SizeChange, SizeFacts
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 async def carry_out(

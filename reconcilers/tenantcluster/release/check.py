@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import product
 
-import structlog
 from typing_extensions import override
 
 from allocator import AddressRange
@@ -13,6 +12,7 @@ from controller.clock import Clock
 from controller.conditions import find
 from controller.errors import Conflict, MalformedAnswer, NotFound
 from controller.events import Recorder
+from controller.loggers import get_logger
 from controller.meta import Key
 from reconcilers.addressing import addresstexts, poolgeometry, requestedranges, statusranges
 from reconcilers.api import names
@@ -61,7 +61,7 @@ ELSEWHERE = (
     "the kubeconfig led to another cluster when the range was handed out, which may still have it"
 )
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class TenantReleaseCheck(ReleaseCheck):

@@ -11,12 +11,12 @@ The record of a process that died stays. It counts until no request of that proc
 more.
 """
 
-import structlog
 from typing_extensions import override
 
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict, ControllerError, NotFound
+from controller.loggers import get_logger
 from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import RELEASED, IPAllocation
@@ -28,7 +28,7 @@ _ATTEMPTS = 5
 """So often the record is removed anew if the IPAllocation was written meanwhile: a record that
 stays delays the release by minutes."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class AllocationCreationNote(CreationNote):

@@ -5,11 +5,10 @@ checked, as before any range is given back. If a Service took an address of it m
 is withdrawn; else the allocation is deleted, at the version that the check was about.
 """
 
-import structlog
-
 from controller.cache import Cache
 from controller.client import Client
 from controller.errors import NotFound
+from controller.loggers import get_logger
 from controller.meta import Version
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
@@ -21,7 +20,7 @@ from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import members
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class MarkedReleaser:

@@ -18,13 +18,12 @@ default Secret.
 from collections.abc import Iterable
 from dataclasses import replace
 
-import structlog
-
 from controller.cache import Cache, Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ControllerError, NotFound
 from controller.finalizers import remove_finalizer
+from controller.loggers import get_logger
 from controller.meta import Key, ObjectMeta, Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
@@ -160,7 +159,7 @@ class VanishedClusters:
             self._records.of(old).last_seen = replace(old, metadata=meta)
 
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Teardown:

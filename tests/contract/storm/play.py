@@ -16,8 +16,8 @@ from typing import Protocol
 
 import anyio
 import httpx
-import structlog
 
+from controller.loggers import get_logger
 from envtest import ControlPlane
 from reconcilers.api import crd
 from tests.contract.conftest import administrator
@@ -32,7 +32,7 @@ WRITES, WITHIN = 10, 20.0
 """The allocations' writes between two faults, for which so many seconds are waited."""
 FLAGS = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 Deed = Callable[[], Awaitable[None]]
 
 

@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import structlog
 
 from controller.errors import ControllerError
+from controller.loggers import get_logger
 from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.api.resources import (
@@ -44,7 +44,7 @@ SIZE = 16
 CALM_SECONDS = 240.0
 """Within which all is well after the last fault: who was away is tried ever less often."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass

@@ -13,13 +13,13 @@ process, whenever MetalLB is missing, and every `metallb_recheck` seconds.
 
 from dataclasses import dataclass, field
 
-import structlog
 from typing_extensions import override
 
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import Condition, is_true
 from controller.errors import ApiError, Forbidden, Invalid, NotFound
+from controller.loggers import get_logger
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
@@ -37,7 +37,7 @@ from reconcilers.loadbalancers.metallb.installation.bundle import (
 from reconcilers.loadbalancers.port import Annotate, BalancerInstaller, BalancerMemory
 from reconcilers.reporting.conditions import Finding
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 BEING_INSTALLED = "MetalLBInstalling"
 """The reason while the bundle is being applied."""

@@ -1,0 +1,57 @@
+"""Loggers: structlog comes with the first line; fields and silence hold for what runs inside."""
+
+import subprocess
+import sys
+
+import anyio
+from structlog.testing import capture_logs
+
+from controller.loggers import add_fields, get_logger, muted, with_fields
+
+log = get_logger("mine")
+
+
+def test_structlog_is_imported_with_the_first_line_and_not_before() -> None:
+    script = (
+        "import sys\n"
+        "from controller.loggers import get_logger, muted\n"
+        "import controller.runner, controller.client, controller.webhooks\n"
+        "log = get_logger('mine')\n"
+        "with muted():\n    log.error('dropped')\n"
+        "print('structlog' in sys.modules)\n"
+        "log.debug('written')\n"
+        "print('structlog' in sys.modules)\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert (printed[0], printed[-1]) == ("False", "True")
+
+
+def test_lines_have_the_fields_of_all_blocks_around_them_and_their_own_win() -> None:
+    with capture_logs(processors=[add_fields]) as lines:
+        with with_fields(a=1, b=1), with_fields(b=2, c=2):
+            log.info("inside", c=3)
+        log.warning("outside")
+    assert lines == [
+        {"event": "inside", "log_level": "info", "a": 1, "b": 2, "c": 3},
+        {"event": "outside", "log_level": "warning"},
+    ]
+
+
+async def test_tasks_that_are_started_inside_have_the_fields_too() -> None:
+    async def work() -> None:
+        log.info("in a task")
+
+    with capture_logs(processors=[add_fields]) as lines, with_fields(key="lab"):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(work)
+    assert lines == [{"event": "in a task", "log_level": "info", "key": "lab"}]
+
+
+def test_lines_inside_a_muted_block_are_dropped() -> None:
+    with capture_logs() as lines:
+        with muted():
+            log.error("dropped")
+        log.error("written")
+    assert [line["event"] for line in lines] == ["written"]
