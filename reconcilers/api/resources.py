@@ -207,10 +207,20 @@ class LoadBalancerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceCondition:
+    """A condition of a Service, as its load balancer writes it."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceStatus:
     """A Service's status."""
 
     loadBalancer: LoadBalancerStatus = field(default_factory=LoadBalancerStatus)
+    conditions: tuple[ServiceCondition, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -363,6 +363,14 @@ MARKS: Mapping[str, tuple[str, str]] = {
         "CiliumLoadBalancerIPPool in a tenant",
         "annotation: the uid of the IPAllocation whose range the pool has",
     ),
+    names.ANNOTATION_EMPTIED_UNDER: (
+        "CiliumLoadBalancerIPPool in a tenant",
+        "annotation: the Cilium operator that led when the pool was emptied for a release",
+    ),
+    names.ANNOTATION_RELEASE_NOTE: (
+        _SELF,
+        "annotation: what its release has to know of a Service that had an address of its range",
+    ),
     names.ANNOTATION_LOAD_BALANCER: (
         _SELF,
         "annotation: the load balancer that its TenantCluster names; none stands for metallb",

@@ -187,6 +187,8 @@ class Withdrawal:
         position: a position of the cache, at or above `mark`, that leaves them out.
         owner: annotations that say for whom an object in the tenant is made.
         note: precedes the creation of an object in the tenant.
+        release_note: the `release_note` of a Service that showed an address of the ranges at some
+            time; empty if no such Service was seen.
     """
 
     allocation: AllocationName
@@ -195,6 +197,7 @@ class Withdrawal:
     position: int
     owner: Mapping[str, str]
     note: CreationNote
+    release_note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +308,8 @@ class ServiceView:
         sharing_key: Services with one key may share an address; empty if it has none.
         requirements: what else decides whether an offer serves it, as the backend writes it.
         fixed_addresses: the addresses that it asks for; empty if any will do.
+        release_note: what the release of its range has to know of it, even after the Service is
+            gone; empty for nothing. The caller notes it on the IPAllocation.
     """
 
     keeps_range: bool
@@ -312,6 +317,7 @@ class ServiceView:
     sharing_key: str = ""
     requirements: str = ""
     fixed_addresses: Sequence[AddressRange] = ()
+    release_note: str = ""
 
 
 Serves = Callable[[Service], ServiceView]

@@ -3,7 +3,7 @@
 docs/design/tenants.md explains the pass, and where its order matters.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from controller import (
@@ -25,7 +25,7 @@ from controller.loggers import get_logger
 from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.api.resources import TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import (
     DELETING,
     DEMAND_MET,
@@ -46,6 +46,7 @@ from reconcilers.clusteraccess.tenantfailures import (
     TenantUnavailable,
 )
 from reconcilers.configuration.settings import TenantSettings
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.port import BalancerInstaller
 from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable
 from reconcilers.reporting.conditions import Finding
@@ -77,6 +78,7 @@ from reconcilers.tenantcluster.projector import ProjectionMemory, Projector, is_
 from reconcilers.tenantcluster.provider import UNKNOWN_SECONDS, ProviderProblem, Providers
 from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
+from reconcilers.tenantcluster.release.releasenotes import note_for_release
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 from reconcilers.tenantcluster.services import TenantServices
 from reconcilers.tenantcluster.statuswriter import StatusWriter
@@ -109,6 +111,7 @@ class TenantClusterReconciler:
         platform: labels the platform's Service in tenants.
         projector: writes ranges to the tenant's load balancer.
         installer: installs a load balancer in the tenant.
+        kinds: the load balancers that tenants may have.
         marked: releases what shrink has marked.
         teardown: deletes the cluster's allocations.
         vanished: clusters that went in spite of our finalizer.
@@ -133,6 +136,7 @@ class TenantClusterReconciler:
         platform: PlatformLabel,
         projector: Projector,
         installer: BalancerInstaller,
+        kinds: LoadBalancerKinds,
         marked: MarkedReleaser,
         teardown: Teardown,
         vanished: VanishedClusters,
@@ -155,6 +159,7 @@ class TenantClusterReconciler:
         self._installer = installer
         self._not_in_cloud_mode = (DEMAND_MET, LOAD_BALANCER_SIZED, installer.condition)
         """Types of conditions that do not apply in cloud mode."""
+        self._kinds = kinds
         self._marked = marked
         self._teardown = teardown
         self._vanished = vanished
@@ -209,6 +214,7 @@ class TenantClusterReconciler:
             await repair_metadata(self._client, self._allocations, now.tenant)
             await self._read_services(now)
             if now.services is not None:
+                await self._note_for_release(now, now.services)
                 await self._follow_demand(now)
                 await self._platform.apply(now.tenant, now.services)
                 # A Service may have taken an address since its watch was read. If its range left
@@ -473,6 +479,16 @@ class TenantClusterReconciler:
         except TenantUnavailable as error:
             _log.debug("cannot read the tenant's Services, skipping", error=error.message)
             now.unavailable = error if error.reason in _NO_WAY_IN else None
+
+    async def _note_for_release(self, now: TenantPass, services: Sequence[Service]) -> None:
+        """Note on the allocations what their release has to know of the tenant's Services."""
+        balancers = [
+            allocation
+            for allocation in members(self._allocations, now.tenant)
+            if allocation.spec.type == names.TYPE_LOADBALANCER
+        ]
+        serves = self._kinds.of(now.tenant).serves
+        await note_for_release(self._client, balancers, services, serves)
 
     async def _follow_demand(self, now: TenantPass) -> None:
         """Grow or shrink the tenant, as its Services or its spec ask for."""

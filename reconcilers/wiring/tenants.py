@@ -105,6 +105,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
             clock=clock,
         ),
         installer=Installer(client, tenants, clock, settings.tenant, settings.namespace),
+        kinds=kinds,
         marked=MarkedReleaser(client, allocations, release, metrics),
         teardown=Teardown(client, allocations),
         vanished=vanished,

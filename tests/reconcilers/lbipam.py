@@ -2,7 +2,9 @@
 
 It serves Services first-fit by the pools that it has read, and then writes the counts of each pool
 whose spec has changed, with the generation that it acts on. It can stand still, lose a write, and
-leave a Service behind, as the operator does. Sharing keys and two leaders are not played.
+leave a Service behind, as the operator does. It remembers an address whose block went while a
+Service with a sharing key had it, and gives it to a later Service with that key, until it is
+restarted. A change of keys, and two leaders at once, are not played.
 """
 
 from collections.abc import Iterable
@@ -14,7 +16,9 @@ from allocator import AddressRange
 from controller.testing import Happened
 from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import LOAD_BALANCER, Service
+from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CiliumPool
+from reconcilers.loadbalancers.cilium.services import sharing_key
 from tests.reconcilers.firstfit import choose_first_free, contains, shown_addresses
 from tests.reconcilers.server import Json, Server
 
@@ -34,6 +38,19 @@ class _Known:
     conflict: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """An address that outlived its block in the memory of the operator.
+
+    Args:
+        address: as text.
+        before: uids of the Services that were there when the block went; a later one gets it.
+    """
+
+    address: str
+    before: frozenset[str]
+
+
 class LbIpam:
     """Serves the Services of a tenant by its pools, at once unless it is paused.
 
@@ -48,10 +65,13 @@ class LbIpam:
         """Whether the next counts are lost and, as by the operator, not repeated."""
         self.leaves_behind: set[str] = set()
         """Names of Services whose next status write is refused and not repeated."""
+        self._remembered: dict[str, _Remembered] = {}
+        self._starts = 0
         self._lost: tuple[str, int] | None = None
         self._known: dict[str, _Known] = {}
         self._busy = False
         tenant.listeners.append(self._hear)
+        self._take_lease()
 
     def resume(self) -> None:
         """Work again after a pause, first by what was read before it."""
@@ -60,8 +80,21 @@ class LbIpam:
 
     def restart(self) -> None:
         """Start anew, without memory."""
-        self._known, self.paused = {}, False
+        self._known, self._remembered, self.paused = {}, {}, False
+        self._take_lease()
         self._work()
+
+    def _take_lease(self) -> None:
+        """Lead under a new identity, where the tenant serves Leases."""
+        self._starts += 1
+        if "leases" not in self.tenant.served:
+            return
+        spec = {"spec": {"holderIdentity": f"operator-{self._starts}"}}
+        if self.tenant.has("leases", LEASE_NAME, namespace="kube-system"):
+            self.tenant.edit("leases", LEASE_NAME, spec, namespace="kube-system")
+        else:
+            meta = {"name": LEASE_NAME, "namespace": "kube-system"}
+            self.tenant.add("leases", {"metadata": meta} | spec)
 
     def _hear(self, happening: Happened) -> None:
         if happening.plural in {"services", POOLS}:
@@ -107,8 +140,13 @@ class LbIpam:
         services = [msgspec.convert(stored, Service) for stored in self.tenant.all("services")]
         ours = [service for service in services if not service.spec.loadBalancerClass]
         spans = [span for known in self._known.values() for span in known.spans]
+        self._remember(ours, spans)
         kept = {
-            service.metadata.name: [ip for ip in shown_addresses(service) if contains(spans, ip)]
+            service.metadata.name: [
+                ip
+                for ip in shown_addresses(service)
+                if contains(spans, ip) or self._is_remembered(service, ip)
+            ]
             for service in ours
         }
         taken = {ip for shown in kept.values() for ip in shown}
@@ -126,6 +164,21 @@ class LbIpam:
             status = {"status": {"loadBalancer": {"ingress": ingress}}}
             namespace = service.metadata.namespace
             self.tenant.edit("services", service.metadata.name, status, namespace=namespace)
+
+    def _remember(self, services: Iterable[Service], spans: list[AddressRange]) -> None:
+        """Remember the addresses of Services with a sharing key whose block is gone."""
+        present = frozenset(service.metadata.uid for service in services)
+        for service in services:
+            for ip in shown_addresses(service):
+                if sharing_key(service) and not contains(spans, ip):
+                    self._remembered.setdefault(sharing_key(service), _Remembered(ip, present))
+
+    def _is_remembered(self, service: Service, ip: str) -> bool:
+        """Return whether a Service came after the block of an address of its key was gone."""
+        entry = self._remembered.get(sharing_key(service))
+        return (
+            entry is not None and entry.address == ip and service.metadata.uid not in entry.before
+        )
 
     def _count(self) -> None:
         """Write the counts of pools that changed."""
@@ -166,6 +219,9 @@ class LbIpam:
 
     def _choose(self, service: Service, taken: set[str]) -> list[str]:
         """Return a free address of each family that a Service has, as far as there are any."""
+        remembered = self._remembered.get(sharing_key(service))
+        if remembered is not None and self._is_remembered(service, remembered.address):
+            return [remembered.address]
         usable = [k for k in self._known.values() if not k.is_disabled and not k.conflict]
         spans = [span for known in usable for span in known.spans]
         return [ip for ip in choose_first_free(service, spans, taken) if ip is not None]

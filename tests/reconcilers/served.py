@@ -21,6 +21,7 @@ KINDS = {
     "namespaces": ("v1", "Namespace"),
     "configmaps": ("v1", "ConfigMap"),
     "deployments": ("apps/v1", "Deployment"),
+    "leases": ("coordination.k8s.io/v1", "Lease"),
     "customresourcedefinitions": ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
 }
 CLUSTER_SCOPED = {
@@ -29,5 +30,5 @@ CLUSTER_SCOPED = {
     "customresourcedefinitions",
     "namespaces",
 }
-OPTIONAL = {"butlerconfigs", "teams", "addressoffers", "ciliumloadbalancerippools"}
+OPTIONAL = {"butlerconfigs", "teams", "addressoffers", "ciliumloadbalancerippools", "leases"}
 """Kinds of the platform and of other balancers; a test says so where they are served."""

@@ -14,8 +14,10 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import MalformedAnswer
 from controller.meta import Object
+from reconcilers.api import names
 from reconcilers.api.resources import SERVICE, Service
 from reconcilers.clusteraccess.clusteridentity import is_of_another
+from reconcilers.loadbalancers.cilium.leader import read_leader
 from reconcilers.loadbalancers.cilium.poolclient import NOT_INSTALLED, PoolClient, ServedVersion
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
@@ -33,7 +35,13 @@ from reconcilers.loadbalancers.cilium.pools import (
     pool_name,
 )
 from reconcilers.loadbalancers.cilium.projection import PoolProjection, Upkeep
-from reconcilers.loadbalancers.cilium.release import ReleaseMemory, Write, next_step
+from reconcilers.loadbalancers.cilium.release import (
+    NOT_NEEDED,
+    Leader,
+    ReleaseMemory,
+    Write,
+    next_step,
+)
 from reconcilers.loadbalancers.cilium.services import view_service
 from reconcilers.loadbalancers.port import (
     CONTESTED,
@@ -150,14 +158,24 @@ class CiliumBalancer(LoadBalancer):
             purpose = "to see that its kinds are not served any more"
             return Unprovable(purpose, ("not served", 0), reading.missing)
         now = self._clock.monotonic()
-        step = next_step(reading.pools, withdrawal, self._release, now)
+        leader = await read_leader(self._client) if withdrawal.release_note else NOT_NEEDED
+        step = next_step(reading.pools, withdrawal, self._release, now, leader)
         if step.write is not None:
             pool = reading.pools[pool_name(withdrawal.allocation)]
-            await self._write(pool, step.write, withdrawal)
+            await self._write(pool, step.write, withdrawal, leader)
         return step.answer
 
-    async def _write(self, pool: CiliumPool, write: Write, withdrawal: Withdrawal) -> None:
-        """Write the next step of a release, and remember the generation that it returned."""
+    async def _write(
+        self, pool: CiliumPool, write: Write, withdrawal: Withdrawal, leader: Leader
+    ) -> None:
+        """Write the next step of a release, and remember the generation that it returned.
+
+        Args:
+            pool: as it was read.
+            write: the step.
+            withdrawal: the range.
+            leader: the operator that leads. The one under which a pool was emptied is noted on it.
+        """
         spec: dict[str, object]
         match write:
             case Write.DRAIN:
@@ -168,10 +186,13 @@ class CiliumBalancer(LoadBalancer):
                 spec = {"allowFirstLastIPs": next_nonce(pool)}
         uid = withdrawal.allocation.uid
         annotations = annotations_of(withdrawal.position, withdrawal.owner, uid)
+        is_noted = names.ANNOTATION_EMPTIED_UNDER in pool.metadata.annotations
+        if leader.holder and (write is Write.EMPTY or not is_noted):
+            annotations[names.ANNOTATION_EMPTIED_UNDER] = leader.holder
         written = await self._pools.patch(
             pool, {"metadata": {"annotations": annotations}, "spec": spec}
         )
-        self._release.note_written(written, self._clock.monotonic())
+        self._release.note_written(written, self._clock.monotonic(), leader)
 
     @override
     async def health(self, projection: Projection) -> Health:

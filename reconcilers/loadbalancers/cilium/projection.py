@@ -240,7 +240,10 @@ class PoolProjection:
     async def _patch(
         self, pool: CiliumPool, spec: Mapping[str, Any], projection: Projection, uid: str
     ) -> CiliumPool:
-        annotations = annotations_of(projection.basis, projection.owner, uid)
+        annotations: dict[str, str | None] = {
+            **annotations_of(projection.basis, projection.owner, uid),
+            names.ANNOTATION_EMPTIED_UNDER: None,
+        }
         return await self._pools.patch(
             pool, {"metadata": {"annotations": annotations}, "spec": spec}
         )

@@ -12,12 +12,18 @@ two replicas that both believe they lead would otherwise answer each other's non
 
 The operator does not repeat an acknowledgement whose write was lost, so a pool that is not
 acknowledged for a while gets another nonce.
+
+A range that was emptied while a Service with a sharing key had an address of it leaves an entry in
+the operator's memory: a later Service with that key is given the address. Only a restart removes
+the entry. So if such a Service was ever seen, another leader than the one under which the pool was
+emptied has to acknowledge the empty pool.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     IPS_USED,
@@ -43,6 +49,11 @@ NONCE_SECONDS = 5.0
 """After how many seconds without an acknowledgement a write is repeated in another form."""
 _MOST_DOUBLINGS = 6
 _NOT_ACKNOWLEDGED = "Cilium's operator in the tenant has not acknowledged the pool"
+_RESTART = (
+    "a Service with a sharing key had an address of the range, which Cilium's operator may give to"
+    " a later Service with that key; restart the operator in the tenant: kubectl -n kube-system"
+    " rollout restart deployment/cilium-operator"
+)
 
 
 class Write(Enum):
@@ -56,6 +67,23 @@ class Write(Enum):
     DRAIN = "drain"
     EMPTY = "empty"
     NONCE = "nonce"
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The Cilium operator that leads, by its Lease.
+
+    Args:
+        holder: its identity, which a restart changes; empty if it is not known.
+        problem: why it is not known, as a sentence's end; empty if it is.
+    """
+
+    holder: str = ""
+    problem: str = ""
+
+
+NOT_NEEDED = Leader()
+"""The leader where no Service with a sharing key was seen."""
 
 
 @dataclass(slots=True)
@@ -85,6 +113,7 @@ class ReleaseMemory:
             it has acknowledged none yet.
         foreign: what another process wrote since; None if the pool stands as this one wrote it.
         takeovers: how often this process went on after another one.
+        leader: the identity of the operator that led when this process wrote last.
     """
 
     uid: str = ""
@@ -93,14 +122,17 @@ class ReleaseMemory:
     acknowledged: int | None = None
     foreign: ForeignWrite | None = None
     takeovers: int = 0
+    leader: str = ""
 
-    def note_written(self, pool: CiliumPool, now: float) -> None:
+    def note_written(self, pool: CiliumPool, now: float, leader: Leader) -> None:
         """Remember what a write returned.
 
         Args:
             pool: as the server stored it.
             now: monotonic seconds.
+            leader: the operator that led before the write.
         """
+        self.leader = leader.holder
         if pool.metadata.uid != self.uid:
             self.acknowledged = None
         self.uid, self.generation, self.written_at = pool.metadata.uid, pool.generation, now
@@ -147,7 +179,11 @@ class Step:
 
 
 def next_step(
-    pools: Mapping[str, CiliumPool], withdrawal: Withdrawal, memory: ReleaseMemory, now: float
+    pools: Mapping[str, CiliumPool],
+    withdrawal: Withdrawal,
+    memory: ReleaseMemory,
+    now: float,
+    leader: Leader = NOT_NEEDED,
 ) -> Step:
     """Return where the release of a range stands, by one live read of all pools.
 
@@ -158,6 +194,7 @@ def next_step(
         withdrawal: the range.
         memory: of the release; it notes what is acknowledged.
         now: monotonic seconds.
+        leader: the operator that leads, read after the pools.
     """
     name = pool_name(withdrawal.allocation)
     pool = pools.get(name)
@@ -169,7 +206,22 @@ def next_step(
     if not is_acknowledged(pool):
         return _step_waiting(pools, pool, now - memory.written_at)
     others = {other: its for other, its in pools.items() if other != name}
-    return _step_acknowledged(pool, others, withdrawal, is_confirmed=memory.note_acknowledged())
+    step = _step_acknowledged(pool, others, withdrawal, is_confirmed=memory.note_acknowledged())
+    if isinstance(step.answer, Proven) and withdrawal.release_note:
+        return _step_remembered(pool, memory, leader)
+    return step
+
+
+def _step_remembered(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) -> Step:
+    """Return the step for an emptied pool of which a Service with a sharing key had an address."""
+    if leader.problem:
+        return Step(NotYet(f"a Service with a sharing key had an address, and {leader.problem}"))
+    emptied_under = pool.metadata.annotations.get(names.ANNOTATION_EMPTIED_UNDER, "")
+    if not emptied_under or emptied_under == leader.holder:
+        return Step(NotYet(_RESTART), None if emptied_under else Write.NONCE)
+    if memory.leader != leader.holder:
+        return Step(NotYet(f"{_NOT_ACKNOWLEDGED} since it restarted"), Write.NONCE)
+    return Step(Proven())
 
 
 def _find_first_step(

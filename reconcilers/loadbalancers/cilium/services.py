@@ -14,6 +14,12 @@ _SHARING = ("lbipam.cilium.io/sharing-key", "io.cilium/lb-ipam-sharing-key")
 _ACROSS = ("lbipam.cilium.io/sharing-cross-namespace", "io.cilium/lb-ipam-sharing-cross-namespace")
 _PROXY = "service.kubernetes.io/service-proxy-name"
 """The label of Services that Cilium leaves to another proxy."""
+_CLASSES = ("io.cilium/l2-announcer", "io.cilium/bgp-control-plane")
+"""Classes that LB-IPAM serves where the feature that announces them is on."""
+_REQUEST_SATISFIED = "cilium.io/IPAMRequestSatisfied"
+"""The condition of each Service that LB-IPAM has tried to serve."""
+SHARING_KEY = "sharing-key"
+"""The release note of a Service with a sharing key: the operator may remember its address."""
 _LONGEST = 80
 _MOST_FIXED = 16
 
@@ -36,7 +42,7 @@ def view_service(service: Service) -> ServiceView:
     """
     obstacle = None
     fixed = _annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
-    if service.spec.loadBalancerClass:
+    if service.spec.loadBalancerClass and not _is_class_served(service):
         theirs = truncate(service.spec.loadBalancerClass, _LONGEST)
         obstacle = Obstacle(OTHER_CLASS, f"load-balancer class {theirs}")
     elif _PROXY in service.metadata.labels:
@@ -54,7 +60,19 @@ def view_service(service: Service) -> ServiceView:
         sharing_key=key,
         requirements=key,
         fixed_addresses=tuple(address for address in requested if address is not None),
+        release_note=SHARING_KEY if key else "",
     )
+
+
+def _is_class_served(service: Service) -> bool:
+    """Return whether LB-IPAM serves the class of a Service: it has tried, or has given an address.
+
+    It serves the classes of Cilium only where the feature that announces them is on, and no object
+    in the tenant says whether it is. A Service whose condition is there has been tried.
+    """
+    if service.spec.loadBalancerClass not in _CLASSES:
+        return False
+    return any(entry.type == _REQUEST_SATISFIED for entry in service.status.conditions or ())
 
 
 def _annotation(service: Service, either: tuple[str, str]) -> str:

@@ -52,6 +52,7 @@ from reconcilers.tenantcluster.record.gate import AllocationMemory, BoundedWait,
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.creationnote import AllocationCreationNote
 from reconcilers.tenantcluster.release.lost_addresses import find_service_in_need
+from reconcilers.tenantcluster.release.releasenotes import note_for_release, release_note
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 
 Ranges = Sequence[AddressRange]
@@ -364,6 +365,7 @@ class TenantReleaseCheck(ReleaseCheck):
         reading = await balancer.read()
         management = await self._tenants.management()
         services = await _list_services(client)
+        await note_for_release(self._client, [allocation], services, kind.serves)
         user = await _find_user(services, ranges, kind.serves)
         if user is not None:
             reason = f"Service {user.metadata.key} still shows an address of the range"
@@ -386,6 +388,7 @@ class TenantReleaseCheck(ReleaseCheck):
             position=max(mark, self._allocations.position),
             owner=owner_note(allocation, management),
             note=AllocationCreationNote(self._client, allocation, memory.creations, self._clock),
+            release_note=release_note(allocation),
         )
         answer = await balancer.acknowledgement(reading, withdrawal)
         return self._judge(answer, kind, mark, memory.wait)

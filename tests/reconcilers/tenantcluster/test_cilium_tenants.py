@@ -4,6 +4,7 @@ from typing import Any
 
 from controller.clock import SystemClock
 from controller.meta import Key
+from reconcilers.api import names
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.cilium.adapter import CiliumKind
 from reconcilers.wiring.loadbalancers import load_balancer_kinds
@@ -18,7 +19,7 @@ OF_FIRST, OF_SECOND = "10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"
 TENANT = Key("team", "a")
 
 
-def _platform() -> tuple[Lab, Replica, Server, LbIpam]:
+def _platform(*more_kinds: str) -> tuple[Lab, Replica, Server, LbIpam]:
     """Return a Ready tenant with Cilium and two allocations."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
@@ -26,7 +27,7 @@ def _platform() -> tuple[Lab, Replica, Server, LbIpam]:
     lab.server.add("tenantclusters", make.tenant(spec=SPEC, status={"phase": "Ready"}))
     for name, held in (("team-a-lb", FIRST), ("team-a-lb-2", SECOND)):
         lab.server.add("ipallocations", make.allocation(name, tenant="team/a", held=held))
-    tenant = lab.tenant_server("a", ("services", "namespaces", POOLS))
+    tenant = lab.tenant_server("a", ("services", "namespaces", POOLS, *more_kinds))
     operator = LbIpam(tenant)
     replica = Replica(lab, kinds={"cilium": CiliumKind(lab.clock, wait=0.0)})
     replica.gate.real = replica.tenant_gate
@@ -42,8 +43,9 @@ async def _run(lab: Lab, replica: Replica, seconds: int = 12) -> None:
         await lab.clock.advance(1)
 
 
-def _add_service(tenant: Server, name: str = "web", **spec: Any) -> None:
-    body = {"metadata": {"name": name, "namespace": "default"}}
+def _add_service(tenant: Server, name: str = "web", key: str = "", **spec: Any) -> None:
+    annotations = {"lbipam.cilium.io/sharing-key": key} if key else {}
+    body = {"metadata": {"name": name, "namespace": "default", "annotations": annotations}}
     tenant.add("services", body | {"spec": {"type": "LoadBalancer"} | spec})
 
 
@@ -119,6 +121,24 @@ async def test_another_replica_finishes_a_release_that_this_one_began() -> None:
     other.gate.real = other.tenant_gate
     await _run(lab, other, 20)
     assert not lab.server.has("ipallocations", "team-a-lb-2")
+
+
+async def test_a_service_with_a_sharing_key_is_noted_and_its_range_waits_for_a_restart() -> None:
+    lab, replica, tenant, operator = _platform("leases")
+    await _run(lab, replica, 3)
+    _add_service(tenant, "web", key="k")
+    await _run(lab, replica, 2)
+    first = lab.server.see("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
+    assert first["metadata"]["annotations"][names.ANNOTATION_RELEASE_NOTE] == "sharing-key"
+    tenant.delete("services", "web", namespace="default")
+    lab.server.delete("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
+    await _run(lab, replica, 30)
+    shown = lab.condition("ipallocations", "team-a-lb", "Ready", make.NAMESPACE)
+    assert "restart the operator in the tenant" in shown["message"]
+    operator.restart()
+    await _run(lab, replica, 30)
+    recreated = lab.server.see("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
+    assert recreated["metadata"]["uid"] != first["metadata"]["uid"]
 
 
 async def test_the_program_itself_does_not_offer_cilium_yet() -> None:

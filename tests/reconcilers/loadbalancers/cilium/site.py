@@ -97,20 +97,28 @@ class Site:
         await self.balancer().project(wanted, confirm, permit_own)
 
     async def ask(
-        self, allocation: AllocationName = FIRST, *, mark: int | None = None
+        self,
+        allocation: AllocationName = FIRST,
+        *,
+        mark: int | None = None,
+        release_note: str = "",
     ) -> Acknowledgement:
         """Ask once whether a range is out, by a memory of its own."""
         balancer = self.balancer(self.releases.setdefault(allocation, BalancerMemory()))
         reading = await balancer.read()
         at = self.basis + 1 if mark is None else mark
-        withdrawal = Withdrawal(allocation, spans_of(allocation), at, at, OWNER, NoNote())
+        withdrawal = Withdrawal(
+            allocation, spans_of(allocation), at, at, OWNER, NoNote(), release_note
+        )
         return await balancer.acknowledgement(reading, withdrawal)
 
-    async def ask_often(self, allocation: AllocationName = FIRST) -> list[Acknowledgement]:
+    async def ask_often(
+        self, allocation: AllocationName = FIRST, *, release_note: str = ""
+    ) -> list[Acknowledgement]:
         """Ask six times, a second apart; return the answers."""
         answers = []
         for _ in range(6):
-            answers.append(await self.ask(allocation))
+            answers.append(await self.ask(allocation, release_note=release_note))
             await self.clock.advance(1)
         return answers
 

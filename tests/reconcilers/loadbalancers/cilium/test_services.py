@@ -9,10 +9,13 @@ from reconcilers.api.resources import Service
 from reconcilers.loadbalancers.cilium.services import view_service
 
 
-def _service(spec: Any = None, annotations: Any = None, labels: Any = None) -> Service:
+def _service(
+    spec: Any = None, annotations: Any = None, labels: Any = None, status: Any = None
+) -> Service:
     meta: dict[str, Any] = {"name": "web", "namespace": "shop"}
     meta |= {"annotations": annotations or {}, "labels": labels or {}}
     body = {"metadata": meta, "spec": {"type": "LoadBalancer"} | (spec or {})}
+    body["status"] = status or {}
     return msgspec.convert(body, Service)
 
 
@@ -34,6 +37,22 @@ def test_what_no_address_of_ours_can_serve_is_no_demand_and_keeps_its_range(
     view = view_service(service)
     assert view.keeps_range
     assert (view.obstacle.reason if view.obstacle else None) == reason
+
+
+@pytest.mark.parametrize("name", ["io.cilium/l2-announcer", "io.cilium/bgp-control-plane"])
+def test_a_service_of_a_class_of_cilium_is_demand_once_the_operator_has_tried_it(
+    name: str,
+) -> None:
+    tried = {"conditions": [{"type": "cilium.io/IPAMRequestSatisfied", "status": "False"}]}
+    assert view_service(_service({"loadBalancerClass": name}, status=tried)).obstacle is None
+    other = {"loadBalancerClass": "io.cilium/node"}
+    assert view_service(_service(other, status=tried)).obstacle is not None
+
+
+def test_a_service_with_a_sharing_key_is_noted_for_the_release_of_its_range() -> None:
+    assert view_service(_service()).release_note == ""
+    annotations = {"lbipam.cilium.io/sharing-key": "k"}
+    assert view_service(_service(annotations=annotations)).release_note == "sharing-key"
 
 
 def test_all_fixed_addresses_are_known() -> None:

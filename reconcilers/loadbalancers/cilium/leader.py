@@ -1,0 +1,32 @@
+"""Which Cilium operator leads in a tenant, by the Lease that all of them try to hold."""
+
+from controller.client import Client
+from controller.errors import Forbidden, NotFound
+from controller.leases import LEASES, Lease
+from reconcilers.loadbalancers.cilium.release import Leader
+
+LEASE_NAME = "cilium-operator-resource-lock"
+
+
+async def read_leader(client: Client) -> Leader:
+    """Return the operator that leads in a tenant, by a live read.
+
+    The Lease is in the namespace of Cilium, which no object names. So it is looked for in all
+    namespaces. If there are several, the one that was renewed last counts.
+
+    Raises:
+        ControllerError: the tenant did not answer.
+    """
+    try:
+        page = await client.list(LEASES, fields=f"metadata.name={LEASE_NAME}")
+    except (Forbidden, NotFound) as refused:
+        return Leader(problem=f"the Lease {LEASE_NAME} in the tenant cannot be read: {refused}")
+    leases = [lease for lease in page.items if lease.spec.holderIdentity]
+    if not leases:
+        return Leader(problem=f"no Lease {LEASE_NAME} in the tenant names a leader")
+    newest = max(leases, key=_renewed_at)
+    return Leader(f"{newest.metadata.namespace}/{newest.spec.holderIdentity}")
+
+
+def _renewed_at(lease: Lease) -> str:
+    return lease.spec.renewTime or ""
