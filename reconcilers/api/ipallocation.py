@@ -27,6 +27,7 @@ from reconcilers.api.fields import (
 )
 from reconcilers.api.markers import FieldSchema, with_config
 from reconcilers.api.networkpool import exactly
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 
 PENDING = "Pending"
 ALLOCATED = "Allocated"
@@ -304,6 +305,24 @@ class IPAllocation:
         return self.metadata.terminating or (
             names.ANNOTATION_RELEASING in self.metadata.annotations
         )
+
+    @property
+    def load_balancer(self) -> str:
+        """The load balancer that may have its range, as noted when it was requested or moved.
+
+        No note stands for the default, as on allocations of other controllers.
+        """
+        return self.metadata.annotations.get(names.ANNOTATION_LOAD_BALANCER, DEFAULT_LOAD_BALANCER)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its range is taken out of one load balancer, to be given to another."""
+        return names.ANNOTATION_LEAVING_BALANCER in self.metadata.annotations
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether its range must not be in the tenant: being given back, or changing balancers."""
+        return self.releasing or self.is_leaving
 
     @property
     def is_marked(self) -> bool:

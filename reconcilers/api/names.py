@@ -36,6 +36,7 @@ TYPE_LOADBALANCER = "loadbalancer"
 
 ANNOTATION_TENANT_UID = _own("tenant-uid")
 ANNOTATION_LOAD_BALANCER = _own("load-balancer-provider")
+ANNOTATION_LEAVING_BALANCER = _own("leaving-load-balancer")
 ANNOTATION_REQUESTED_AT = _own("requested-at")
 ANNOTATION_REPLACES = _own("replaces")
 ANNOTATION_RELEASING = _own("releasing")

@@ -373,7 +373,11 @@ MARKS: Mapping[str, tuple[str, str]] = {
     ),
     names.ANNOTATION_LOAD_BALANCER: (
         _SELF,
-        "annotation: the load balancer that its TenantCluster names; none stands for metallb",
+        "annotation: the load balancer that may have its range; none stands for metallb",
+    ),
+    names.ANNOTATION_LEAVING_BALANCER: (
+        _SELF,
+        "annotation: since when its range leaves that load balancer, as its TenantCluster asks",
     ),
     names.ANNOTATION_REQUESTED_AT: (
         _SELF,

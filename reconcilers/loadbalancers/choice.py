@@ -30,6 +30,13 @@ class LoadBalancerKinds:
         If this process does not know the provider, nothing is written there and no range is
         released.
         """
-        provider = tenant.load_balancer_provider
+        return self.named(tenant.load_balancer_provider)
+
+    def named(self, provider: str) -> LoadBalancerKind:
+        """Return the load balancer of a provider, as an allocation or a TenantCluster names it."""
         kind = self._by_provider.get(provider)
         return UnsupportedKind(provider, self._by_provider) if kind is None else kind
+
+    def is_known(self, provider: str) -> bool:
+        """Return whether this process has the load balancer of a provider."""
+        return provider in self._by_provider

@@ -144,6 +144,11 @@ class BalancerReading:
     missing: str = ""
 
     @property
+    def pool_names(self) -> Sequence[str]:
+        """The names of all pools that the backend hands out addresses from, also of others."""
+        return sorted(self.targets)
+
+    @property
     def is_served(self) -> bool:
         """Whether the tenant serves the backend's kinds."""
         return not self.missing
@@ -436,7 +441,7 @@ class LoadBalancer(Protocol):
         ...
 
     async def remove(self, management: str) -> None:
-        """Delete our objects that are not offers, after everything was released.
+        """Delete our objects that hand out nothing, after everything was released.
 
         Args:
             management: the identity of the management cluster; empty if it is not known.

@@ -9,6 +9,7 @@ from controller.client import Client
 from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import SERVICE, Service
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.clusteraccess.clusteridentity import is_of_another
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import (
@@ -49,6 +50,7 @@ class Inside:
             the cause is not known; None if nothing shows that they are.
         services: all of the tenant's.
         management: the identity of the management cluster; empty if it is not known.
+        provider: the load balancer, as a TenantCluster names it.
     """
 
     kind: LoadBalancerKind
@@ -56,15 +58,23 @@ class Inside:
     stale: str | None = None
     services: Sequence[Service] = ()
     management: str = ""
+    provider: str = DEFAULT_LOAD_BALANCER
+
+    def members_of(self, members: Sequence[IPAllocation]) -> list[IPAllocation]:
+        """Return those of a tenant's allocations whose ranges this load balancer may have."""
+        return [member for member in members if member.load_balancer == self.provider]
 
 
-async def read_inside(client: Client, kind: LoadBalancerKind, management: str) -> Inside:
+async def read_inside(
+    client: Client, kind: LoadBalancerKind, management: str, provider: str
+) -> Inside:
     """Read what `findings` evaluates.
 
     Args:
         client: of the tenant.
         kind: its load balancer.
         management: the identity of the management cluster; empty if it is not known.
+        provider: the load balancer, as the TenantCluster names it.
 
     Raises:
         BalancerBlocked: the tenant does not serve the kinds of its balancer.
@@ -80,6 +90,7 @@ async def read_inside(client: Client, kind: LoadBalancerKind, management: str) -
         stale=await balancer.find_stale(reading),
         services=(await client.list(SERVICE)).items,
         management=management,
+        provider=provider,
     )
 
 
@@ -93,7 +104,7 @@ def findings(
         members: the tenant's allocations.
         spaces: the addresses that NetworkPools hand out.
     """
-    entries = list(make_projection(members, 0).entries)
+    entries = list(make_projection(inside.members_of(members), 0).entries)
     holds = [entry for offer in inside.offers for entry in offer.entries]
     problem = _find_shared(inside, members)
     if problem:

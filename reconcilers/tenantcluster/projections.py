@@ -11,11 +11,12 @@ from reconcilers.loadbalancers.port import AllocationName, ProjectedRanges, Proj
 def make_projection(members: Sequence[IPAllocation], position: int) -> Projection:
     """Return the projection for the tenant of `members`.
 
-    Ranges that are being given back are left out. The order is that of creation, so that what
-    is handed out first stays first; the ranges of one allocation are in its own order.
+    Ranges that are being given back, or that change load balancers, are left out. The order is
+    that of creation, so that what is handed out first stays first; the ranges of one allocation
+    are in its own order.
     """
     balancers = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
-    projected = [a for a in balancers if a.status.phase == ALLOCATED and not a.releasing]
+    projected = [a for a in balancers if a.status.phase == ALLOCATED and not a.is_withdrawn]
     ranges = map(_projected_ranges, sorted(projected, key=_age))
     return Projection(
         tuple(projected_ranges for projected_ranges in ranges if projected_ranges.entries),
@@ -40,7 +41,7 @@ def latest_mark(allocations: Iterable[IPAllocation]) -> int:
         allocation.metadata.revision
         for allocation in allocations
         if allocation.spec.type == names.TYPE_LOADBALANCER
-        and allocation.releasing
+        and allocation.is_withdrawn
         and statusranges.find_held_range(allocation)
     ]
     return max(marks, default=0)

@@ -1,6 +1,6 @@
 """The ranges of a tenant's allocations go to its load balancer; the result is a condition."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +12,7 @@ from controller.errors import Conflict, ControllerError, NotFound
 from controller.loggers import get_logger
 from controller.meta import Key
 from controller.statelog import StateLog
+from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
@@ -29,6 +30,7 @@ from reconcilers.loadbalancers.port import (
     Health,
     HealthState,
     LoadBalancer,
+    LoadBalancerKind,
     Offer,
     Projection,
 )
@@ -134,37 +136,63 @@ class Projector:
         self._claims = claims
         self._tenants = tenants
 
-    def find_projection(self, tenant: TenantCluster) -> Projection:
+    def find_projection(self, tenant: TenantCluster, provider: str = "") -> Projection:
         """Return the projection for a tenant, as the cache shows it.
 
         Its `needed` covers what earlier clusters of that name left in it, too.
+
+        Args:
+            tenant: the cluster.
+            provider: the load balancer; empty for the one that the cluster names. Another one
+                should have no range.
         """
+        chosen = tenant.load_balancer_provider
+        provider = provider or chosen
         allocations_of_name = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
-        projection = make_projection(
-            members(self._allocations, tenant), self._allocations.position
-        )
+        mine = members(self._allocations, tenant) if provider == chosen else []
+        projection = make_projection(_of_balancer(mine, provider), self._allocations.position)
         projected = {ranges.allocation.uid for ranges in projection.allocations}
         others = [
-            allocation.metadata
-            for allocation in allocations_of_name
+            allocation
+            for allocation in _of_balancer(allocations_of_name, provider)
             if allocation.spec.type == names.TYPE_LOADBALANCER
             and allocation.metadata.uid not in projected
         ]
+        lost = [a for a in others if a.metadata.terminating or a.is_leaving]
         return replace(
             projection,
             needed=latest_mark(allocations_of_name),
-            releasing=frozenset(meta.uid for meta in others),
-            deleted=frozenset(meta.uid for meta in others if meta.terminating),
+            releasing=frozenset(allocation.metadata.uid for allocation in others),
+            deleted=frozenset(allocation.metadata.uid for allocation in lost),
         )
 
-    async def _make_owned_projection(self, tenant: TenantCluster) -> Projection:
+    def list_other_balancers(self, tenant: TenantCluster) -> list[str]:
+        """Return the load balancers, apart from the one of the spec, that may have a range.
+
+        Those of earlier clusters of that name count: they lead to the same tenant.
+        """
+        return sorted(
+            {
+                allocation.load_balancer
+                for allocation in self._allocations.by_index(
+                    TENANT_INDEX, str(tenant.metadata.key)
+                )
+                if allocation.spec.type == names.TYPE_LOADBALANCER
+                and statusranges.find_held_range(allocation) is not None
+            }
+            - {tenant.load_balancer_provider}
+        )
+
+    async def _make_owned_projection(
+        self, tenant: TenantCluster, provider: str = ""
+    ) -> Projection:
         """Return the projection for a tenant, with the note that names its owner.
 
         Raises:
             ControllerError: the management cluster did not answer.
         """
         owner = owner_note(tenant, await self._tenants.management())
-        return replace(self.find_projection(tenant), owner=owner)
+        return replace(self.find_projection(tenant, provider), owner=owner)
 
     def list_projected(self, tenant: TenantCluster) -> list[str]:
         """Return the load-balancer allocations that may have ranges in the tenant, by name.
@@ -273,7 +301,12 @@ class Projector:
         return None if identity is None else bool(identity)
 
     async def project(
-        self, current: CurrentCluster, memory: ProjectionMemory, *, begin: bool = False
+        self,
+        current: CurrentCluster,
+        memory: ProjectionMemory,
+        *,
+        begin: bool = False,
+        provider: str = "",
     ) -> Finding:
         """Write a tenant's ranges into its balancer; return the LoadBalancerReady condition.
 
@@ -284,15 +317,16 @@ class Projector:
             current: the cluster.
             memory: what is remembered of it.
             begin: allow the first projection; record it on the TenantCluster beforehand.
+            provider: the load balancer; empty for the one that the cluster names. From another
+                one, all ranges are taken.
         """
         tenant = current.tenant
-        kind = self._kinds.of(tenant)
+        kind = self._kinds.named(provider or tenant.load_balancer_provider)
         title = kind.title
-        projection = await self._make_owned_projection(tenant)
+        projection = await self._make_owned_projection(tenant, provider)
         try:
-            await self._write(
-                current, projection, memory, begin=begin and bool(projection.entries)
-            )
+            begin = begin and bool(projection.entries)
+            await self._write(current, kind, projection, memory, begin=begin)
             memory.lost_history = None
             self._log_available(tenant)
         except TenantUnavailable as error:
@@ -355,7 +389,8 @@ class Projector:
             if allocation.spec.tenantClusterRef.key == key and not is_foreign(allocation, tenant)
         ]
         projection = await self._make_owned_projection(tenant)
-        confirmed = make_projection(members_listed, projection.basis)
+        chosen = _of_balancer(members_listed, tenant.load_balancer_provider)
+        confirmed = make_projection(chosen, projection.basis)
         if page.unreadable or confirmed.entries != projection.entries:
             return
         try:
@@ -382,25 +417,58 @@ class Projector:
     async def remove(self, tenant: TenantCluster) -> None:
         """Remove what is left of ours in a tenant that has given back all of its ranges.
 
-        What fails is logged: nothing hangs on it, and the cluster is about to go.
+        Of all load balancers, because the tenant may have had another one before. What fails is
+        logged: nothing hangs on it, and the cluster is about to go.
 
         Raises:
             ControllerError: the management cluster did not answer.
         """
         if not tenant.projection_begun:
             return
+        chosen = self._kinds.of(tenant)
+        for kind in self._kinds:
+            try:
+                await self._remove(tenant, kind)
+            except BalancerBlocked as missing:
+                if kind is chosen:
+                    self._log_remaining(tenant, missing)
+            except (TenantUnavailable, Conflict) as error:
+                self._log_remaining(tenant, error)
+
+    async def remove_other(self, tenant: TenantCluster, provider: str) -> bool:
+        """Remove what is left of ours of a load balancer that has no range any more.
+
+        Returns:
+            Whether nothing of ours is left.
+
+        Raises:
+            ControllerError: the management cluster did not answer.
+        """
         try:
-            async with self._tenants.client(tenant) as client:
-                balancer = self._kinds.of(tenant).of(client, BalancerMemory())
-                await balancer.remove(await self._tenants.management())
-        except (TenantUnavailable, BalancerBlocked, Conflict) as error:
-            is_new = self._logged.begin(tenant.metadata.key, _REMOVAL, str(error))
-            log = _log.info if is_new else _log.debug
-            log("cannot remove what is left in the tenant", error=str(error))
+            return await self._remove(tenant, self._kinds.named(provider))
+        except BalancerBlocked:
+            return True  # its kinds are not served, so there are no objects
+        except (TenantUnavailable, Conflict) as error:
+            self._log_remaining(tenant, error)
+            return False
+
+    async def _remove(self, tenant: TenantCluster, kind: LoadBalancerKind) -> bool:
+        """Remove what is left of ours of one load balancer; return whether no offer is left."""
+        async with self._tenants.client(tenant) as client:
+            balancer = kind.of(client, BalancerMemory())
+            await balancer.remove(await self._tenants.management())
+            reading = await balancer.read_targets()
+        return not any(offer.is_made_by_us for offer in reading.targets.values())
+
+    def _log_remaining(self, tenant: TenantCluster, error: Exception) -> None:
+        is_new = self._logged.begin(tenant.metadata.key, _REMOVAL, str(error))
+        log = _log.info if is_new else _log.debug
+        log("cannot remove what is left in the tenant", error=str(error))
 
     async def _write(
         self,
         current: CurrentCluster,
+        kind: LoadBalancerKind,
         projection: Projection,
         memory: ProjectionMemory,
         *,
@@ -408,15 +476,16 @@ class Projector:
     ) -> None:
         """Write to the tenant; after a 401 once more, with credentials from a new read."""
         try:
-            await self._write_once(current, projection, memory, begin=begin)
+            await self._write_once(current, kind, projection, memory, begin=begin)
         except TenantUnavailable as error:
             if error.reason != UNAUTHORIZED:
                 raise
-            await self._write_once(current, projection, memory, begin=begin)
+            await self._write_once(current, kind, projection, memory, begin=begin)
 
     async def _write_once(
         self,
         current: CurrentCluster,
+        kind: LoadBalancerKind,
         projection: Projection,
         memory: ProjectionMemory,
         *,
@@ -425,8 +494,9 @@ class Projector:
         """Write a tenant's balancer; raise BalancerBlocked if it does not work by what it has."""
         tenant = current.tenant
         async with self._tenants.client(tenant) as client:
-            watched = self._watches.of(tenant)
-            balancer = self._kinds.of(tenant).of(client, memory.balancer, watched)
+            is_chosen = kind is self._kinds.of(tenant)
+            watched = self._watches.of(tenant) if is_chosen else None
+            balancer = kind.of(client, memory.balancer, watched)
             if begin:
                 await self._begin(current, balancer)
             await balancer.project(
@@ -486,7 +556,13 @@ class Projector:
             with _as_management_error(), suppress(NotFound):
                 live.append(await self._client.get(IP_ALLOCATION, known.metadata.key))
         members_live = [a for a in live if not is_foreign(a, tenant)]
-        return make_projection(members_live, self._allocations.position)
+        chosen = _of_balancer(members_live, tenant.load_balancer_provider)
+        return make_projection(chosen, self._allocations.position)
+
+
+def _of_balancer(allocations: Iterable[IPAllocation], provider: str) -> list[IPAllocation]:
+    """Return the allocations whose ranges one load balancer may have."""
+    return [allocation for allocation in allocations if allocation.load_balancer == provider]
 
 
 def is_behind(projected: Finding) -> bool:

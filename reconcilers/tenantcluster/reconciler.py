@@ -73,11 +73,13 @@ from reconcilers.tenantcluster.networkstatus import (
     removed_ranges,
     status_without_requests,
 )
+from reconcilers.tenantcluster.otherbalancers import OtherBalancers
 from reconcilers.tenantcluster.platformservice import PlatformLabel
 from reconcilers.tenantcluster.projector import ProjectionMemory, Projector, is_behind
 from reconcilers.tenantcluster.provider import UNKNOWN_SECONDS, ProviderProblem, Providers
 from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
+from reconcilers.tenantcluster.release.providerchange import CHANGING, ProviderChange
 from reconcilers.tenantcluster.release.releasenotes import note_for_release
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 from reconcilers.tenantcluster.services import TenantServices
@@ -112,6 +114,8 @@ class TenantClusterReconciler:
         projector: writes ranges to the tenant's load balancer.
         installer: installs a load balancer in the tenant.
         kinds: the load balancers that tenants may have.
+        change: moves a tenant's ranges from one load balancer to another.
+        others: looks for pools of load balancers that a tenant does not have.
         marked: releases what shrink has marked.
         teardown: deletes the cluster's allocations.
         vanished: clusters that went in spite of our finalizer.
@@ -137,6 +141,8 @@ class TenantClusterReconciler:
         projector: Projector,
         installer: BalancerInstaller,
         kinds: LoadBalancerKinds,
+        change: ProviderChange,
+        others: OtherBalancers,
         marked: MarkedReleaser,
         teardown: Teardown,
         vanished: VanishedClusters,
@@ -160,6 +166,8 @@ class TenantClusterReconciler:
         self._not_in_cloud_mode = (DEMAND_MET, LOAD_BALANCER_SIZED, installer.condition)
         """Types of conditions that do not apply in cloud mode."""
         self._kinds = kinds
+        self._change = change
+        self._others = others
         self._marked = marked
         self._teardown = teardown
         self._vanished = vanished
@@ -213,7 +221,7 @@ class TenantClusterReconciler:
                 return await self._report_waiting(now)
             await repair_metadata(self._client, self._allocations, now.tenant)
             await self._read_services(now)
-            if now.services is not None:
+            if now.services is not None and not now.is_changing:
                 await self._note_for_release(now, now.services)
                 await self._follow_demand(now)
                 await self._platform.apply(now.tenant, now.services)
@@ -230,6 +238,8 @@ class TenantClusterReconciler:
             await self._marked.withdraw_used(now.tenant)
         await self._project(now)
         if now.is_ipam:
+            if now.load_balancer_ready.status:
+                await self._others.look(now.tenant, now.record.others)
             await self._install(now)
             await self._note_projected(now)
         now.marked = await self._marked.release(now.tenant)
@@ -419,8 +429,13 @@ class TenantClusterReconciler:
         return Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _project_again(self, current: CurrentCluster) -> Finding:
-        """Project the tenant's ranges again, if something was projected before."""
+        """Project the tenant's ranges again, if something was projected before.
+
+        A load balancer that the tenant had before may have some of them, too.
+        """
         memory = self._records.of(current.tenant).projection
+        for provider in self._projector.list_other_balancers(current.tenant):
+            await self._projector.project(current, memory, provider=provider)
         return await self._projector.project(current, memory)
 
     # The steps of a pass ----------------------------------------------------------------------
@@ -441,7 +456,8 @@ class TenantClusterReconciler:
         provider = await self._providers.require(current.tenant)
         record = self._records.of(current.tenant)
         network = status.network_ready(True, "Ready", "cloud networking mode")
-        return TenantPass(current, record, provider, network)
+        is_changing = self._change.is_due(current.tenant)
+        return TenantPass(current, record, provider, network, is_changing=is_changing)
 
     async def _report_problem(self, current: CurrentCluster, problem: ProviderProblem) -> Outcome:
         """Report why a cluster cannot request addresses; one that was Ready stays Ready."""
@@ -543,11 +559,17 @@ class TenantClusterReconciler:
         return SETTLED
 
     async def _project(self, now: TenantPass) -> None:
-        """Write the tenant's ranges to its load balancer, unless there is no way in."""
+        """Write the tenant's ranges to its load balancer, unless there is no way in.
+
+        While ranges are still in another load balancer, they are taken from that one instead.
+        """
         if now.unavailable is not None:
             now.projected = status.tenant_unavailable(now.tenant, now.unavailable)
             return
         memory = now.record.projection
+        if now.is_changing:
+            now.projected = await self._change.proceed(now.current, memory)
+            return
         now.projected = await self._projector.project(now.current, memory, begin=now.is_ipam)
         if now.is_ipam and is_behind(now.projected):
             await self._projector.overwrite_lost_history(now.tenant, memory)
@@ -646,6 +668,8 @@ class TenantClusterReconciler:
         look_due = min((seconds for seconds in looks if seconds is not None), default=None)
         if look_due is not None:
             return Again(max(look_due, SOON))
+        if projected.reason == CHANGING:
+            return Blocked(projected.reason, self._settings.requeue_deleting)
         if projected.reason == WEBHOOK_FAILED:
             return Blocked(projected.reason, WEBHOOK_RETRY)
         for finding in (projected, now.network_ready):
@@ -698,5 +722,7 @@ def _judge(now: TenantPass, network: TenantNetwork, identified: bool | None) -> 
     if now.size is not None:
         findings += now.size.findings
         obsolete = (*now.size.obsolete, *obsolete)
-    findings += [*unknown, overall]
+    conflict, ended = now.record.others.findings
+    obsolete = (*obsolete, *ended)
+    findings += [*conflict, *unknown, overall]
     return status.Verdict(phase, tuple(findings), status.refs(now.states), obsolete, network)

@@ -37,6 +37,7 @@ class TenantPass:
         projected: the condition LoadBalancerReady.
         installed: the condition of the installation; None to keep it.
         marked: how many allocations that shrink has marked are not released yet.
+        is_changing: whether ranges are still in another load balancer than the spec names.
     """
 
     current: CurrentCluster
@@ -52,6 +53,7 @@ class TenantPass:
     projected: Finding | None = None
     installed: Finding | None = None
     marked: int = 0
+    is_changing: bool = False
 
     @property
     def tenant(self) -> TenantCluster:
@@ -88,5 +90,5 @@ def ranges_to_project(members: Sequence[IPAllocation]) -> frozenset[str]:
     return frozenset(
         allocation.metadata.uid
         for allocation in members
-        if allocation.status.phase == ALLOCATED and not allocation.releasing
+        if allocation.status.phase == ALLOCATED and not allocation.is_withdrawn
     )

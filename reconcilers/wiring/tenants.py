@@ -18,6 +18,7 @@ from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.elastic.observation import SizeObserver
+from reconcilers.tenantcluster.otherbalancers import OtherBalancers
 from reconcilers.tenantcluster.ownership.pools import PoolClaims
 from reconcilers.tenantcluster.platformservice import PlatformLabel
 from reconcilers.tenantcluster.projector import Projector
@@ -25,6 +26,7 @@ from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
+from reconcilers.tenantcluster.release.providerchange import ProviderChange
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 from reconcilers.tenantcluster.services import TenantServices
 from reconcilers.tenantcluster.statuswriter import StatusWriter
@@ -84,6 +86,17 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
     offers = BalancerWatches(kinds, caches.clusters, tenants, clock, settings.tenant)
     logged = StateLog()
+    projector = Projector(
+        client,
+        allocations,
+        kinds=kinds,
+        claims=PoolClaims(client, allocations, tenants),
+        tenants=tenants,
+        corrections=CorrectionReports(recorder, metrics),
+        watches=offers,
+        logged=logged,
+        clock=clock,
+    )
     reconciler = TenantClusterReconciler(
         client,
         caches.clusters,
@@ -93,19 +106,13 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         services=services,
         observer=SizeObserver(caches, kinds, requester, clock, settings.tenant),
         platform=PlatformLabel(tenants, logged, settings.tenant.platform_service),
-        projector=Projector(
-            client,
-            allocations,
-            kinds=kinds,
-            claims=PoolClaims(client, allocations, tenants),
-            tenants=tenants,
-            corrections=CorrectionReports(recorder, metrics),
-            watches=offers,
-            logged=logged,
-            clock=clock,
-        ),
+        projector=projector,
         installer=Installer(client, tenants, clock, settings.tenant, settings.namespace),
         kinds=kinds,
+        change=ProviderChange(
+            client, allocations, kinds=kinds, release=release, projector=projector, clock=clock
+        ),
+        others=OtherBalancers(kinds, tenants, clock),
         marked=MarkedReleaser(client, allocations, release, metrics),
         teardown=Teardown(client, allocations),
         vanished=vanished,

@@ -15,6 +15,7 @@ from controller.config import open_transport
 from controller.errors import Conflict
 from controller.meta import Key
 from envtest import ControlPlane
+from envtest.plane import ControlPlane as Plane
 from reconcilers.api.resources import SERVICE
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.cilium.adapter import CiliumBalancer, CiliumKind
@@ -94,11 +95,15 @@ class RealSite:
     Args:
         client: of the tenant.
         operator: in it.
+        plane: the tenant's API server.
+        kubeconfig: of an administrator of it.
     """
 
-    def __init__(self, client: Client, operator: Operator) -> None:
+    def __init__(self, client: Client, operator: Operator, plane: Plane, kubeconfig: str) -> None:
         self.client = client
         self.operator = operator
+        self.plane = plane
+        self.kubeconfig = kubeconfig
         self.kind = CiliumKind(SystemClock(), wait=10.0)
         self.memory = BalancerMemory()
         self.release = BalancerMemory()
@@ -202,6 +207,6 @@ async def real_site(folder: Path, program: Path) -> AsyncIterator[RealSite]:
         async with open_transport(kubeconfig, None, user_agent="test") as transport:
             operator.start()
             try:
-                yield RealSite(Client(transport), operator)
+                yield RealSite(Client(transport), operator, plane, kubeconfig.read_text())
             finally:
                 operator.kill()

@@ -89,7 +89,8 @@ async def _inside(
 ) -> Inside | TenantUnavailable:
     try:
         async with clients.client(tenant) as client:
-            return await read_inside(client, kind, await clients.management())
+            management = await clients.management()
+            return await read_inside(client, kind, management, tenant.load_balancer_provider)
     except TenantUnavailable as error:
         return error
     except (BalancerBlocked, ControllerError) as error:

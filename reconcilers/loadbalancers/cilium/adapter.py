@@ -83,6 +83,11 @@ class PoolReading(BalancerReading):
 
     pools: Mapping[str, CiliumPool] = field(default_factory=dict)
 
+    @property
+    @override
+    def pool_names(self) -> Sequence[str]:
+        return sorted(self.pools)
+
 
 @dataclass(slots=True)
 class ReadingMemory:

@@ -1,8 +1,8 @@
 """Reads and writes CiliumLoadBalancerIPPools in the version that a tenant serves."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.client import Client
 from controller.errors import Conflict, MalformedAnswer, NotFound
@@ -11,6 +11,8 @@ from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CILIUM_POOL_ALPHA, CiliumPool
 from reconcilers.loadbalancers.port import BalancerBlocked
+
+T = TypeVar("T")
 
 NOT_INSTALLED = "CiliumNotInstalled"
 """The reason where the tenant positively does not serve Cilium's kinds."""
@@ -92,34 +94,44 @@ class PoolClient:
     async def patch(self, pool: CiliumPool, patch: Mapping[str, Any]) -> CiliumPool:
         """Patch a pool that is still as it was judged; return it as the server stored it.
 
-        The operator writes counts whenever a Service comes or goes. If nothing else has changed,
-        the patch is sent again.
+        Raises:
+            Conflict: spec or metadata changed since the pool was read.
+            ControllerError: the tenant did not answer.
+        """
+
+        async def send(version: Version) -> CiliumPool:
+            return await self._client.patch(self._version.resource, version, patch)
+
+        return await self._send(pool, send)
+
+    async def delete(self, pool: CiliumPool) -> None:
+        """Delete a pool that is still as it was judged.
 
         Raises:
             Conflict: spec or metadata changed since the pool was read.
             ControllerError: the tenant did not answer.
         """
+
+        async def send(version: Version) -> None:
+            await self._client.delete(self._version.resource, version)
+
+        await self._send(pool, send)
+
+    async def _send(self, pool: CiliumPool, send: Callable[[Version], Awaitable[T]]) -> T:
+        """Send a write of a pool; send it again if nothing but the counts of the pool changed.
+
+        The operator writes counts whenever a Service comes or goes.
+        """
         judged = pool
         for _ in range(_MOST_ATTEMPTS - 1):
             try:
-                return await self._client.patch(
-                    self._version.resource, Version.from_object(judged), patch
-                )
+                return await send(Version.from_object(judged))
             except Conflict:
                 live = await self._client.find(self._version.resource, Key("", pool.metadata.name))
                 if live is None or _judged_parts(live) != _judged_parts(pool):
                     raise
                 judged = live
-        return await self._client.patch(self._version.resource, Version.from_object(judged), patch)
-
-    async def delete(self, pool: CiliumPool) -> None:
-        """Delete a pool at the version that was judged.
-
-        Raises:
-            Conflict: it changed since it was read.
-            ControllerError: the tenant did not answer.
-        """
-        await self._client.delete(self._version.resource, Version.from_object(pool))
+        return await send(Version.from_object(judged))
 
 
 def _judged_parts(pool: CiliumPool) -> object:

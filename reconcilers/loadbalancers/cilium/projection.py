@@ -101,6 +101,7 @@ class PoolProjection:
             if name not in pools and self._may_create(name)
         }
         confirmed = await self._confirm_projection(ours | created, by_name, projection, confirm)
+        await self._delete_unconfirmed(created, by_name, confirmed)
         for name, ranges in by_name.items():
             pool = created.get(name) or ours.get(name)
             if pool is not None:
@@ -184,6 +185,21 @@ class PoolProjection:
         """Return the projection by which empty pools are filled: a live one if there are any."""
         is_any_empty = any(not pool.blocks for name, pool in pools.items() if name in by_name)
         return await confirm() if is_any_empty else projection
+
+    async def _delete_unconfirmed(
+        self,
+        created: Mapping[str, CiliumPool],
+        by_name: Mapping[str, ProjectedRanges],
+        confirmed: Projection,
+    ) -> None:
+        """Delete pools that were just created for ranges that the tenant no longer has here.
+
+        An empty pool hands out nothing. But it makes Cilium take the addresses from Services that
+        another load balancer serves.
+        """
+        for name, pool in created.items():
+            if by_name[name] not in confirmed.allocations:
+                await self._pools.delete(pool)
 
     async def _keep(
         self,

@@ -15,7 +15,7 @@ from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import NotFound
-from controller.meta import Object
+from controller.meta import Object, Version
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.resources import (
@@ -25,7 +25,7 @@ from reconcilers.api.resources import (
     L2Advertisement,
     Service,
 )
-from reconcilers.clusteraccess.clusteridentity import management_note
+from reconcilers.clusteraccess.clusteridentity import is_of_another, management_note
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
 from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
@@ -34,6 +34,7 @@ from reconcilers.loadbalancers.metallb.projection import (
     POOL_NAME,
     MetalLB,
     basis_of,
+    is_empty,
     is_ours,
     offer_of,
 )
@@ -83,6 +84,11 @@ class PoolReading(BalancerReading):
     """
 
     pools: Mapping[str, IPAddressPool] = field(default_factory=dict)
+
+    @property
+    @override
+    def pool_names(self) -> Sequence[str]:
+        return sorted(self.pools)
 
 
 class MetalLBBalancer(LoadBalancer):
@@ -192,6 +198,9 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def remove(self, management: str) -> None:
+        pool = await self._metallb().pool()
+        if pool is not None and is_empty(pool) and not is_of_another(pool, management):
+            await self._client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
         try:
             await remove_marker(self._client, self._namespace, management)
         except NotFound:

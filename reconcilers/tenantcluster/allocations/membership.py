@@ -214,19 +214,16 @@ def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> d
     notes: dict[str, Any] = {}
     if uid and not noted_uid(allocation):
         notes[names.ANNOTATION_TENANT_UID] = uid
-    provider = _provider_note(allocation.spec.type, tenant)
-    if allocation.metadata.annotations.get(names.ANNOTATION_LOAD_BALANCER) != provider:
-        notes[names.ANNOTATION_LOAD_BALANCER] = provider
     if notes:
         change["annotations"] = notes
     return {"metadata": change} if change else {}
 
 
 def _provider_note(kind: str, tenant: TenantCluster) -> str | None:
-    """Return the provider that is noted on an allocation; None to note none.
+    """Return the provider that is noted on a new allocation; None to note none.
 
-    It is read when its cluster has vanished: the balancer that has its range is not known
-    otherwise. No note stands for the default, as on allocations of earlier releases.
+    No note stands for the default. What is noted later changes with a proof alone: see
+    release/providerchange.py.
     """
     provider = tenant.load_balancer_provider
     if kind != names.TYPE_LOADBALANCER or provider == DEFAULT_LOAD_BALANCER:

@@ -15,7 +15,7 @@ from controller.cache import Cache, Change
 from controller.client import Client
 from controller.meta import Key
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.clusteridentity import ClusterIdentity, TenantGuard
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
@@ -80,8 +80,8 @@ class TenantIdentities(TenantGuard):
     async def _find_first(self, rivals: Sequence[TenantCluster], client: Client) -> Key:
         """Return the key of the cluster that goes first of several that lead to the same one."""
         holding_clusters: set[Key] = set()
-        kinds = {rival.load_balancer_provider: self._kinds.of(rival) for rival in rivals}
-        for kind in kinds.values():
+        for provider in self._list_providers(rivals):
+            kind = self._kinds.named(provider)
             reading = await kind.of(client, BalancerMemory()).read_targets()
             for offer in reading.targets.values():
                 owner = owner_of(offer)
@@ -89,6 +89,16 @@ class TenantIdentities(TenantGuard):
                 holding_clusters |= known
         standing = [cluster for cluster in rivals if cluster.metadata.key in holding_clusters]
         return min(standing or rivals, key=_order).metadata.key
+
+    def _list_providers(self, rivals: Sequence[TenantCluster]) -> list[str]:
+        """Return the load balancers that may have ranges of these clusters."""
+        noted = (
+            allocation.load_balancer
+            for rival in rivals
+            for allocation in self._allocations.by_index(TENANT_INDEX, str(rival.metadata.key))
+            if allocation.spec.type == names.TYPE_LOADBALANCER
+        )
+        return sorted({*noted, *(rival.load_balancer_provider for rival in rivals)})
 
     def _note(self, change: Change[TenantCluster]) -> None:
         """Index TenantClusters by the identity of the cluster that they lead to."""

@@ -17,6 +17,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.tenantaccess import TenantAccess, TenantAccesses
 from reconcilers.loadbalancers.port import BalancerMemory
 from reconcilers.tenantcluster.elastic.observation import ElasticMemory
+from reconcilers.tenantcluster.otherbalancers import OtherBalancersMemory
 from reconcilers.tenantcluster.projector import ProjectionMemory
 from reconcilers.tenantcluster.record.gate import GateMemory
 
@@ -38,6 +39,7 @@ class TenantRecord:
         projection: what is written into the tenant.
         elastic: its size, and what its Services wait for.
         installation: the installation of its load balancer there.
+        others: the load balancers there that its spec does not name.
         named_at: when status.network last named Services (monotonic seconds); None for never.
         deleted_at: the first resourceVersion that showed the deletion of the cluster.
     """
@@ -51,6 +53,7 @@ class TenantRecord:
     projection: ProjectionMemory = field(default_factory=ProjectionMemory)
     elastic: ElasticMemory = field(default_factory=ElasticMemory)
     installation: BalancerMemory = field(default_factory=BalancerMemory)
+    others: OtherBalancersMemory = field(default_factory=OtherBalancersMemory)
     named_at: float | None = None
     deleted_at: int | None = None
 
@@ -59,6 +62,7 @@ class TenantRecord:
         self.projection = ProjectionMemory()
         self.elastic = ElasticMemory()
         self.installation = BalancerMemory()
+        self.others = OtherBalancersMemory()
         self.named_at = None
         self.deleted_at = None
 

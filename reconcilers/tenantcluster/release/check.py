@@ -299,7 +299,8 @@ class TenantReleaseCheck(ReleaseCheck):
             why = f"the tenant cannot be asked: {error.message}"
             return InUse(why, is_asked=error.failed_at is None)
         except Conflict:
-            return InUse(f"{self._kinds.of(tenant).title}'s pools in the tenant have just changed")
+            title = self._find_balancer(tenant, allocation).title
+            return InUse(f"{title}'s pools in the tenant have just changed")
 
     async def _read_shared(
         self,
@@ -329,7 +330,18 @@ class TenantReleaseCheck(ReleaseCheck):
         async with self._tenants.client(tenant, guarded=guarded) as client:
             if self._has_moved(tenant) or _was_elsewhere(tenant, allocation):
                 return InUse(ELSEWHERE)
-            return await self._inspect(client, self._kinds.of(tenant), allocation, ranges, mark)
+            kind = self._find_balancer(tenant, allocation)
+            return await self._inspect(client, kind, allocation, ranges, mark)
+
+    def _find_balancer(self, tenant: TenantCluster, allocation: IPAllocation) -> LoadBalancerKind:
+        """Return the load balancer that may have the range of an allocation.
+
+        Where the cluster names one that this release does not know, nothing is known of the
+        tenant, so nothing is released.
+        """
+        chosen = tenant.load_balancer_provider
+        provider = allocation.load_balancer if self._kinds.is_known(chosen) else chosen
+        return self._kinds.named(provider)
 
     def _has_moved(self, tenant: TenantCluster) -> bool:
         """Return whether the kubeconfig leads to another cluster than the last projection went to.

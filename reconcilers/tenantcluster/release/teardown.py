@@ -139,8 +139,8 @@ class VanishedClusters:
         if record is not None and record.last_seen is not None:
             return record.last_seen
         meta = ObjectMeta(key.name, key.namespace, uid, annotations=_ASSUMED)
-        noted = (a.metadata.annotations.get(names.ANNOTATION_LOAD_BALANCER) for a in allocations)
-        provider = next(filter(None, noted), DEFAULT_LOAD_BALANCER)
+        noted = (a.load_balancer for a in allocations if a.spec.type == names.TYPE_LOADBALANCER)
+        provider = next(noted, DEFAULT_LOAD_BALANCER)
         addons = Addons(loadBalancer=LoadBalancer(version="", provider=provider))
         return TenantCluster(meta, TenantClusterSpec("v0.0.0", Workers(replicas=1), addons=addons))
 

@@ -90,9 +90,9 @@ def basis_of_own_answers(mp: Patch) -> None:
     """A projection's basis is what was written, not what was read."""
     find_projection = Projector.find_projection
 
-    def boastful(self: Projector, tenant: TenantCluster) -> Projection:
+    def boastful(self: Projector, tenant: TenantCluster, provider: str = "") -> Projection:
         newest = max((a.metadata.revision for a in self._allocations), default=0)
-        found = find_projection(self, tenant)
+        found = find_projection(self, tenant, provider)
         return replace(found, basis=max(found.basis, newest))
 
     mp.setattr(Projector, "find_projection", boastful)

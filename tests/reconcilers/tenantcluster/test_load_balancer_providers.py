@@ -21,7 +21,6 @@ KINDS = (*TENANT_KINDS, "addressoffers")
 FIRST, SECOND = ("10.40.0.0", "10.40.0.7"), ("10.40.0.8", "10.40.0.15")
 OF_FIRST, OF_SECOND = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
 BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
-MEMORY = {names.ANNOTATION_LOAD_BALANCER: "memory"}
 
 
 def _spec(provider: str) -> Json:
@@ -32,7 +31,10 @@ def _add_cluster(lab: Lab, name: str, held: tuple[str, str], provider: str, **me
     """Add a cluster that is Ready, and the allocation that it holds."""
     cluster = make.tenant(name, spec=_spec(provider), status={"phase": "Ready"}, **meta)
     lab.server.add("tenantclusters", cluster)
-    held_by = make.allocation(f"team-{name}-lb", tenant=f"team/{name}", held=held)
+    note = {} if provider == "metallb" else {names.ANNOTATION_LOAD_BALANCER: provider}
+    held_by = make.allocation(
+        f"team-{name}-lb", tenant=f"team/{name}", held=held, annotations=note
+    )
     lab.server.add("ipallocations", held_by)
 
 
@@ -129,14 +131,10 @@ async def test_an_allocation_carries_the_provider_of_its_cluster_unless_that_is_
         assert names.ANNOTATION_LOAD_BALANCER not in nodes["metadata"]["annotations"]
 
 
-async def test_an_adopted_allocation_is_given_the_provider_of_its_cluster() -> None:
+async def test_an_adopted_allocation_keeps_the_load_balancer_that_may_have_its_range() -> None:
     held_by = make.allocation("team-b-lb", tenant="team/b", held=SECOND)
-    patch = repairs(held_by, make.tenant("b", spec=_spec("memory")))
-    assert patch["metadata"]["annotations"] == MEMORY
-    annotated = make.allocation("team-b-lb", tenant="team/b", held=SECOND, annotations=MEMORY)
-    assert "annotations" not in repairs(annotated, make.tenant("b", spec=_spec("memory"))).get(
-        "metadata", {}
-    )
+    patch = repairs(held_by, make.tenant("b", spec=_spec("memory")), "uid")
+    assert names.ANNOTATION_LOAD_BALANCER not in patch["metadata"]["annotations"]
 
 
 async def test_a_provider_that_is_not_known_is_reported_and_nothing_is_written() -> None:

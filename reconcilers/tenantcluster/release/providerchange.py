@@ -1,0 +1,178 @@
+"""A tenant changes its load balancer: the old one loses all ranges before the new one gets any.
+
+Each IPAllocation notes the load balancer that may have its range. The release check asks that one
+alone, so the note changes with a proof alone:
+
+1. Each range is marked as leaving. From the version of that mark on, no projection has it. A
+   process that still sees an older version writes with a lower basis, and is refused.
+2. The old load balancer is given the projection without the ranges. Services lose their addresses.
+3. Each range is checked as before a release. The check ends with the proof, or with the bounded
+   wait of a load balancer that cannot show what it hands out.
+4. What is left of ours of the old one is removed: an empty pool of Cilium, too, makes Cilium and
+   MetalLB take addresses from each other's Services.
+5. The notes change, each at the version that was checked. The next pass projects to the new one.
+
+If the spec names the old load balancer again meanwhile, the marks are removed, and nothing else
+has to be undone.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.conditions import rfc3339
+from controller.meta import Version
+from reconcilers.addressing import statusranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.ipallocation.release import InUse, ReleaseCheck
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
+from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.wording import count_noun
+from reconcilers.tenantcluster.allocations.membership import members
+from reconcilers.tenantcluster.current_cluster import CurrentCluster
+from reconcilers.tenantcluster.projector import ProjectionMemory, Projector
+from reconcilers.tenantcluster.status import load_balancer_ready
+
+CHANGING = "LoadBalancerChanging"
+"""The reason while ranges are still in another load balancer than the spec names."""
+
+
+class ProviderChange:
+    """Moves the ranges of a tenant from one load balancer to another.
+
+    Args:
+        client: of the management cluster.
+        allocations: its IPAllocations, indexed by TenantCluster.
+        kinds: the load balancers that tenants may have.
+        release: finds out whether a load balancer has let go of a range.
+        projector: writes to load balancers.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        allocations: Cache[IPAllocation],
+        *,
+        kinds: LoadBalancerKinds,
+        release: ReleaseCheck,
+        projector: Projector,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._allocations = allocations
+        self._kinds = kinds
+        self._release = release
+        self._projector = projector
+        self._clock = clock
+
+    def is_due(self, tenant: TenantCluster) -> bool:
+        """Return whether a range of a cluster is in another load balancer than its spec names.
+
+        Where the spec names one that this release does not know, nothing is changed.
+        """
+        if not self._kinds.is_known(tenant.load_balancer_provider):
+            return False
+        return bool(self._projector.list_other_balancers(tenant)) or any(
+            allocation.is_leaving for allocation in self._list_balancers(tenant)
+        )
+
+    async def proceed(self, current: CurrentCluster, memory: ProjectionMemory) -> Finding:
+        """Go on with the change of one cluster; return the condition LoadBalancerReady.
+
+        Args:
+            current: the cluster.
+            memory: what is remembered of what is written there.
+
+        Raises:
+            Conflict: an allocation changed since it was read; begin again.
+            ControllerError: the management cluster did not answer.
+        """
+        tenant = current.tenant
+        chosen = tenant.load_balancer_provider
+        allocations = self._list_balancers(tenant)
+        for allocation in allocations:
+            if allocation.load_balancer == chosen and allocation.is_leaving:
+                await self._annotate(allocation, {names.ANNOTATION_LEAVING_BALANCER: None})
+        moving = [a for a in allocations if a.load_balancer != chosen and not a.releasing]
+        if not (tenant.projection_begun or tenant.is_ready):
+            await self._note_provider(moving, chosen)
+            return self._describe(chosen, f"{count_noun(len(moving), 'range')} will be written")
+        for allocation in moving:
+            if not allocation.is_leaving:
+                mark = {names.ANNOTATION_LEAVING_BALANCER: rfc3339(self._clock.now())}
+                await self._annotate(allocation, mark)
+        waits = [
+            reason
+            for provider in self._projector.list_other_balancers(tenant)
+            for reason in await self._leave(current, memory, provider, moving)
+        ]
+        why = waits[0] if waits else "no other load balancer has a range any more"
+        return self._describe(chosen, why)
+
+    async def _leave(
+        self,
+        current: CurrentCluster,
+        memory: ProjectionMemory,
+        provider: str,
+        moving: Sequence[IPAllocation],
+    ) -> list[str]:
+        """Take all ranges from one load balancer; return what is still waited for."""
+        tenant = current.tenant
+        theirs = [a for a in moving if a.load_balancer == provider]
+        projected = await self._projector.project(current, memory, provider=provider)
+        title = self._kinds.named(provider).title
+        waits = []
+        for allocation in theirs:
+            if not allocation.is_leaving:
+                waits.append(f"{title} is about to lose {allocation.metadata.name}")
+                continue
+            answer = await self._release.check(allocation, allocation.metadata.revision)
+            if isinstance(answer, InUse):
+                waits.append(f"{title} may still have {allocation.metadata.name}: {answer.why}")
+        if not theirs:
+            waits.append(f"{title} still has ranges that are being released")
+        if not waits and not await self._projector.remove_other(tenant, provider):
+            waits.append(f"pools of {title} are still being removed")
+        if waits:
+            return waits if projected.status else [*waits, projected.message]
+        await self._note_provider(theirs, tenant.load_balancer_provider)
+        return []
+
+    async def _note_provider(self, allocations: Sequence[IPAllocation], provider: str) -> None:
+        """Note the load balancer that may have the ranges of allocations from now on."""
+        notes = {
+            names.ANNOTATION_LOAD_BALANCER: None
+            if provider == DEFAULT_LOAD_BALANCER
+            else provider,
+            names.ANNOTATION_LEAVING_BALANCER: None,
+            names.ANNOTATION_RELEASE_NOTE: None,
+        }
+        for allocation in allocations:
+            await self._annotate(allocation, notes)
+
+    async def _annotate(
+        self, allocation: IPAllocation, annotations: Mapping[str, str | None]
+    ) -> None:
+        patch = {"metadata": {"annotations": dict(annotations)}}
+        await self._client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
+
+    def _list_balancers(self, tenant: TenantCluster) -> list[IPAllocation]:
+        """Return the load-balancer allocations of a cluster that hold a range."""
+        return [
+            allocation
+            for allocation in members(self._allocations, tenant)
+            if allocation.spec.type == names.TYPE_LOADBALANCER
+            and statusranges.find_held_range(allocation) is not None
+        ]
+
+    def _describe(self, chosen: str, why: str) -> Finding:
+        """Return the condition LoadBalancerReady while the change goes on."""
+        title = self._kinds.named(chosen).title
+        message = f"the tenant changes to {title}, and its Services have no addresses until then"
+        return load_balancer_ready(False, CHANGING, f"{message}: {why}")

@@ -1,0 +1,23 @@
+"""What the real MetalLB and the real LB-IPAM do to each other in one tenant."""
+
+from envtest.metallb import NAMESPACE, definitions, metallb_controller
+from envtest.settings import read_settings
+from reconcilers.api.resources import NAMESPACE as NAMESPACES
+from tests.cilium.site import RealSite
+from tests.polling import keep_looking, until
+from tests.reconcilers.loadbalancers.cilium.site import FIRST
+
+
+async def test_a_metallb_without_pools_takes_the_addresses_that_cilium_gave(
+    site: RealSite,
+) -> None:
+    settings = read_settings()
+    await site.plane.install_crds(definitions(settings))
+    await site.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+    await site.served(FIRST)
+    await site.add_service("web")
+    await until(site.users, bool)
+    async with metallb_controller(site.kubeconfig, settings):
+        looks = await keep_looking(site.users, 3.0)
+        assert [] in looks
+    await until(site.users, bool)
