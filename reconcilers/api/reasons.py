@@ -51,6 +51,9 @@ NO_WAY_IN = {
     "MetalLBInstalling": "False: MetalLB's bundle is on its way",
     "MetalLBBundleInvalid": "False: the ConfigMap that --metallb-bundle names holds no bundle",
     "MetalLBInstallFailed": "False: the tenant refuses an object of the bundle",
+    "LoadBalancerChanging": "False: ranges are still in the load balancer that the spec named"
+    " before, and Services have no addresses until they are out; the message says what is waited"
+    " for",
     "LoadBalancerNotSupported": "False: this release does not know the provider in"
     " spec.addons.loadBalancer; nothing is written there and no range is released",
     "Behind": "False, for a moment: a newer state was written than this replica has read",

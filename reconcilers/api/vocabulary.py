@@ -217,6 +217,15 @@ WORDS: Mapping[str, Words] = {
                 },
             ),
             Condition(
+                "SingleLoadBalancer",
+                "present, and False, only while the tenant has pools of a load balancer that its"
+                " spec does not name",
+                {
+                    "LoadBalancersConflict": "False: two load balancers take addresses from each"
+                    " other's Services; the message names the pools",
+                },
+            ),
+            Condition(
                 "MetalLBInstalled",
                 "the bundle that --metallb-bundle names is applied; absent without one",
                 {

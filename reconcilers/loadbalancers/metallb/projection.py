@@ -269,11 +269,8 @@ class MetalLB:
         """Give a pool without effect its ranges, if what was read live after it says the same.
 
         The basis is the cache's, not that of the live read, which may be newer: an older one
-        claims less. Where the tenant should hold nothing here any more, the pool is deleted: the
-        tenant may have changed to another load balancer.
+        claims less.
         """
-        if not confirmed.entries:
-            await self._client.delete(IP_ADDRESS_POOL, Version.from_object(empty))
         if confirmed.entries != projection.entries:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
         await self._patch(empty, projection)

@@ -8,8 +8,8 @@ alone, so the note changes with a proof alone:
 2. The old load balancer is given the projection without the ranges. Services lose their addresses.
 3. Each range is checked as before a release. The check ends with the proof, or with the bounded
    wait of a load balancer that cannot show what it hands out.
-4. What is left of ours of the old one is removed: an empty pool of Cilium, too, makes Cilium and
-   MetalLB take addresses from each other's Services.
+4. What is left of ours of the old one is removed: even an empty pool may make two load balancers
+   take addresses from each other's Services.
 5. The notes change, each at the version that was checked. The next pass projects to the new one.
 
 If the spec names the old load balancer again meanwhile, the marks are removed, and nothing else

@@ -8,6 +8,7 @@ from controller.meta import Key
 from controller.testing import Happened
 from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.adapter import CiliumKind
+from reconcilers.tenantcluster.otherbalancers import LOOK_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
@@ -200,12 +201,29 @@ async def test_a_replica_that_has_not_heard_of_the_change_gives_the_old_one_no_r
     site.choose(new)
     await site.run()
     await site.run(5, late)
-    assert site.offered(old) == []
-    assert site.tenant.all(POOLS if old == CILIUM else "ipaddresspools") == []
+    assert not set(site.offered(old)) & set(ENTRIES)
     late.flow()
     await site.run(5, late)
+    await site.lab.clock.advance(LOOK_SECONDS)
+    await site.run(5)
     assert (site.offered(old), site.offered(new)) == ([], ENTRIES)
     assert site.in_both == 0
+
+
+async def test_pools_of_another_load_balancer_are_reported_until_they_are_gone() -> None:
+    site = Site()
+    await site.run(2)
+    foreign = {"metadata": {"name": "by-hand"}, "spec": {"blocks": []}}
+    site.tenant.add(POOLS, foreign)
+    await site.lab.clock.advance(LOOK_SECONDS)
+    await site.run(2)
+    shown = site.lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team")
+    assert (shown["status"], shown["reason"]) == ("False", "LoadBalancersConflict")
+    assert "pools of Cilium: by-hand" in shown["message"]
+    site.tenant.delete(POOLS, "by-hand", namespace="")
+    await site.lab.clock.advance(LOOK_SECONDS)
+    await site.run(2)
+    assert site.lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team") == {}
 
 
 async def test_a_tenant_to_which_nothing_was_written_yet_has_nothing_to_wait_for() -> None:

@@ -45,9 +45,13 @@ async def test_nothing_is_written_where_nothing_differs() -> None:
 
 async def test_a_pool_is_created_without_blocks_and_filled_after_a_live_read() -> None:
     site = Site()
+    created = []
+    site.tenant.listeners.append(lambda happened: created.append(happened.object["spec"]))
     with pytest.raises(BalancerBlocked, match="stale"):
         await site.project(FIRST, confirmed=[])
-    assert site.pool()["spec"]["blocks"] == []
+    assert created
+    assert all(spec["blocks"] == [] for spec in created)
+    assert not site.has_pool(), "an empty pool would disturb another load balancer"
     await site.project(FIRST)
     assert offered_entries(site.tenant) == list(RANGES[FIRST])
 
