@@ -1,5 +1,6 @@
 """What the documents tell people to type at a cluster, typed at `butler-ipam up`."""
 
+import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,8 @@ from tests.reconcilers.cli.commandline import run
 from tests.reconcilers.cli.commands import Kubectl, environment, started
 
 READY = "Ctrl-C ends it"
+HOW_DO_I = "docs/operating/how-do-i.md"
+"""The page whose lines change objects; a test of its own types all of them, in order."""
 LOOKS = {"get", "describe", "wait", "apply"}
 LOOKING = {"pools", "map", "whois", "tenants", "check"}
 ELSEWHERE = (
@@ -35,6 +38,8 @@ def typed() -> list[Command]:
     """Return the lines that look at a cluster with the samples, in the order of the documents."""
     found = []
     for document in GUIDES:
+        if document == HOW_DO_I:
+            continue
         for command in commands(document):
             if not command.block or any(part in command.text for part in ELSEWHERE):
                 continue
@@ -86,6 +91,41 @@ async def test_every_line_that_looks_at_a_cluster_and_every_object_works_on_up(
     assert failed == []
     assert objects
     assert (desk / "before.txt").read_text() == (desk / "after.txt").read_text() != ""
+
+
+async def test_every_line_of_the_page_about_tasks_works_on_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("jq") is None:
+        pytest.skip("no jq on this machine; a line of the page needs it")
+    config = tmp_path / "config"
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    variables = environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    monkeypatch.chdir(desk)
+    for text in fenced(HOW_DO_I, "yaml"):
+        name = text.partition("\n")[0].removeprefix("# ")
+        (desk / name).write_text(text, encoding="utf-8")
+    kubectl = Kubectl(config, tmp_path / "cache")
+    async with started("up", f"--kubeconfig={config}") as up:
+        await up.until(READY)
+        for command in commands(HOW_DO_I):
+            if command.block:
+                code, complaint = await exit_code(command, desk, variables)
+                # No Lease is there, which is a warning of `status`: exit code 3.
+                assert code == (3 if command.text == "butler-ipam status" else 0), (
+                    f"{command.place}: {command.text}: {complaint}"
+                )
+        columns = "custom-columns=N:.metadata.name,R:.status.cidr"
+        listed = await kubectl.run("get", "ipallocations", "-A", "--no-headers", "-o", columns)
+        held = dict(line.split() for line in listed.stdout.decode().splitlines())
+        assert held["team-platform-lab-cluster-new"] == "10.40.2.0/28"
+        assert "team-platform-lab-cluster-lb" not in held
+        pools = await kubectl.run("get", "networkpools", "-A", "-o", "name")
+        names = {line.rpartition("/")[2] for line in pools.stdout.decode().split()}
+        assert "vlan47-pool" in names
+        assert "prod-pool-primary" not in names
 
 
 def test_lines_with_placeholders_are_filled_in_and_deletions_left_out() -> None:
