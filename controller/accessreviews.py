@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from controller.clock import Clock
 from controller.errors import ControllerError
-from controller.httpserver import Response
 from controller.loggers import get_logger
+from controller.pages import Response
 from controller.reviews import ask_review, is_access_allowed
 from controller.transport import Transport
 

@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from urllib.parse import SplitResult, urlsplit
 
 from typing_extensions import override
@@ -11,6 +11,19 @@ from typing_extensions import override
 RequestObserver = Callable[[str, str, float], None]
 """Called once per request with the method, the HTTP status code of the response (`<error>` if none
 came), and the seconds until the response's headers came."""
+
+
+@runtime_checkable
+class MeasuredTransport(Protocol):
+    """A transport that reports its requests, as the one over HTTP does."""
+
+    observe: RequestObserver | None
+    """Called once per request; None for nobody."""
+
+    @property
+    def server(self) -> str:
+        """The server's URL, for messages and metrics."""
+        ...
 
 
 class Credentials(Protocol):

@@ -34,11 +34,11 @@ from controller.election import (
     with_election,
     without_election,
 )
+from controller.endpoint import MeasuredTransport
 from controller.errors import UnexpectedEnd
 from controller.events import Recorder
 from controller.extension import Extension
 from controller.health import PING, Check
-from controller.httptransport import HttpTransport
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
 from controller.jobs import (
@@ -91,7 +91,7 @@ class Manager:
         self.options = options or ManagerOptions()
         self.metrics = Metrics()
         """The metrics of this manager, in a registry of its own."""
-        if isinstance(transport, HttpTransport):
+        if isinstance(transport, MeasuredTransport):
             transport.observe = self.metrics.requests(transport.server)
         self.clock = clock or SystemClock()
         """The clock of everything in this manager; for reconcilers, too."""

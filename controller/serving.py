@@ -1,4 +1,7 @@
-"""The servers of a manager: first the pages for probes and metrics, then the webhooks."""
+"""The servers of a manager: first the pages for probes and metrics, then the webhooks.
+
+aiohttp is imported here when the first server starts: a manager that serves nothing does without.
+"""
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,10 +14,10 @@ from controller.certificates import CertificateFiles, CertificateMetrics, Servin
 from controller.clock import Clock
 from controller.errors import ConfigurationError
 from controller.health import PING, Check, report
-from controller.httpserver import Bind, Page, Request, Response, parse_bind, serve
 from controller.jobs import run_in_background
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
+from controller.pages import Bind, Page, Request, Response, parse_bind
 from controller.resource import Resource
 from controller.supervisor import Supervisor, Task
 from controller.transport import Transport
@@ -24,7 +27,7 @@ from controller.webhooks.selfsigned import (
     SelfSignedCertificate,
     SharedCertificate,
 )
-from controller.webhooks.server import Served, WebhookFamilies, WebhookServer
+from controller.webhooks.served import Served, WebhookFamilies
 
 METRICS_NAMES = ("localhost", "127.0.0.1")
 """The names of the certificate for /metrics if none is configured; no client can verify it."""
@@ -106,6 +109,8 @@ class Serving:
                 server = self._serve_metrics(metrics)
                 self.ports.metrics = await stack.enter_async_context(server)
             if health:
+                from controller.httpserver import serve  # noqa: PLC0415 - see above
+
                 pages = {
                     "/healthz": health_page("healthz", lambda: self.liveness),
                     "/readyz": health_page("readyz", readiness),
@@ -116,6 +121,7 @@ class Serving:
     @asynccontextmanager
     async def _serve_metrics(self, bind: Bind) -> AsyncIterator[int]:
         """Serve /metrics, over HTTPS to authorised clients only if the options say so."""
+        from controller.httpserver import serve  # noqa: PLC0415 - see above
 
         def page(request: Request) -> Response:
             body, content_type = self._metrics.exposition(request.accept)
@@ -159,6 +165,8 @@ class Serving:
         if bind is None or not self._webhooks:
             yield
             return
+        from controller.webhooks.server import WebhookServer  # noqa: PLC0415 - see above
+
         serving = ServingCertificate("webhook", self._certificate_metrics)
         update = self._webhook_certificate(serving)
         self.readiness.append(serving.check())

@@ -19,7 +19,6 @@ import yaml
 
 from controller.endpoint import Endpoint, StaticToken, tls_context, url_of_host
 from controller.errors import ConfigurationError
-from controller.httptransport import HttpTransport
 from controller.proxies import checked_proxy
 from controller.transport import Transport
 
@@ -137,6 +136,8 @@ def tenant_transport(
     Raises:
         ConfigurationError: the certificates or the key are unusable.
     """
+    from controller.httptransport import HttpTransport  # noqa: PLC0415 - aiohttp
+
     endpoint = Endpoint(
         server=credentials.server,
         credentials=StaticToken(credentials.token),

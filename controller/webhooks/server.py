@@ -5,20 +5,17 @@ Like controller-runtime's it answers admission requests that it cannot decode wi
 200, the code inside), so that the writer gets the reason.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from time import perf_counter
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from controller.certificates import ServingCertificate
 from controller.clock import Clock
-from controller.httpserver import Bind, listening
-from controller.queuemetrics import BUCKETS
-from controller.webhooks.conversion import Conversion
-from controller.webhooks.webhook import DeadlineExceeded, Webhook, handler_timeout
+from controller.httpserver import listening
+from controller.pages import Bind
+from controller.webhooks.served import Served, WebhookFamilies, WebhookMetrics
+from controller.webhooks.webhook import DeadlineExceeded, handler_timeout
 
 MAX_BYTES = 7 * 1024 * 1024
 """Bytes of the largest request: two objects of 3 MiB, the most that the API server accepts in one
@@ -27,76 +24,7 @@ DEFAULT_SECONDS = 10.0
 """The API server's default timeout, used if the request has none."""
 DRAIN_SECONDS = 30.0
 """How long running requests may take at the end; no API server waits longer."""
-CODES = ("200", "500")
-"""HTTP status codes whose series exist from the start."""
-
-Served = Webhook[Any] | Conversion[Any]
-"""What has a path on the server."""
 Handle = Callable[[web.Request], Awaitable[web.Response]]
-
-
-class WebhookFamilies:
-    """The metric families that all webhooks share, with controller-runtime's names."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.latency = Histogram(
-            "controller_runtime_webhook_latency_seconds",
-            "How long the answer to a webhook request took.",
-            ["webhook"],
-            buckets=BUCKETS,
-            registry=registry,
-        )
-        self.requests = Counter(
-            "controller_runtime_webhook_requests_total",
-            "Webhook requests by HTTP status code.",
-            ["webhook", "code"],
-            registry=registry,
-        )
-        self.in_flight = Gauge(
-            "controller_runtime_webhook_requests_in_flight",
-            "Webhook requests that are being answered.",
-            ["webhook"],
-            registry=registry,
-        )
-        self.panics = Counter(
-            "controller_runtime_webhook_panics_total",
-            "Webhook requests on which a handler or a conversion raised.",
-            registry=registry,
-        )
-
-
-class WebhookMetrics:
-    """The metrics of one webhook.
-
-    Args:
-        families: where they are registered.
-        path: the webhook's path, for the label `webhook`.
-    """
-
-    def __init__(self, families: WebhookFamilies, path: str) -> None:
-        self._requests, self._path = families.requests, path
-        self._latency = families.latency.labels(path)
-        self._in_flight = families.in_flight.labels(path)
-        self._panics = families.panics
-        for code in CODES:
-            families.requests.labels(path, code)
-
-    @contextmanager
-    def measure_request(self) -> Iterator[None]:
-        """Count a request as in flight inside the context, and measure its duration."""
-        begun = perf_counter()
-        self._in_flight.inc()
-        try:
-            yield
-        finally:
-            self._in_flight.dec()
-            self._latency.observe(perf_counter() - begun)
-
-    def count_answer(self, code: int, *, failed: bool) -> None:
-        """Count an answer by its HTTP status code, and whether the handler raised."""
-        self._requests.labels(self._path, str(code)).inc()
-        if failed:
-            self._panics.inc()
 
 
 class WebhookServer:

@@ -9,10 +9,10 @@ import click
 from controller.clock import SystemClock
 from controller.config import open_transport
 from controller.errors import ConfigurationError, UnexpectedEnd
-from controller.httpserver import Bind, check_listeners, parse_bind
 from controller.leases import LeaderLost
 from controller.manager import Manager
 from controller.options import ManagerOptions
+from controller.pages import Bind, check_listeners, parse_bind
 from controller.signals import run_until_signal
 from reconcilers.api import names
 from reconcilers.cli import groups

@@ -12,7 +12,7 @@ from controller import logs
 from controller.clock import SystemClock
 from controller.config import open_transport
 from controller.errors import ConfigurationError
-from controller.httpserver import Bind, parse_bind
+from controller.pages import Bind, parse_bind
 from reconcilers.addressmap.objects import read_objects
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read

@@ -18,7 +18,7 @@ from hmac import compare_digest
 from aiohttp import web
 
 from controller.clock import Clock
-from controller.httpserver import Guard, Response
+from controller.pages import Guard, Response
 from reconcilers.addressmap.page import page, template
 from reconcilers.ui.feed import Feed
 

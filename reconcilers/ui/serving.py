@@ -14,9 +14,10 @@ from controller.accessreviews import AccessReviewer
 from controller.certificates import CertificateFiles, CertificateMetrics, ServingCertificate
 from controller.clock import Clock
 from controller.errors import ConfigurationError
-from controller.httpserver import Bind, listening
+from controller.httpserver import listening
 from controller.jobs import run_in_background
 from controller.loggers import get_logger
+from controller.pages import Bind
 from controller.transport import Transport
 from controller.webhooks.selfsigned import SelfSignedCertificate
 from reconcilers.ui.feed import Feed

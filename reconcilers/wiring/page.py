@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from controller.httpserver import Bind
 from controller.manager import Manager
+from controller.pages import Bind
 from controller.transport import Transport
 from reconcilers.ui.serving import Page
 from reconcilers.ui.watched import Watched, events_of

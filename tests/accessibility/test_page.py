@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from controller.clock import SystemClock
-from controller.httpserver import Bind
+from controller.pages import Bind
 from reconcilers.ui.serving import local_page
 from tests.browser import Page, browser
 from tests.reconcilers.cli.commandline import pool

@@ -19,7 +19,7 @@ import anyio
 import click
 
 from controller.clock import SystemClock
-from controller.httpserver import Bind
+from controller.pages import Bind
 from reconcilers.ui.serving import local_page
 from tests.bench.page_objects import objects
 from tests.bench.processes import worked

@@ -3,11 +3,16 @@
 By counts: what took how long is not looked at.
 """
 
+import json
+import re
+from pathlib import Path
+
 import anyio
 import pytest
 
 from tests.bench import (
     bench_clusterapi,
+    bench_commands,
     bench_controller,
     bench_failover,
     bench_families,
@@ -129,3 +134,14 @@ async def test_the_page_of_a_small_cluster_is_measured_in_a_browser(
     assert costs.received < costs.decoded
     assert costs.key > 0
     assert 0 < costs.nodes <= 5_000
+
+
+def test_commands_on_files_have_their_cpu_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "few.json"
+    items = [*bench_commands.planned(2, 4)]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    bench_commands.show("plan of four", ["plan", "-f", str(path)], goal=1.0, runs=1)
+    [line] = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"plan of four +\d+\.\d\d s CPU \(goal 1\.00\) +\d+ modules", line)

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from controller.accessreviews import MAX_CACHED, AccessReviewer
 from controller.errors import NoAnswer
-from controller.httpserver import Response
+from controller.pages import Response
 from controller.transport import NO_QUERY
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport

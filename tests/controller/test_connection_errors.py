@@ -10,8 +10,9 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from controller.endpoint import Endpoint, tls_context
 from controller.errors import MalformedAnswer, NoAnswer
-from controller.httpserver import Bind, listening
+from controller.httpserver import listening
 from controller.httptransport import HttpTransport
+from controller.pages import Bind
 from tests.controller.certs import authority_and_pair
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from controller.errors import ConfigurationError, Forbidden
 from controller.health import PING, Check, Failing, report
-from controller.httpserver import Bind, Request, Response, parse_bind, serve
+from controller.httpserver import serve
 from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
 from controller.outcome import SETTLED, Outcome
+from controller.pages import Bind, Request, Response, parse_bind
 from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport

@@ -9,7 +9,7 @@ import controller
 from controller.certificates import CertificateMetrics
 from controller.metrics import RECONCILE_SECONDS, RESULTS, Metrics
 from controller.queuemetrics import BUCKETS, MAX_PRIORITIES, OTHER_PRIORITIES
-from controller.webhooks.server import WebhookFamilies, WebhookMetrics
+from controller.webhooks.served import WebhookFamilies, WebhookMetrics
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
 

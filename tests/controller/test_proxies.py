@@ -10,8 +10,9 @@ from anyio.abc import SocketAttribute, SocketStream
 from controller.config import connect
 from controller.endpoint import Endpoint
 from controller.errors import ConfigurationError, NoAnswer
-from controller.httpserver import Bind, listening
+from controller.httpserver import listening
 from controller.httptransport import HttpTransport
+from controller.pages import Bind
 from controller.proxies import checked_proxy, proxy_from_environment
 from tests.controller.kubeconfigs import kubeconfig
 

@@ -13,7 +13,8 @@ from controller import execplugin
 from controller.config import _load_kubeconfigs, connect
 from controller.credentials import Configuration, LoadedCredentials
 from controller.errors import ConfigurationError, NoAnswer
-from controller.httpserver import Bind, listening
+from controller.httpserver import listening
+from controller.pages import Bind
 from controller.transport import Transport
 from tests.controller.kubeconfigs import kubeconfig
 from tests.polling import checked, until

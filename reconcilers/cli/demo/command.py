@@ -15,8 +15,8 @@ import click
 
 from controller import logs
 from controller.clock import Clock, SystemClock
-from controller.httpserver import Bind
 from controller.jobs import run_in_background
+from controller.pages import Bind
 from reconcilers.cli.demo import settings
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import (

@@ -6,7 +6,7 @@ import pytest
 
 from controller.clock import SystemClock
 from controller.config import connect
-from controller.httpserver import Bind
+from controller.pages import Bind
 from reconcilers.ui.serving import local_page
 from tests.browser import browser
 from tests.contract.clusterapi.lab import Lab

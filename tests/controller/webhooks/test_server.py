@@ -15,14 +15,15 @@ from cryptography import x509
 from controller.certificates import CertificateFiles, CertificateMetrics, ServingCertificate
 from controller.clock import SystemClock
 from controller.errors import ConfigurationError, ServerFailure
-from controller.httpserver import Bind
 from controller.manager import Manager
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
+from controller.pages import Bind
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from controller.webhooks.authority import SERVING_LIFETIME
 from controller.webhooks.selfsigned import SelfSignedCertificate
-from controller.webhooks.server import MAX_BYTES, Served, WebhookFamilies, WebhookServer
+from controller.webhooks.served import Served, WebhookFamilies
+from controller.webhooks.server import MAX_BYTES, WebhookServer
 from envtest.certs import Authority
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport

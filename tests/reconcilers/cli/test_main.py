@@ -159,7 +159,8 @@ def test_plan_loads_no_kubernetes_client_no_embedded_api_server_and_nothing_for_
         "from reconcilers.cli.main import main\n"
         f"sys.stdin = io.TextIOWrapper(io.BytesIO({json.dumps(pool()).encode()!r}))\n"
         "try:\n    main(['plan', '-f', '-'])\nexcept SystemExit:\n    pass\n"
-        "unwanted = ('envtest', 'kubernetes_asyncio', 'cryptography', 'pydantic', 'structlog')\n"
+        "unwanted = ('envtest', 'kubernetes_asyncio', 'cryptography', 'pydantic', 'structlog',"
+        " 'aiohttp')\n"
         "print([m for m in unwanted if m in sys.modules])\n"
     )
     printed = printed_by(script).splitlines()

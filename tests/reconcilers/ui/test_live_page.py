@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.clock import SystemClock
-from controller.httpserver import Bind
+from controller.pages import Bind
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.ui.serving import local_page

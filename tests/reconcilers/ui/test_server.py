@@ -10,7 +10,7 @@ import pytest
 
 from controller.clock import SystemClock
 from controller.errors import ConfigurationError
-from controller.httpserver import Bind
+from controller.pages import Bind
 from reconcilers.ui import server
 from reconcilers.ui.serving import local_page
 from tests.reconcilers.cli.commandline import pool

@@ -1,0 +1,118 @@
+"""The CPU of commands that read files: user and system time of a process of their own.
+
+Each command runs on the samples that are shipped, and `plan` also on 20 pools with 2,000
+allocations. `--version` beside them shows what Python and click take. Bytecode is kept, as of an
+installed program: each command runs once before it is measured. A busy machine makes all of it
+slower, so compare commands within one run; the number of modules is the same everywhere.
+
+    python -m tests.bench commands
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+
+from reconcilers.api.names import API_VERSION, DEFAULT_NAMESPACE
+
+SAMPLES = Path(__file__).parents[2] / "manifests/samples"
+ON_FILES = ("pools", "check", "map", "plan")
+RUNS = 7
+GOAL = 0.25
+"""CPU seconds of a command on the samples."""
+PLAN_GOAL = 3.0
+"""CPU seconds of `plan` with 2,000 allocations in 20 pools."""
+_COUNTED = """
+import sys
+from reconcilers.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+sys.stderr.write(f"\\n{len(sys.modules)}")
+"""
+
+
+def measure(arguments: Sequence[str], runs: int = RUNS) -> tuple[float, int]:
+    """Return the median CPU seconds of a command, and how many modules it loads.
+
+    Args:
+        arguments: of the command line.
+        runs: how often it is measured.
+    """
+    variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    counted = _run([sys.executable, "-c", _COUNTED, *arguments], variables)
+    seconds = []
+    for _ in range(runs):
+        before = _used()
+        _run([sys.executable, "-m", "reconcilers", *arguments], variables)
+        seconds.append(_used() - before)
+    return median(seconds), int(counted.rpartition("\n")[2])
+
+
+def _run(command: Sequence[str], variables: Mapping[str, str]) -> str:
+    """Run a program, and return what it wrote to standard error."""
+    done = subprocess.run(
+        command, env=variables, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    if done.returncode not in {0, 1}:  # 1 says that something is wrong among the objects
+        raise click.ClickException(f"{' '.join(command)} ended with {done.returncode}")
+    return done.stderr.decode()
+
+
+def _used() -> float:
+    """Return the CPU seconds of all processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def planned(pools: int, allocations: int) -> Iterator[dict[str, Any]]:
+    """Yield the manifests of pools, and of allocations that are spread over them."""
+    for number in range(pools):
+        yield _object("NetworkPool", f"pool-{number}", {"cidr": f"10.{number}.0.0/20"})
+    for number in range(allocations):
+        spec = {
+            "poolRef": {"name": f"pool-{number % pools}"},
+            "tenantClusterRef": {"name": f"tenant-{number}", "namespace": "tenants"},
+            "type": "loadbalancer",
+            "count": 8,
+        }
+        yield _object("IPAllocation", f"allocation-{number}", spec)
+
+
+def _object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": DEFAULT_NAMESPACE}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def show(name: str, arguments: Sequence[str], goal: float, runs: int = RUNS) -> None:
+    """Measure a command and print its figures.
+
+    Args:
+        name: how the figures are called.
+        arguments: of the command line.
+        goal: CPU seconds.
+        runs: how often it is measured.
+    """
+    seconds, modules = measure(arguments, runs)
+    click.echo(f"{name:30} {seconds:6.2f} s CPU (goal {goal:.2f}) {modules:5} modules")
+
+
+def run() -> None:
+    """Print the figures of all commands."""
+    show("--version", ["--version"], GOAL)
+    for command in ON_FILES:
+        show(command, [command, "-f", str(SAMPLES)], GOAL)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "many.json"
+        items = list(planned(20, 2000))
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        show("plan, 2,000 allocations", ["plan", "-f", str(path)], PLAN_GOAL, runs=3)
