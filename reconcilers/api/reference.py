@@ -18,9 +18,18 @@ API at the end have another group, and are there only with that integration. Thi
 the models that the CustomResourceDefinitions are made of: `make api-docs` writes it anew.
 
 A field's path is as in `kubectl explain`; `[]` stands for the entries of a list. What is marked
-**required** is so where its parent is given. `default` is filled in by the API server. Fields that
-only Butler's other controllers read are accepted, kept, and listed here all the same.
+**required** is so where its parent is given. `default` is filled in by the API server. Objects
+that only Butler's other controllers read are accepted and kept, and have one line here; `kubectl
+explain` lists their fields.
 """
+_READ_HERE = (
+    "spec.workers.replicas",
+    "spec.managementPolicy.mode",
+    "spec.addons.ingress.enabled",
+    "spec.addons.loadBalancer.provider",
+)
+"""Fields that our controllers or webhooks read, in objects of Butler's other controllers."""
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _LIMITS: Sequence[tuple[str, str]] = (
     ("minimum", "at least {}"),
     ("maximum", "at most {}"),
@@ -47,18 +56,37 @@ def page(integrated: Sequence[crd.Kind]) -> str:
     """
     kinds = (*crd.KINDS, *integrated)
     others = [name for name in WORDS if name not in {kind.kind for kind in kinds}]
+    sections = _Sections()
     parts = [HEAD, _contents([*(kind.kind for kind in kinds), *others])]
-    parts += ["\n".join(_kind(kind, crd.definition(kind))) for kind in kinds]
-    parts += ["\n".join(_of_others(name)) for name in others]
+    parts += ["\n".join(_kind(kind, crd.definition(kind), sections)) for kind in kinds]
+    parts += ["\n".join(_of_others(name, sections)) for name in others]
     parts.append("\n".join(_marks()))
     return "\n".join(parts)
 
 
-def _of_others(kind: str) -> Iterator[str]:
+class _Sections:
+    """The sections of the page; each table is printed once."""
+
+    def __init__(self) -> None:
+        self._headings: dict[tuple[str, ...], str] = {}
+        """The heading of the section that has a table, by the lines of the table."""
+
+    def lines(self, heading: str, content: Iterable[str]) -> Iterator[str]:
+        """Yield the lines of a section; a link to an earlier section with the same content."""
+        yield f"### {heading}\n"
+        content = tuple(content)
+        first = self._headings.setdefault(content, heading)
+        if first == heading:
+            yield from content
+        else:
+            yield f"The same as [{first}](#{first.lower().replace(' ', '-')}).\n"
+
+
+def _of_others(kind: str, sections: _Sections) -> Iterator[str]:
     """Yield the lines about a kind that others define and our controllers write into."""
     yield f"## {kind}\n"
     yield "Defined by others; this is what is said of it.\n"
-    yield from _words(kind)
+    yield from _words(kind, sections)
 
 
 def _contents(kinds: Iterable[str]) -> str:
@@ -76,7 +104,7 @@ def _short_names(kind: crd.Kind) -> str:
     return f", or `{kind.alias}` (kubectl takes `{kind.short}` for {kind.shadowed_by})"
 
 
-def _kind(kind: crd.Kind, definition: Schema) -> Iterator[str]:
+def _kind(kind: crd.Kind, definition: Schema, sections: _Sections) -> Iterator[str]:
     """Yield the lines of API.md about one kind."""
     spec = definition["spec"]
     [version] = spec["versions"]
@@ -95,20 +123,19 @@ def _kind(kind: crd.Kind, definition: Schema) -> Iterator[str]:
     shown = ", ".join(f"{one.name}{' (wide)' if one.wide else ''}" for one in kind.columns)
     yield f"Columns: {shown}.\n"
     for part in ("spec", "status"):
-        yield f"### {kind.kind} {part}\n"
-        yield from _table(("field", "type", "what it is"), _fields(part, schema))
-    yield from _rules(kind, schema)
-    yield from _words(kind.kind)
+        table = _table(("field", "type", "what it is"), _fields(part, schema))
+        yield from sections.lines(f"{kind.kind} {part}", table)
+    if rules := list(_rules(schema)):
+        yield from sections.lines(f"{kind.kind} rules", rules)
+    yield from _words(kind.kind, sections)
 
 
-def _words(kind: str) -> Iterator[str]:
+def _words(kind: str, sections: _Sections) -> Iterator[str]:
     words = WORDS[kind]
     if words.conditions:
-        yield f"### {kind} conditions\n"
-        yield from _conditions(words.conditions)
+        yield from sections.lines(f"{kind} conditions", _conditions(words.conditions))
     if words.events:
-        yield f"### {kind} events\n"
-        yield from _events(words.events)
+        yield from sections.lines(f"{kind} events", _events(words.events))
 
 
 def _fields(part: str, schema: Schema) -> Iterator[tuple[str, str, str]]:
@@ -122,8 +149,21 @@ def _walk(schema: Schema, path: str, required: frozenset[str]) -> Iterator[tuple
         yield f"`{where}`", _type(inner), _description(inner, needed=name in required)
         if where.endswith("status.conditions"):
             continue  # the same in every kind of Kubernetes
+        if inner.get(_PRESERVE):
+            yield from _read_here(inner, where)
+            continue
         deeper, suffix = _deeper(inner)
         yield from _walk(deeper, where + suffix, frozenset(deeper.get("required", ())))
+
+
+def _read_here(schema: Schema, path: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the fields in an object of Butler's other controllers that ours read."""
+    for name, inner in schema.get("properties", {}).items():
+        where = f"{path}.{name}"
+        if where in _READ_HERE:
+            is_required = name in schema.get("required", ())
+            yield f"`{where}`", _type(inner), _description(inner, needed=is_required)
+        yield from _read_here(inner, where)
 
 
 def _deeper(schema: Schema) -> tuple[Schema, str]:
@@ -161,16 +201,17 @@ def _description(schema: Schema, *, needed: bool) -> str:
     if "default" in schema:
         value = schema["default"]
         parts.append(f"default `{str(value).lower() if isinstance(value, bool) else value}`.")
-    if schema.get("x-kubernetes-preserve-unknown-fields"):
-        parts.append("Other fields are kept." if "properties" in schema else "Free-form.")
+    if schema.get(_PRESERVE):
+        has_fields = "properties" in schema
+        parts.append("For Butler's other controllers." if has_fields else "Free-form.")
     return " ".join(" ".join(parts).split())
 
 
-def _rules(kind: crd.Kind, schema: Schema) -> Iterator[str]:
+def _rules(schema: Schema) -> Iterator[str]:
+    """Yield the table of a kind's rules; nothing if it has none."""
     found = list(_all_rules(schema, ""))
     if not found:
         return
-    yield f"### {kind.kind} rules\n"
     yield "The API server refuses what breaks one of these, whether the webhooks run or not.\n"
     yield from _table(("at", "message", "CEL"), found)
 

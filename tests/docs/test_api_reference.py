@@ -1,6 +1,7 @@
 """API.md is what the models and the controllers say: generated, and complete in its words."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -12,6 +13,7 @@ import pytest
 from reconcilers.api import crd, names
 from reconcilers.api.vocabulary import MARKS, WORDS
 from reconcilers.integrations.clusterapi.crds import KINDS as POOLS
+from tests.docs.text import slug
 from tests.reconcilers.cli.commandline import run
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +30,8 @@ PLACE_OF_REASON = {
 }
 """At which place the calls that make a condition take its reason."""
 PLACE_OF_EVENT = 3
+READ_IN_ADDONS = ("spec.addons.loadBalancer.provider", "spec.addons.ingress.enabled")
+"""What our controllers read of the addons of a TenantCluster."""
 
 
 def sources() -> Iterator[tuple[ModuleType, ast.Module]]:
@@ -123,14 +127,33 @@ def test_every_label_annotation_and_finalizer_is_documented() -> None:
 @pytest.mark.parametrize("kind", [kind.kind for kind in (*crd.KINDS, *POOLS)])
 def test_every_kind_has_its_fields_and_its_rules_in_the_page(kind: str) -> None:
     page = (ROOT / "API.md").read_text(encoding="utf-8")
+    assert f"### {kind} spec\n" in page
     [definition] = crd.by_name([kind], POOLS)
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for part in ("spec", "status"):
         for field in schema["properties"][part]["properties"]:
             assert f"| `{part}.{field}` |" in page
-    chapter = page.partition(f"## {kind}\n")[2].partition("\n## ")[0]
     for rule in schema.get("x-kubernetes-validations", ()):
-        assert rule["message"] in chapter
+        assert rule["message"] in page
+
+
+def test_every_table_of_the_page_is_printed_once_and_linked_elsewhere() -> None:
+    page = (ROOT / "API.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^### .+\n\n((?:\|.*\n)+)", page, re.MULTILINE)
+    assert len(tables) == len(set(tables))
+    linked = re.findall(r"^The same as \[(.+)\]\(#(.+)\)\.$", page, re.MULTILINE)
+    assert len(linked) > 10
+    for heading, anchor in linked:
+        assert f"### {heading}\n\n" in page
+        assert anchor == slug(heading)
+
+
+def test_objects_that_only_other_controllers_read_have_one_line() -> None:
+    page = (ROOT / "API.md").read_text(encoding="utf-8")
+    chapter = page.partition("### TenantCluster spec\n")[2].partition("\n### ")[0]
+    assert re.findall(r"`(spec\.controlPlane[\w.]*)`", chapter) == ["spec.controlPlane"]
+    fields = re.findall(r"^\| `(spec\.addons[\w.]*)`", chapter, re.MULTILINE)
+    assert fields == ["spec.addons", *READ_IN_ADDONS]
 
 
 @pytest.mark.parametrize(
