@@ -28,7 +28,7 @@ _READ_HERE = (
     "spec.addons.ingress.enabled",
     "spec.addons.loadBalancer.provider",
 )
-"""Fields that our controllers or webhooks read, in objects of Butler's other controllers."""
+"""Fields that our controllers read or that users have to set, in objects of Butler's others."""
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _LIMITS: Sequence[tuple[str, str]] = (
     ("minimum", "at least {}"),

@@ -3,8 +3,7 @@
 A pool records a range for a request before the range is written to that request. The record is a
 *promise*: it names the request at one resourceVersion. All open promises of a pool are its
 *journal*, which is stored in the pool and written with the pool's resourceVersion as precondition.
-docs/design/promises.md describes the protocol; ARCHITECTURE.md, "Two ranges never overlap", proves
-it.
+docs/design/promises.md describes the protocol; docs/design/no-overlap.md proves it.
 
     identities holders and tenants: the kind of a request, and its key or group
     journal    promises, journals, and the journal as an annotation

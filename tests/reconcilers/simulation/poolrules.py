@@ -1,7 +1,7 @@
 """How each rule of "two ranges never overlap" is switched off, one by one.
 
-The letters follow ARCHITECTURE.md's numbers: 1 read, 2 taken, 3 choose, 4 promise, 5 write,
-6 drop, 7 fence, 8 own answers.
+The letters follow the numbers in docs/design/no-overlap.md: 1 read, 2 taken, 3 choose, 4 promise,
+5 write, 6 drop, 7 fence, 8 own answers.
 """
 
 from collections.abc import Iterable
