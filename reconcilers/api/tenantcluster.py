@@ -64,6 +64,7 @@ LOAD_BALANCER_SIZED = "LoadBalancerSized"
 """The condition that says whether a cluster has as many load-balancer addresses as it asks for."""
 TENANT_IDENTIFIED = "TenantIdentified"
 SINGLE_LOAD_BALANCER = "SingleLoadBalancer"
+LOAD_BALANCER_ANNOUNCED = "LoadBalancerAnnounced"
 """The condition that is False while the identity of the tenant's cluster may not be read."""
 
 

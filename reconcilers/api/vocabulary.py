@@ -226,6 +226,12 @@ WORDS: Mapping[str, Words] = {
                 },
             ),
             Condition(
+                "LoadBalancerAnnounced",
+                "present, and False, only while nothing announces the addresses of the tenant's"
+                " Services to the network",
+                {"NotAnnounced": "False: the message says what to create in the tenant"},
+            ),
+            Condition(
                 "MetalLBInstalled",
                 "the bundle that --metallb-bundle names is applied; absent without one",
                 {

@@ -440,6 +440,28 @@ class LoadBalancer(Protocol):
         """
         ...
 
+    async def find_claim(self) -> str:
+        """Return why the backend takes addresses from Services though it has no pool there.
+
+        Returns:
+            The cause as a sentence; empty if it takes none, or if that is not known.
+
+        Raises:
+            ControllerError: the tenant did not answer.
+        """
+        ...
+
+    async def find_unannounced(self) -> str:
+        """Return why no machine announces the addresses that Services are given.
+
+        Returns:
+            The cause as a sentence; empty if something announces them, or if that is not known.
+
+        Raises:
+            ControllerError: the tenant did not answer.
+        """
+        ...
+
     async def remove(self, management: str) -> None:
         """Delete our objects that hand out nothing, after everything was released.
 

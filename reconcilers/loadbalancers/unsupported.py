@@ -81,6 +81,14 @@ class UnsupportedBalancer(LoadBalancer):
         return None
 
     @override
+    async def find_claim(self) -> str:
+        return ""
+
+    @override
+    async def find_unannounced(self) -> str:
+        return ""
+
+    @override
     async def remove(self, management: str) -> None:
         return
 

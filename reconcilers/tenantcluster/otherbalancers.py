@@ -80,28 +80,32 @@ class OtherBalancers:
         is_recent = memory.looked_at is not None and now - memory.looked_at < LOOK_SECONDS
         if is_recent and memory.provider == chosen:
             return
-        messages = []
+        messages: list[str] = []
         for kind in self._kinds:
             if kind is self._kinds.of(tenant):
                 continue
             try:
-                pools = await self._clear(tenant, kind)
+                messages += await self._find_problems(tenant, kind)
             except BalancerBlocked:
                 continue  # it is not installed there
             except (TenantUnavailable, Conflict):
                 return
-            if pools:
-                names = name_with_count(pools, named_at_most=_MOST_NAMED)
-                messages.append(f"the tenant has pools of {kind.title}: {names}")
-        title = self._kinds.of(tenant).title
-        what = "; two load balancers take addresses from each other's Services: delete them, or"
-        advice = f"{what} name that load balancer in spec.addons.loadBalancer.provider"
-        memory.message = f"{'; '.join(messages)}, and {title}{advice}" if messages else ""
+        memory.message = "; ".join(messages)
         memory.looked_at, memory.provider = now, chosen
 
-    async def _clear(self, tenant: TenantCluster, kind: LoadBalancerKind) -> Sequence[str]:
-        """Remove what is left of ours of a load balancer; return the names of its other pools."""
+    async def _find_problems(self, tenant: TenantCluster, kind: LoadBalancerKind) -> list[str]:
+        """Remove what is left of ours of a load balancer; return what else of it disturbs."""
+        title, problems = self._kinds.of(tenant).title, []
         async with self._tenants.client(tenant) as client:
             balancer = kind.of(client, BalancerMemory())
             await balancer.remove(await self._tenants.management())
-            return (await balancer.read()).pool_names
+            pools = (await balancer.read()).pool_names
+            claim = await balancer.find_claim()
+        if pools:
+            names = name_with_count(pools, named_at_most=_MOST_NAMED)
+            problems.append(
+                f"the tenant has pools of {kind.title}: {names}, which takes addresses from"
+                f" Services that {title} serves, and the other way round: delete them, or name"
+                f" {kind.title} in spec.addons.loadBalancer.provider"
+            )
+        return [*problems, claim] if claim else problems

@@ -452,6 +452,21 @@ class Projector:
             self._log_remaining(tenant, error)
             return False
 
+    async def find_claim(self, tenant: TenantCluster, provider: str) -> str:
+        """Return why a load balancer without pools takes addresses that another one gives.
+
+        Returns:
+            The cause; empty if it takes none. A tenant that does not answer is a cause, too.
+
+        Raises:
+            ControllerError: the management cluster did not answer.
+        """
+        try:
+            async with self._tenants.client(tenant) as client:
+                return await self._kinds.named(provider).of(client, BalancerMemory()).find_claim()
+        except TenantUnavailable as error:
+            return error.message
+
     async def _remove(self, tenant: TenantCluster, kind: LoadBalancerKind) -> bool:
         """Remove what is left of ours of one load balancer; return whether no offer is left."""
         async with self._tenants.client(tenant) as client:

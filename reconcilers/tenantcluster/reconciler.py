@@ -56,6 +56,7 @@ from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.metadatarepair import repair_metadata
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
+from reconcilers.tenantcluster.announcements import Announcements
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.changes import carry_out
 from reconcilers.tenantcluster.elastic.decisions import (
@@ -116,6 +117,7 @@ class TenantClusterReconciler:
         kinds: the load balancers that tenants may have.
         change: moves a tenant's ranges from one load balancer to another.
         others: looks for pools of load balancers that a tenant does not have.
+        announcements: looks for what announces addresses in tenants.
         marked: releases what shrink has marked.
         teardown: deletes the cluster's allocations.
         vanished: clusters that went in spite of our finalizer.
@@ -143,6 +145,7 @@ class TenantClusterReconciler:
         kinds: LoadBalancerKinds,
         change: ProviderChange,
         others: OtherBalancers,
+        announcements: Announcements,
         marked: MarkedReleaser,
         teardown: Teardown,
         vanished: VanishedClusters,
@@ -168,6 +171,7 @@ class TenantClusterReconciler:
         self._kinds = kinds
         self._change = change
         self._others = others
+        self._announcements = announcements
         self._marked = marked
         self._teardown = teardown
         self._vanished = vanished
@@ -240,6 +244,7 @@ class TenantClusterReconciler:
         if now.is_ipam:
             if now.load_balancer_ready.status:
                 await self._others.look(now.tenant, now.record.others)
+                await self._announcements.look(now.tenant, now.record.announcements)
             await self._install(now)
             await self._note_projected(now)
         now.marked = await self._marked.release(now.tenant)
@@ -722,7 +727,9 @@ def _judge(now: TenantPass, network: TenantNetwork, identified: bool | None) -> 
     if now.size is not None:
         findings += now.size.findings
         obsolete = (*now.size.obsolete, *obsolete)
-    conflict, ended = now.record.others.findings
-    obsolete = (*obsolete, *ended)
-    findings += [*conflict, *unknown, overall]
+    for looked in (now.record.others, now.record.announcements):
+        new, ended = looked.findings
+        findings += new
+        obsolete = (*obsolete, *ended)
+    findings += [*unknown, overall]
     return status.Verdict(phase, tuple(findings), status.refs(now.states), obsolete, network)

@@ -15,6 +15,7 @@ from reconcilers.loadbalancers.metallb.installation.installer import Installer
 from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.requester import Requester
+from reconcilers.tenantcluster.announcements import Announcements
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.elastic.observation import SizeObserver
@@ -113,6 +114,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
             client, allocations, kinds=kinds, release=release, projector=projector, clock=clock
         ),
         others=OtherBalancers(kinds, tenants, clock),
+        announcements=Announcements(kinds, tenants, clock),
         marked=MarkedReleaser(client, allocations, release, metrics),
         teardown=Teardown(client, allocations),
         vanished=vanished,

@@ -18,6 +18,8 @@ KINDS = {
     "configurationstates": (METALLB, "ConfigurationState"),
     "addressoffers": ("balancer.example/v1", "AddressOffer"),
     "ciliumloadbalancerippools": ("cilium.io/v2", "CiliumLoadBalancerIPPool"),
+    "ciliuml2announcementpolicies": ("cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy"),
+    "ciliumbgpadvertisements": ("cilium.io/v2", "CiliumBGPAdvertisement"),
     "namespaces": ("v1", "Namespace"),
     "configmaps": ("v1", "ConfigMap"),
     "deployments": ("apps/v1", "Deployment"),
@@ -26,9 +28,14 @@ KINDS = {
 }
 CLUSTER_SCOPED = {
     "butlerconfigs",
+    "ciliumbgpadvertisements",
+    "ciliuml2announcementpolicies",
     "ciliumloadbalancerippools",
     "customresourcedefinitions",
     "namespaces",
 }
-OPTIONAL = {"butlerconfigs", "teams", "addressoffers", "ciliumloadbalancerippools", "leases"}
+OPTIONAL = {
+    *("butlerconfigs", "teams", "addressoffers", "leases"),
+    *("ciliumloadbalancerippools", "ciliuml2announcementpolicies", "ciliumbgpadvertisements"),
+}
 """Kinds of the platform and of other balancers; a test says so where they are served."""

@@ -17,6 +17,7 @@ from controller.meta import Object
 from reconcilers.api import names
 from reconcilers.api.resources import SERVICE, Service
 from reconcilers.clusteraccess.clusteridentity import is_of_another
+from reconcilers.loadbalancers.cilium.announcements import find_unannounced
 from reconcilers.loadbalancers.cilium.leader import read_leader
 from reconcilers.loadbalancers.cilium.poolclient import NOT_INSTALLED, PoolClient, ServedVersion
 from reconcilers.loadbalancers.cilium.pools import (
@@ -242,6 +243,14 @@ class CiliumBalancer(LoadBalancer):
                 return conflict
         counted = [pool for pool in ours if condition(pool, IPS_TOTAL) is not None]
         return None if all(map(is_acknowledged, counted)) else ""
+
+    @override
+    async def find_claim(self) -> str:
+        return ""  # without a pool it leaves all Services alone
+
+    @override
+    async def find_unannounced(self) -> str:
+        return await find_unannounced(self._client)
 
     @override
     async def remove(self, management: str) -> None:

@@ -28,6 +28,7 @@ from reconcilers.api.resources import (
 from reconcilers.clusteraccess.clusteridentity import is_of_another, management_note
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
+from reconcilers.loadbalancers.metallb.claim import find_claim
 from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
 from reconcilers.loadbalancers.metallb.projection import (
     NOT_INSTALLED,
@@ -195,6 +196,14 @@ class MetalLBBalancer(LoadBalancer):
         assert isinstance(reading, PoolReading), "the reading is of another kind of balancer"
         reported = await configuration_error(self._client, self._namespace)
         return stale_configuration(reading.pools, reported)
+
+    @override
+    async def find_claim(self) -> str:
+        return await find_claim(self._client, self._namespace)
+
+    @override
+    async def find_unannounced(self) -> str:
+        return ""  # the L2Advertisement is part of the projection
 
     @override
     async def remove(self, management: str) -> None:

@@ -16,6 +16,7 @@ from controller.meta import Key
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.tenantaccess import TenantAccess, TenantAccesses
 from reconcilers.loadbalancers.port import BalancerMemory
+from reconcilers.tenantcluster.announcements import AnnouncementMemory
 from reconcilers.tenantcluster.elastic.observation import ElasticMemory
 from reconcilers.tenantcluster.otherbalancers import OtherBalancersMemory
 from reconcilers.tenantcluster.projector import ProjectionMemory
@@ -40,6 +41,7 @@ class TenantRecord:
         elastic: its size, and what its Services wait for.
         installation: the installation of its load balancer there.
         others: the load balancers there that its spec does not name.
+        announcements: what announces its addresses.
         named_at: when status.network last named Services (monotonic seconds); None for never.
         deleted_at: the first resourceVersion that showed the deletion of the cluster.
     """
@@ -54,6 +56,7 @@ class TenantRecord:
     elastic: ElasticMemory = field(default_factory=ElasticMemory)
     installation: BalancerMemory = field(default_factory=BalancerMemory)
     others: OtherBalancersMemory = field(default_factory=OtherBalancersMemory)
+    announcements: AnnouncementMemory = field(default_factory=AnnouncementMemory)
     named_at: float | None = None
     deleted_at: int | None = None
 
@@ -63,6 +66,7 @@ class TenantRecord:
         self.elastic = ElasticMemory()
         self.installation = BalancerMemory()
         self.others = OtherBalancersMemory()
+        self.announcements = AnnouncementMemory()
         self.named_at = None
         self.deleted_at = None
 

@@ -10,7 +10,8 @@ alone, so the note changes with a proof alone:
    wait of a load balancer that cannot show what it hands out.
 4. What is left of ours of the old one is removed: even an empty pool may make two load balancers
    take addresses from each other's Services.
-5. The notes change, each at the version that was checked. The next pass projects to the new one.
+5. If the old one takes addresses of others even without a pool, people have to remove it.
+6. The notes change, each at the version that was checked. The next pass projects to the new one.
 
 If the spec names the old load balancer again meanwhile, the marks are removed, and nothing else
 has to be undone.
@@ -139,6 +140,8 @@ class ProviderChange:
             waits.append(f"{title} still has ranges that are being released")
         if not waits and not await self._projector.remove_other(tenant, provider):
             waits.append(f"pools of {title} are still being removed")
+        if not waits and (claim := await self._projector.find_claim(tenant, provider)):
+            waits.append(claim)
         if waits:
             return waits if projected.status else [*waits, projected.message]
         await self._note_provider(theirs, tenant.load_balancer_provider)

@@ -192,6 +192,14 @@ class MemoryBalancer(LoadBalancer):
         return None if reading.offer is None or _is_acknowledged(reading.offer) else ""
 
     @override
+    async def find_claim(self) -> str:
+        return ""
+
+    @override
+    async def find_unannounced(self) -> str:
+        return ""
+
+    @override
     async def remove(self, management: str) -> None:
         offer = await self._find()
         if offer is None or offer.spec.entries or is_of_another(offer, management):

@@ -16,6 +16,7 @@ from tests.reconcilers.server import Json, Server
 SPEC: Json = {"addons": {"loadBalancer": {"version": "1", "provider": "cilium"}}}
 FIRST, SECOND = ("10.40.0.0", "10.40.0.7"), ("10.40.0.8", "10.40.0.15")
 OF_FIRST, OF_SECOND = "10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"
+L2_POLICIES = "ciliuml2announcementpolicies"
 TENANT = Key("team", "a")
 
 
@@ -26,7 +27,9 @@ def _platform(*more_kinds: str) -> tuple[Lab, Replica, Server, LbIpam]:
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant(spec=SPEC, status={"phase": "Ready"}))
     for name, held in (("team-a-lb", FIRST), ("team-a-lb-2", SECOND)):
-        lab.server.add("ipallocations", make.allocation(name, tenant="team/a", held=held))
+        note = {names.ANNOTATION_LOAD_BALANCER: "cilium"}
+        allocation = make.allocation(name, tenant="team/a", held=held, annotations=note)
+        lab.server.add("ipallocations", allocation)
     tenant = lab.tenant_server("a", ("services", "namespaces", POOLS, *more_kinds))
     operator = LbIpam(tenant)
     replica = Replica(lab, kinds={"cilium": CiliumKind(lab.clock, wait=0.0)})
@@ -139,6 +142,44 @@ async def test_a_service_with_a_sharing_key_is_noted_and_its_range_waits_for_a_r
     await _run(lab, replica, 30)
     recreated = lab.server.see("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
     assert recreated["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+async def test_a_tenant_in_which_nothing_announces_addresses_says_so_until_something_does() -> (
+    None
+):
+    lab, replica, tenant, _ = _platform(L2_POLICIES)
+    await _run(lab, replica, 3)
+    shown = lab.condition("tenantclusters", "a", "LoadBalancerAnnounced", "team")
+    assert (shown["status"], shown["reason"]) == ("False", "NotAnnounced")
+    assert "CiliumL2AnnouncementPolicy" in shown["message"]
+    tenant.add(L2_POLICIES, {"metadata": {"name": "all"}})
+    await _run(lab, replica, 2)
+    assert lab.condition("tenantclusters", "a", "LoadBalancerAnnounced", "team") == {}
+    assert _condition(lab) == ("True", "Ready")
+
+
+async def test_a_metallb_that_takes_the_addresses_of_services_is_reported() -> None:
+    lab, replica, tenant, _ = _platform("deployments", "ipaddresspools")
+    tenant.add("deployments", _metallb("--port=7472"))
+    await _run(lab, replica, 3)
+    shown = lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team")
+    assert shown["reason"] == "LoadBalancersConflict"
+    assert "MetalLB (Deployment metallb-system/controller)" in shown["message"]
+
+
+async def test_a_metallb_that_serves_a_class_of_its_own_is_no_conflict() -> None:
+    lab, replica, tenant, _ = _platform("deployments", "ipaddresspools")
+    tenant.add("deployments", _metallb("--lb-class=metallb"))
+    await _run(lab, replica, 3)
+    assert lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team") == {}
+
+
+def _metallb(argument: str) -> Json:
+    """Return the Deployment of MetalLB's controller."""
+    labels = {"app": "metallb", "component": "controller"}
+    meta = {"name": "controller", "namespace": "metallb-system", "labels": labels}
+    containers = [{"name": "controller", "args": [argument]}]
+    return {"metadata": meta, "spec": {"template": {"spec": {"containers": containers}}}}
 
 
 async def test_the_program_itself_does_not_offer_cilium_yet() -> None:

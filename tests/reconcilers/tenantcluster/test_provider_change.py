@@ -147,6 +147,22 @@ async def test_the_new_load_balancer_waits_for_the_old_one_and_the_condition_say
     assert (site.offered(CILIUM), site.offered(METALLB)) == ([], ENTRIES)
 
 
+async def test_a_metallb_that_goes_on_taking_addresses_has_to_be_removed_first() -> None:
+    site = Site()
+    site.tenant.served = (*site.tenant.served, "deployments")
+    meta = {"name": "controller", "namespace": "metallb-system"}
+    labels = {"app.kubernetes.io/component": "controller"}
+    site.tenant.add("deployments", {"metadata": meta | {"labels": labels}, "spec": {}})
+    await site.run(5)
+    site.choose(CILIUM)
+    await site.run()
+    assert (site.offered(METALLB), site.offered(CILIUM)) == ([], [])
+    assert "MetalLB (Deployment metallb-system/controller) takes" in site.condition()[2]
+    site.tenant.delete("deployments", "controller", namespace="metallb-system")
+    await site.run()
+    assert site.offered(CILIUM) == ENTRIES
+
+
 async def test_a_change_that_is_taken_back_leaves_everything_as_it_was() -> None:
     site = Site(CILIUM)
     await site.run(5)

@@ -1,0 +1,52 @@
+"""Whether Cilium's agents announce the addresses of Services to the network.
+
+LB-IPAM hands out addresses; agents announce them, by ARP and NDP or by BGP. They do so where a
+policy or an advertisement exists. Without one, no address is reachable.
+"""
+
+from controller.client import Client
+from controller.errors import Forbidden, NotFound
+from controller.meta import MetadataOnly
+from controller.resource import Resource
+
+
+def _kind(version: str, kind: str, plural: str) -> Resource[MetadataOnly]:
+    return Resource("cilium.io", version, kind, plural, MetadataOnly, namespaced=False)
+
+
+_ANNOUNCERS = (
+    _kind("v2alpha1", "CiliumL2AnnouncementPolicy", "ciliuml2announcementpolicies"),
+    _kind("v2", "CiliumBGPAdvertisement", "ciliumbgpadvertisements"),
+    _kind("v2alpha1", "CiliumBGPAdvertisement", "ciliumbgpadvertisements"),
+    _kind("v2alpha1", "CiliumBGPPeeringPolicy", "ciliumbgppeeringpolicies"),
+)
+"""The kinds of objects that make agents announce addresses, in the versions of Cilium 1.18 on."""
+
+
+async def find_unannounced(client: Client) -> str:
+    """Return the sentence for a tenant in which nothing announces addresses.
+
+    What an object selects is not judged: that is between people and their machines.
+
+    Args:
+        client: of the tenant.
+
+    Returns:
+        The sentence; empty if an object announces addresses, or if a kind cannot be read.
+
+    Raises:
+        ControllerError: the tenant did not answer.
+    """
+    for kind in _ANNOUNCERS:
+        try:
+            page = await client.list(kind)
+        except NotFound:
+            continue  # the version is not served
+        except Forbidden:
+            return ""
+        if page.items:
+            return ""
+    return (
+        "no CiliumL2AnnouncementPolicy and no CiliumBGPAdvertisement is in the tenant, so nothing"
+        " outside reaches the addresses of its Services: create one"
+    )
