@@ -4,12 +4,14 @@ The site is docs/, docs/operating/ and the documents at the top of the repositor
 they are, because people and hosting services look for them there, while the generator wants
 everything in one folder. So all of it is copied to FOLDER/docs first, README.md as index.md; the
 site is in FOLDER/site. Links between the documents are kept. A link to a file that is no page (a
-manifest, a module) becomes plain text.
+manifest, a module) becomes plain text. The reference of `controller` is made from its docstrings.
 
 With --listings the listings of examples/ in docs/ are written anew, from the files. Two programs
 that do the same stand beside each other part by part: a line `# -- TITLE` begins a part in both.
 """
 
+import ast
+import os
 import re
 import shutil
 import subprocess
@@ -30,6 +32,8 @@ TOP = {
     "SECURITY.md": "security.md",
     "controller/README.md": "controller.md",
 }
+REFERENCE = "reference.md"
+"""The page of what `controller` exports."""
 LISTING = re.compile(r"<!-- (examples/\S+) -->\n\n```(\w+)\n.*?^```", re.DOTALL | re.MULTILINE)
 PAIRS = re.compile(r"<!-- pairs: (\S+) (\S+) -->\n.*?<!-- end of pairs -->", re.DOTALL)
 PART = re.compile(r"^ *# -- (.+)\n", re.MULTILINE)
@@ -99,6 +103,24 @@ def _pair(title: str, first: str, second: str) -> str:
     return "\n\n".join([f"**{title}**", '<div class="pair" markdown>', *cells, "</div>\n"])
 
 
+def reference() -> str:
+    """Return the page that has mkdocstrings write what `controller` exports, module by module."""
+    tree = ast.parse((ROOT / "controller" / "__init__.py").read_text(encoding="utf-8"))
+    lines = [
+        "# Reference of the framework",
+        "",
+        "Each name can be imported from `controller`.",
+        "",
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and "." in node.module:
+            lines += [f"## {node.module}", ""]
+            lines += [
+                line for alias in node.names for line in (f"::: {node.module}.{alias.name}", "")
+            ]
+    return "\n".join(lines)
+
+
 def with_links(page: str, source: Path, known: dict[Path, str]) -> str:
     """Return a page with links to the site's pages, and without links to other files."""
     here = Path(known[source]).parent
@@ -134,6 +156,7 @@ def copy(folder: Path) -> None:
         page = with_links(path.read_text(encoding="utf-8"), path, known)
         (target / name).parent.mkdir(exist_ok=True)
         (target / name).write_text(page, encoding="utf-8")
+    (target / REFERENCE).write_text(reference(), encoding="utf-8")
     for name in ASSETS:
         asset = ROOT / "docs" / name
         if asset.is_dir():
@@ -155,4 +178,5 @@ if __name__ == "__main__":
         folder = Path(argument).resolve()
         copy(folder)
         command = [Path(sys.executable).with_name("zensical"), "build", "--strict", "--clean"]
-        sys.exit(subprocess.run(command, cwd=folder, check=False).returncode)
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}  # where mkdocstrings finds controller
+        sys.exit(subprocess.run(command, cwd=folder, env=environment, check=False).returncode)
