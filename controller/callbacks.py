@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from controller.meta import Key
 
@@ -102,13 +102,27 @@ def call_plain(function: Callable[..., R], *arguments: object) -> R:
             no task of the framework: a plain function does not wait.
         SystemExit, KeyboardInterrupt: the function asks for the end of the process.
     """
-    result = _run(function, function, *arguments)
+    try:
+        result = function(*arguments)
+    except (Exception, SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise _unexpected(function, error) from error
+    if type(result) in _PLAIN:
+        return result
     if isinstance(result, Awaitable) or inspect.isasyncgen(result):
         raise TypeError(
             f"{function_name(function)} returned {describe_result(result)}, which nothing awaits:"
             " the function must be a plain one that returns its result"
         )
     return result
+
+
+_PLAIN: AbstractSet[type] = frozenset(
+    {type(None), bool, int, float, str, tuple, list, set, frozenset, dict, Key}
+)
+"""Types whose values are no awaitables. Most results are of them, and the check for an abstract
+class takes longer than most functions that are called."""
 
 
 def call_for_keys(function: Callable[..., object], *arguments: object) -> tuple[Key, ...]:
@@ -227,7 +241,10 @@ def describe_result(result: object) -> str:
 
 def is_key(value: object) -> bool:
     """Return whether a value can be used as the key of an object: a Key of two texts."""
-    return isinstance(value, Key) and all(isinstance(part, str) for part in tuple(value))
+    if not isinstance(value, Key):
+        return False
+    namespace, name = cast("tuple[object, object]", value)
+    return isinstance(namespace, str) and isinstance(name, str)
 
 
 def _run(function: object, call: Callable[..., R], *arguments: object) -> R:
@@ -243,9 +260,17 @@ def _run(function: object, call: Callable[..., R], *arguments: object) -> R:
     except (Exception, SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise UnexpectedError(
-            f"{function_name(function)} raised {safe_repr(error)}, which is no Exception"
-        ) from error
+        raise _unexpected(function, error) from error
+
+
+def _unexpected(function: object, error: BaseException) -> UnexpectedError:
+    """Return the error to raise instead of what is no Exception."""
+    return UnexpectedError(
+        f"{function_name(function)} raised {safe_repr(error)}, which is no Exception"
+    )
+
+
+_COLLECTIONS: AbstractSet[type] = frozenset({tuple, list, set, frozenset})
 
 
 def _collect(function: object, result: object, expected: str) -> tuple[Any, ...]:
@@ -254,6 +279,8 @@ def _collect(function: object, result: object, expected: str) -> tuple[Any, ...]
     Raises:
         TypeError: the result is no collection, or a text.
     """
+    if type(result) in _COLLECTIONS:
+        return tuple(cast("Iterable[Any]", result))
     if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
         raise TypeError(
             f"{function_name(function)} returned {safe_repr(result)}: return a collection of"

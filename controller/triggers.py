@@ -281,8 +281,9 @@ Trigger = Watch[Any] | ClusterWatch[Any] | KeyWatch
 
 def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
     """Return the keys that a change maps to, each once, those of the old state first."""
-    states = (state for state in (change.old, change.new) if state is not None)
-    return tuple(dict.fromkeys(key for state in states for key in call_for_keys(mapping, state)))
+    old = call_for_keys(mapping, change.old) if change.old is not None else ()
+    new = call_for_keys(mapping, change.new) if change.new is not None else ()
+    return new if old in ((), new) and len(new) < 2 else tuple(dict.fromkeys(old + new))
 
 
 def _enqueue_unreadable(

@@ -70,8 +70,11 @@ class Audit:
         known = {pool.key: pool.object for pool in self._read.pools}
         for allocation in self._read.allocations:
             self._allocation(allocation, known.get(allocation.object.pool_key))
+        holders: dict[Key, list[Manifest[IPAllocation]]] = {}
+        for allocation in self._read.allocations:
+            holders.setdefault(allocation.object.pool_key, []).append(allocation)
         for key, layouts in self._layouts.items():
-            self._held(key, layouts)
+            self._held(key, layouts, holders.get(key, ()))
         for provider in self._read.providers:
             self._causes(provider, providerspecs.review_provider(provider.object))
             self._provider(provider, known)
@@ -167,13 +170,14 @@ class Audit:
             what = f"{text!r} is no range of addresses; it counts as none"
             self._error(manifest, ("status", "startAddress"), what)
 
-    def _held(self, key: Key, layouts: Sequence[Layout]) -> None:
+    def _held(
+        self, key: Key, layouts: Sequence[Layout], allocations: Sequence[Manifest[IPAllocation]]
+    ) -> None:
         """Check that what allocations hold lies inside the pool, and does not overlap."""
         held = sorted(
             (
                 Held(manifest, range_)
-                for manifest in self._read.allocations
-                if manifest.object.pool_key == key
+                for manifest in allocations
                 for range_ in statusranges.list_held_ranges(manifest.object)
             ),
             key=lambda one: (one.range.family, one.range.first, one.range.last),
