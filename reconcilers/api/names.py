@@ -66,6 +66,11 @@ FINALIZER_ALLOCATION = _own("ipallocation")
 FINALIZER_TENANT = _own("tenantcluster-ipam")
 FINALIZER_PROVIDER = _own("providerconfig")
 
+KIND_CLAIMS = "ipaddressclaims.ipam.cluster.x-k8s.io"
+"""The full name of Cluster API's IPAddressClaims, in journals and as holders."""
+KIND_ADDRESSES = "ipaddresses.ipam.cluster.x-k8s.io"
+"""The full name of Cluster API's IPAddresses, in journals."""
+
 ALLOCATED_BY = "networkpool-controller"
 FIELD_MANAGER = "butler-ipam"
 INFRASTRUCTURE_FIELD_MANAGER = "butler-controller/infra-allocation"

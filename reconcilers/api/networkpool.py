@@ -322,7 +322,7 @@ class NetworkPoolStatus(_Counted):
     exactCounts: ExactCounts | None = None
     """The counters as text; only if one of them is above 2147483647."""
     allocationCount: Int32 = 0
-    """Allocations that hold or were promised a range."""
+    """Allocations and claims that hold or were promised addresses."""
     fragmentationPercent: Percent | None = None
     """0: the free space is one block; near 100: many small ones."""
     largestFreeBlock: Int32 = 0

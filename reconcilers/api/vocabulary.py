@@ -452,7 +452,7 @@ MARKS: Mapping[str, tuple[str, str]] = {
         "annotation: requests on their way to another pool, with their age",
     ),
     names.ANNOTATION_PROMISES: (
-        "pools of claims, IPAMPool, NetworkNamespace",
+        "in-cluster pools, IPAMPool, NetworkNamespace",
         "annotation: addresses promised to claims, and how far these were read; never edit it",
     ),
     names.ANNOTATION_PROMISES_VOID: (

@@ -4,7 +4,7 @@ If their pool hands out nothing, they are told why.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from typing_extensions import override
 
@@ -17,6 +17,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.blockreports import BlockReports
+from reconcilers.networkpool.claims import PoolClaims
 from reconcilers.networkpool.facts import KIND, tenant_of
 from reconcilers.networkpool.pending_promises import (
     AllocationWriter,
@@ -39,20 +40,22 @@ from reconcilers.reporting.conditions import Finding
 
 
 @dataclass(frozen=True, slots=True)
-class AllocationReading:
+class NetworkPoolReading:
     """What a pass read of a NetworkPool.
 
     Args:
+        pool: its key.
         geometry: what it may hand out of each family, its first one first.
         closed: condition Ready if it hands out nothing new; None if it does.
-        view: its allocations.
-        held: what others than allocations hold, or are promised.
+        view: its allocations and claims.
+        observed: what another allocator gave, which knows nothing of the pool.
     """
 
+    pool: Key
     geometry: Sequence[Layout]
     closed: Finding | None
     view: View
-    held: Sequence[AddressRange] = ()
+    observed: Sequence[AddressRange] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class KeptAllocation(Kept[IPAllocation]):
     written: Written | None = None
 
 
-class AllocationKind(RequestKind[NetworkPool, IPAllocation, AllocationReading]):
+class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading]):
     """IPAllocations that are served from NetworkPools.
 
     Args:
@@ -95,7 +98,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, AllocationReading]):
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether the cache is known to be of the history that the server has."""
+        """Whether the caches are known to be of the history that the server has."""
         return self._reader.history_confirmed
 
     def forget_lists(self) -> None:
@@ -107,7 +110,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, AllocationReading]):
         self._reader.forget(pool)
 
     def cached(self, pool: Key) -> View:
-        """Return the allocations of a pool as the cache shows them, however old it is."""
+        """Return the requests of a pool as the caches show them, however old these are."""
         return self._reader.cached(pool)
 
     async def listed(self, pool: NetworkPool) -> View:
@@ -120,33 +123,33 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, AllocationReading]):
         """
         return await self._reader.shared(pool)
 
-    async def read(self, pool: NetworkPool, journal: Journal) -> View:
-        """Read the allocations of a pool: by a LIST if the journal has no memory of them.
+    async def read(self, pool: NetworkPool, journal: Journal, seen: View | None = None) -> View:
+        """Read the requests of all kinds as far as a journal says.
+
+        Args:
+            pool: as it was read.
+            journal: of the pool.
+            seen: the allocations as a fence of this pass has seen them; None to read them.
 
         Raises:
-            Behind: the cache may still get there.
-            UnreadableAllocations: some that may be the pool's cannot be decoded.
-            ControllerError: the list failed.
+            Behind: a cache may still get there.
+            Unreadable: some that may be the pool's cannot be decoded.
+            ControllerError: a LIST failed.
         """
-        revision = journal.revisions.get(KIND)
-        if revision is None:
-            return await self.listed(pool)
-        return await self._reader.at_least(pool, revision)
+        return await self._reader.at_least(pool, journal, seen)
 
     @override
     def needs_fence(
-        self, pool: NetworkPool, journal: Journal, reading: AllocationReading, limits: Limits
+        self, pool: NetworkPool, journal: Journal, reading: NetworkPoolReading, limits: Limits
     ) -> bool:
         return not has_memory(journal, reading.view)
 
     @override
-    async def void_earlier(
-        self, pool: NetworkPool, reading: AllocationReading
-    ) -> Fenced[AllocationReading]:
+    async def void_earlier(self, pool: NetworkPool, reading: NetworkPoolReading) -> Fenced:
         """Void every promise to allocations that was made before the pool was read.
 
-        No other promise is made before the pool is written, so the reading that is returned shows
-        every range that is held.
+        No other promise is made before the pool is written, so what is returned as seen shows
+        every range that allocations hold.
 
         Args:
             pool: as it was read.
@@ -158,18 +161,18 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, AllocationReading]):
         of_pool = [
             allocation for allocation in current if allocation.pool_key == pool.metadata.key
         ]
-        fenced = View.from_allocations(view.position, of_pool)
-        return Fenced({KIND: highest_revision(current)}, replace(reading, view=fenced))
+        seen = View.from_allocations(view.position, of_pool)
+        return Fenced({KIND: highest_revision(current)}, seen)
 
     @override
-    def find_request(self, reading: AllocationReading, promise: Promise) -> IPAllocation | None:
+    def find_request(self, reading: NetworkPoolReading, promise: Promise) -> IPAllocation | None:
         return reading.view.at_version(promise)
 
     @override
     async def keep(
         self,
         pool: NetworkPool,
-        reading: AllocationReading,
+        reading: NetworkPoolReading,
         granted: Sequence[Granted[IPAllocation]],
     ) -> list[Kept[IPAllocation]]:
         return await self.write_promised(pool, granted)
@@ -226,10 +229,15 @@ def has_memory(journal: Journal, view: View) -> bool:
     return revision is not None and view.position >= revision
 
 
-def tenants_in(view: View) -> TenantOf:
-    """Return a function that finds an allocation's tenant: its TenantCluster's namespace."""
+def tenants_in(view: View, pool: Key, claims: PoolClaims | None) -> TenantOf:
+    """Return a function that finds the tenant of a request.
+
+    Of an allocation it is the namespace of its TenantCluster, of a claim its Cluster.
+    """
 
     def tenant_of_holder(holder: Holder) -> Tenant | None:
+        if holder.kind != KIND:
+            return None if claims is None else claims.find_tenant(pool, holder)
         allocation = view.find(holder)
         return None if allocation is None else tenant_of(allocation)
 

@@ -9,8 +9,8 @@ A pool in a namespace that `--pool-namespaces` does not name gets the same pass,
 nothing new: its ranges are kept, earlier promises are written, and its figures stay current.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,12 +33,13 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool import status
 from reconcilers.networkpool.allocationkind import (
     AllocationKind,
-    AllocationReading,
+    NetworkPoolReading,
     has_memory,
     tenants_in,
     writes_of,
 )
 from reconcilers.networkpool.blockreports import find_block
+from reconcilers.networkpool.claims import ClaimService
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
@@ -47,25 +48,29 @@ from reconcilers.networkpool.problems import (
     ForeignManagers,
     PoolSpecs,
     is_sound,
+    list_claimed,
 )
-from reconcilers.networkpool.protocol import Decision, blockers, decide
+from reconcilers.networkpool.protocol import Decision, MakeTaker, blockers, decide
 from reconcilers.networkpool.statusjournal import (
     STATUS_JOURNALS,
     check_kinds,
-    settle_journal,
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
-from reconcilers.networkpool.view import OtherHolders, Reader, View, keep_holdings
-from reconcilers.promises.choosing import Refusal
+from reconcilers.networkpool.view import ObservedRanges, Reader, View, keep_holdings
+from reconcilers.promises.choosing import Refusal, Taker
+from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal
-from reconcilers.promises.keeping import Granted, Kept, PoolMemories, void_refused
+from reconcilers.promises.keeping import Kept, PoolMemories
 from reconcilers.promises.passes import (
+    NOTHING_SEEN,
     Allotment,
     PassWork,
     PoolKind,
     PoolPasses,
     PoolWrite,
+    RequestKind,
+    keep_promises,
     memories_for,
 )
 from reconcilers.promises.reading import Behind, ListUnderWay
@@ -75,6 +80,7 @@ from reconcilers.promises.unreadable import Unreadable
 from reconcilers.promises.waitlog import WaitLog
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from reconcilers.spaces.index import SpaceIndex
+from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 
 _log = get_logger(__name__)
 
@@ -82,35 +88,40 @@ OUTDATED = "DefinitionOutdated"
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedAllocations:
+class PoolDecision:
     """What a pass over a NetworkPool decides.
 
     Args:
         decision: who gets what, and how full the pool is then.
         refusals: to write to allocations, once a write of the pool backs them.
+        claim_refusals: which claims cannot be served.
+        due_claim_refusals: those of them to write, once a write of the pool backs them.
     """
 
     decision: Decision
     refusals: Sequence[Refusal[IPAllocation]]
+    claim_refusals: Sequence[Refusal[Any]] = ()
+    due_claim_refusals: Sequence[Refusal[Any]] = ()
 
 
-AllocationChoice = Allotment[IPAllocation, DecidedAllocations]
-NetworkPoolPasses = PoolPasses[NetworkPool, IPAllocation, AllocationReading, DecidedAllocations]
+NetworkPoolChoice = Allotment[Any, PoolDecision]
+NetworkPoolPasses = PoolPasses[NetworkPool, Any, NetworkPoolReading, PoolDecision]
 
 
-class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, DecidedAllocations]):
-    """NetworkPools that serve IPAllocations.
+class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecision]):
+    """NetworkPools, which serve IPAllocations, and claims while these are served.
 
     Args:
         client: for the requests.
         pools: all pools.
-        allocations: the requests.
+        allocations: IPAllocations.
+        claims: whether claims are served.
         statuses: writes the pools' statuses.
         events: takes what is to be recorded.
         clock: the time.
         settings: intervals and thresholds.
         memories: what is remembered of promises; the passes have the same.
-        others: what others than allocations hold.
+        observed: what another allocator gave.
         spaces: what pools of all kinds hand out.
     """
 
@@ -122,23 +133,25 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         pools: Cache[NetworkPool],
         *,
         allocations: AllocationKind,
+        claims: ClaimService,
         statuses: PoolStatusWriter,
         events: PoolEvents,
         clock: Clock,
         settings: PoolSettings,
         memories: PoolMemories,
-        others: OtherHolders,
+        observed: ObservedRanges,
         spaces: SpaceIndex,
     ) -> None:
         self._client = client
         self._pools = pools
         self._allocations = allocations
+        self._claims = claims
         self._statuses = statuses
         self._events = events
         self._clock = clock
         self._settings = settings
         self._memories = memories
-        self._others = others
+        self._observed = observed
         self._spaces = spaces
         self._specs = PoolSpecs(pools, settings.max_addresses)
         self._foreign = ForeignManagers(client.field_manager, settings.foreign_silence)
@@ -165,7 +178,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
     def forget(self, pool: Key) -> None:
         self._allocations.forget(pool)
         self._foreign.forget(pool)
-        self._others.forget(pool)
+        self._claims.forget(pool)
         self._events.forget(pool)
 
     @override
@@ -187,64 +200,95 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         return await add_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
 
     @override
-    def request_kinds(self, pool: NetworkPool) -> Sequence[AllocationKind]:
-        """Return IPAllocations, the kind that NetworkPools serve.
+    def request_kinds(
+        self, pool: NetworkPool
+    ) -> Sequence[RequestKind[NetworkPool, Any, NetworkPoolReading]]:
+        """Return IPAllocations, and claims if these are served.
 
         Raises:
-            Behind: the journal names another kind. What requests of that kind hold is not known.
+            Behind: the journal names a kind that is not known, or it is not known what claims
+                hold. See `ClaimService`.
         """
         check_kinds(pool)
-        return (self._allocations,)
+        claims = self._claims.served_from(pool)
+        return (self._allocations,) if claims is None else (self._allocations, claims)
 
     @override
-    def tenants(self, reading: AllocationReading) -> TenantOf:
-        return tenants_in(reading.view)
+    def tenants(self, reading: NetworkPoolReading) -> TenantOf:
+        return tenants_in(reading.view, reading.pool, self._claims.served)
 
     @override
-    async def read(self, pool: NetworkPool, journal: Journal) -> AllocationReading:
-        view = await self._allocations.read(pool, journal)
+    async def read(
+        self, pool: NetworkPool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+    ) -> NetworkPoolReading:
+        view = await self._allocations.read(pool, journal, seen.get(KIND))
+        # From here on nothing gives way: what another allocator gave is of the same moment.
+        if not self.history_confirmed:
+            raise Behind(reason="the caches have not been listed anew")
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
-        return AllocationReading(self._specs.layouts(pool), closed, view)
-
-    @override
-    async def complete(
-        self, pool: NetworkPool, reading: AllocationReading
-    ) -> AllocationReading | Outcome:
-        return replace(reading, held=self._others.held(pool))
+        geometry, observed = self._specs.layouts(pool), self._observed.held(pool)
+        return NetworkPoolReading(pool.metadata.key, geometry, closed, view, observed)
 
     @override
     def choose(
-        self, pool: NetworkPool, journal: Journal, reading: AllocationReading, limits: Limits
-    ) -> AllocationChoice:
+        self, pool: NetworkPool, journal: Journal, reading: NetworkPoolReading, limits: Limits
+    ) -> NetworkPoolChoice:
         decision = decide(
             pool,
             reading.view,
             reading.geometry,
-            0 if reading.closed is not None else self._settings.batch,
-            reading.held,
+            self._settings.batch,
+            reading.observed,
             limits=limits,
             journal=journal,
+            claims=self._find_claim_taker(pool, reading),
+            are_allocations_served=reading.closed is None,
         )
         askers = (grant.asker for grant in decision.choice.grants)
         granted = [*zip(decision.promises, askers, strict=True)]
-        refusals = self._allocations.due_refusals(decision.choice.refusals)
-        detail = DecidedAllocations(decision, refusals)
+        of_claims = [
+            refusal for refusal in decision.choice.refusals if refusal.holder.kind != KIND
+        ]
+        of_allocations = (
+            refusal for refusal in decision.choice.refusals if refusal.holder.kind == KIND
+        )
+        claims = self._claims.served
+        detail = PoolDecision(
+            decision,
+            self._allocations.due_refusals(of_allocations),
+            of_claims,
+            () if claims is None else claims.due_refusals(of_claims),
+        )
         return Allotment(decision.settled, granted, decision.choice.more, detail)
+
+    def _find_claim_taker(
+        self, pool: NetworkPool, reading: NetworkPoolReading
+    ) -> MakeTaker | None:
+        """Return what makes the taker for claims; None if nothing is given to claims now."""
+        claims, view = self._claims.served, reading.view.claims
+        if claims is None or view is None or claims.is_paused(pool):
+            return None
+        closed = describe_refused_namespace(pool.metadata.namespace, self._settings.namespaces)
+
+        def make_taker(settled: Journal) -> Taker[Any]:
+            return claims.make_taker(pool, settled, view, closed=closed, observed=reading.observed)
+
+        return make_taker
 
     @override
     async def confirm(
         self,
         pool: NetworkPool,
         journal: Journal,
-        reading: AllocationReading,
-        choice: AllocationChoice,
+        reading: NetworkPoolReading,
+        choice: NetworkPoolChoice,
         limits: Limits,
-    ) -> tuple[AllocationReading, AllocationChoice]:
+    ) -> tuple[NetworkPoolReading, NetworkPoolChoice]:
         return reading, choice
 
     @override
     def describe_write(
-        self, pool: NetworkPool, reading: AllocationReading, choice: AllocationChoice
+        self, pool: NetworkPool, reading: NetworkPoolReading, choice: NetworkPoolChoice
     ) -> PoolWrite:
         """Return figures and conditions, which are due if they differ, or to back a refusal.
 
@@ -254,8 +298,8 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         """
         decision = choice.detail.decision
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
-        # To list what others hold costs as much as there are, so it is not listed if all is well.
-        others = () if is_sound(decision) else self._others.named(pool)
+        # To list what was given costs as much as there is, so it is not listed if all is well.
+        observed = () if is_sound(reading.view, decision) else self._observed.named(pool)
         figures = status.current_figures(
             pool,
             reading.view,
@@ -263,9 +307,10 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
             self._clock.now(),
             overlapping,
             reading.closed,
-            others=others,
+            observed=observed,
         )
-        is_due = bool(choice.detail.refusals) or status.differs(pool.status, figures)
+        refusals = (*choice.detail.refusals, *choice.detail.due_claim_refusals)
+        is_due = bool(refusals) or status.differs(pool.status, figures)
         return PoolWrite({"status": figures}, is_due)
 
     @override
@@ -276,9 +321,9 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
     async def finish(
         self,
         pool: NetworkPool,
-        reading: AllocationReading,
-        choice: AllocationChoice,
-        kept: Sequence[Kept[IPAllocation]],
+        reading: NetworkPoolReading,
+        choice: NetworkPoolChoice,
+        kept: Sequence[Kept[Any]],
         shares: Shares,
     ) -> float | None:
         """Write refusals, record what was written, and report a block.
@@ -286,6 +331,22 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         Returns:
             In how many seconds to try again; None if nothing is left.
         """
+        work = [
+            partial(self._finish_allocations, pool, reading, choice, kept),
+            partial(self._finish_claims, pool, reading, choice),
+        ]
+        # A failure of one kind is raised only after the other kind is done.
+        waits = await run_concurrently(work, len(work))
+        return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    async def _finish_allocations(
+        self,
+        pool: NetworkPool,
+        reading: NetworkPoolReading,
+        choice: NetworkPoolChoice,
+        kept: Sequence[Kept[Any]],
+    ) -> float | None:
+        """Write refusals to allocations, record what was written to them, and report a block."""
         refusals = choice.detail.refusals
         refused = await self._allocations.refuse(refusals)
         self._events.allocations.served(pool, writes_of(kept), refusals, refused)
@@ -293,6 +354,21 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         if any(write.result is WriteResult.UNKNOWN for write in refused):
             return RETRY
         return more
+
+    async def _finish_claims(
+        self, pool: NetworkPool, reading: NetworkPoolReading, choice: NetworkPoolChoice
+    ) -> float | None:
+        """Write refusals to claims, and look after their IPAddresses."""
+        claims, view, detail = self._claims.served, reading.view.claims, choice.detail
+        if claims is None or view is None:
+            return None
+        return await claims.finish(
+            pool,
+            view,
+            promises=choice.settled.promises,
+            refusals=detail.claim_refusals,
+            due=detail.due_claim_refusals,
+        )
 
     async def _report_block(self, pool: NetworkPool, view: View) -> float | None:
         """Report why a pool hands out nothing, but not to allocations that are promised a range.
@@ -307,12 +383,15 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         return await self._allocations.report_block(pool, view, promises)
 
     @override
-    def next_pass(self, work: PassWork[NetworkPool, IPAllocation, DecidedAllocations]) -> Outcome:
+    def next_pass(self, work: PassWork[NetworkPool, Any, PoolDecision]) -> Outcome:
         """Return when the next pass is due: after one resync at the latest.
 
-        A promise to a request of another kind is not written here, so it calls for no pass.
+        A promise to a claim of a paused pool is not written, so it calls for no pass. Nor does a
+        promise to a kind that this process does not serve.
         """
         choice, memory = work.choice, work.memory
+        claims = self._claims.served
+        is_paused = claims is not None and claims.is_paused(work.pool)
         done = {
             entry.promise.identity
             for entry in work.kept
@@ -325,7 +404,9 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         unwritten = [
             promise
             for promise in choice.journal.promises
-            if promise.kind in work.served and promise.identity not in done
+            if promise.kind in work.served
+            and promise.identity not in done
+            and (promise.kind == KIND or not is_paused)
         ]
         settings = self._settings
         rest = settings.requeue_after_work if choice.granted else settings.resync
@@ -335,32 +416,56 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         waits = (rest, promise, deferral, event, work.later)
         return Again(min(wait for wait in waits if wait is not None))
 
-    async def _block(self, pool: NetworkPool, reason: str, after: float | None = None) -> Outcome:
-        """Report on the allocations that wait for a pool why it hands out nothing.
+    async def _block(
+        self, pool: NetworkPool, reason: str, after: float | None = None, *, why: str = ""
+    ) -> Outcome:
+        """Report on the requests that wait for a pool why it hands out nothing.
 
         Args:
             pool: as it was written last; its conditions report why.
             reason: the same in one word, for logs.
             after: seconds until the next look at the pool; None if only a change calls for it.
+            why: the same for claims; empty if they are not told.
         """
         more = await self._allocations.report_block(
             pool, self._allocations.cached(pool.metadata.key)
         )
-        if more is not None and (after is None or more < after):
-            return Blocked(reason, more)
-        return Blocked(reason, after)
+        unwritten = await self._tell_claims(pool, why) if why else None
+        waits = (after, more, unwritten)
+        return Blocked(
+            reason, min((seconds for seconds in waits if seconds is not None), default=None)
+        )
+
+    async def _tell_claims(self, pool: NetworkPool, why: str) -> float | None:
+        """Write on the claims that wait for a pool why it hands out nothing.
+
+        Returns:
+            In how many seconds to write claims whose write was refused; None without such.
+
+        Raises:
+            Conflict: the pool has changed since it was read, so another replica may serve it.
+        """
+        claims = self._claims.served
+        if claims is None:
+            return None
+        refusals = claims.refusals_of_block(pool, why)
+        if claims.due_refusals(refusals):
+            await self._statuses.check_version(pool)
+        return await claims.refuse(pool, refusals)
 
     async def _block_invalid(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
         new_status = status.invalid(pool, problems, self._clock.now(), closed)
-        return await self._block(await self._statuses.write(pool, new_status), "ValidationFailed")
+        written = await self._statuses.write(pool, new_status)
+        return await self._block(written, "ValidationFailed", why="; ".join(problems))
 
     async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
         """Hand out nothing until the other controller has stopped writing; say so on the pool."""
         now = self._clock.now()
         written = await self._statuses.write(pool, status.foreign_managed(pool, other, now))
         after = other.stopped_in(now, self._settings.foreign_silence)
-        return await self._block(written, FOREIGN_MANAGER, after)
+        why = "another controller writes its status"
+        return await self._block(written, FOREIGN_MANAGER, after, why=why)
 
     @override
     async def block_not_stored(self, pool: NetworkPool, after: float, *, is_new: bool) -> Outcome:
@@ -379,12 +484,17 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         written = await self._statuses.write(pool, new_status)
         if written is not pool:
             self._events.allocations.unreadable(written, unreadable)
+        await self._tell_claims(written, str(unreadable))
         view = self._allocations.cached(written.metadata.key)
         return await self._allocations.report_block(written, view)
 
     @override
     async def report_pool_refused(self, pool: NetworkPool, error: ApiError) -> None:
-        """Leave that to the log: the error ends the pass, which is tried again."""
+        """Tell claims; for allocations the error is in the log alone. The pass is tried again."""
+        claims = self._claims.served
+        if claims is not None:
+            why = f"it cannot be written: {error}"
+            await claims.refuse(pool, claims.refusals_of_block(pool, why))
 
     @override
     def shown_wait(self, pool: NetworkPool) -> str:
@@ -417,7 +527,8 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
     async def _reconcile_deleted(self, pool: NetworkPool) -> tuple[NetworkPool, Outcome]:
         """Keep earlier promises; take the finalizer off when nothing holds or is promised a range.
 
-        A late write of a promise cannot come after that: the promise is settled, or it blocks.
+        A late write of a promise cannot come after that: a promise to an allocation is settled, or
+        it blocks. Open promises to claims are voided.
         """
         if not has_finalizer(pool, names.FINALIZER_POOL):
             return pool, SETTLED
@@ -437,20 +548,27 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
         return pool, Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _blockers(self, pool: NetworkPool, journal: Journal) -> tuple[int, View]:
-        """Return how many allocations block the pool's deletion, and the view that shows it.
+        """Return how many objects block the pool's deletion, and the view that shows it.
 
         The cache may show that there are some; only a live LIST may show that there are none.
 
         Raises:
-            Behind: the journal names a kind that this version does not serve.
+            Behind: the journal names a kind that this version does not know, or it is not known
+                what claims hold.
         """
-        cached = self._allocations.cached(pool.metadata.key)
-        count = blockers(journal, cached) + self._others.seen_blockers(pool)
+        key, claims = pool.metadata.key, self._claims.served
+        self._claims.check_counts(pool)
+        cached = self._allocations.cached(key)
+        count = blockers(journal, cached) + (0 if claims is None else claims.count_addresses(key))
         if count:
             return count, cached
         check_kinds(pool)
+        claims = self._claims.served_from(pool)
         listed = await self._allocations.listed(pool)
-        return blockers(journal, listed) + await self._others.blockers(pool), listed
+        count = blockers(journal, listed)
+        if claims is not None:
+            count += await claims.blockers(pool, journal)
+        return count, listed
 
     async def _fence_deleted(
         self, pool: NetworkPool, journal: Journal, listed: View
@@ -465,7 +583,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
             journal: of the pool. Promises and revisions of other kinds stay.
             listed: the view of a LIST that began after `pool` was read.
         """
-        reading = AllocationReading((), None, listed)
+        reading = NetworkPoolReading(pool.metadata.key, (), None, listed)
         fenced = await self._allocations.void_earlier(pool, reading)
         journal = journal.after_fence(KIND, fenced.revisions)
         fields = STATUS_JOURNALS.fields(pool, journal)
@@ -488,23 +606,36 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
             count: how many objects the deletion waits for.
         """
         now = self._clock.now()
-        others = self._others.named(pool)
-        waiting = status.waiting_for_holders(count, others)
+        of_claims = self._allocations.cached(pool.metadata.key).claims
+        if view.claims is None and of_claims is not None:
+            view = view.with_claims(of_claims)
+        waiting = status.waiting_for_holders(count, list_claimed(view))
         is_foreign = self._foreign.of_pool(pool, view.holdings.last_foreign_write, now) is not None
         if is_foreign or view.position < journal.revisions.get(KIND, 0):
             return status.without_figures(pool, waiting, now)
         try:
-            geometry = self._specs.layouts(pool)
-            self._others.held(pool)  # raises if what they hold is not known
+            geometry, observed = self._specs.layouts(pool), self._observed.held(pool)
+            claims = self._claims.served_from(pool)
+            if claims is not None and (
+                claims.find_unreadable(pool.metadata.key) or not claims.suffices(pool, journal)
+            ):
+                return status.without_figures(pool, waiting, now)
         except InvalidPool as invalid:
             return status.invalid(pool, invalid.messages, now, waiting)
         except (Behind, Unreadable):
             return status.without_figures(pool, waiting, now)
-        ranges = [holding.range for holding in others]
-        decision = decide(pool, view, geometry, 0, ranges, journal=journal)
+        promises = tuple(promise for promise in journal.promises if promise.kind == KIND)
+        shown = Journal(journal.revisions, promises)
+        decision = decide(pool, view, geometry, 0, observed, journal=shown)
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
         return status.current_figures(
-            pool, view, decision, now, overlapping, waiting, others=others
+            pool,
+            view,
+            decision,
+            now,
+            overlapping,
+            waiting,
+            observed=self._observed.named(pool),
         )
 
     async def _keep_due(self, pool: NetworkPool, journal: Journal, view: View) -> None:
@@ -516,16 +647,14 @@ class NetworkPoolKind(PoolKind[NetworkPool, IPAllocation, AllocationReading, Dec
             view: its allocations.
         """
         memory = self._memories.memory_of(pool)
-        still_open = {promise.identity for promise in settle_journal(journal, view).promises}
-        due: list[Granted[IPAllocation]] = [
-            (promise, allocation)
-            for promise in memory.due.due(journal.promises, self._clock.monotonic())
-            if promise.identity in still_open
-            and (allocation := view.at_version(promise)) is not None
-        ]
-        kept = await self._allocations.write_promised(pool, due)
-        void = partial(self._allocations.void_refused, pool)
-        await void_refused(kept, void, memory, self._clock)
+        await keep_promises(
+            self._allocations,
+            pool,
+            NetworkPoolReading(pool.metadata.key, (), None, view),
+            due=memory.due.due(journal.promises, self._clock.monotonic()),
+            memory=memory,
+            clock=self._clock,
+        )
 
 
 def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
@@ -536,10 +665,11 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
     clock: Clock,
     settings: PoolSettings,
     *,
-    others: OtherHolders | None = None,
+    claims: ClaimService | None = None,
+    observed: ObservedRanges | None = None,
     spaces: SpaceIndex | None = None,
 ) -> NetworkPoolPasses:
-    """Return the passes over NetworkPools, which alone hand out ranges to IPAllocations.
+    """Return the passes over NetworkPools, which alone hand out their ranges.
 
     Args:
         client: the management cluster.
@@ -548,29 +678,33 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
         events: takes what is to be recorded.
         clock: the time.
         settings: intervals and thresholds.
-        others: what others than allocations hold; None for nothing.
+        claims: whether claims are served; None if this process serves none.
+        observed: what another allocator gave; None for nothing.
         spaces: what pools of all kinds hand out; None for what NetworkPools do.
     """
     statuses = PoolStatusWriter(client, events)
     memories = memories_for(STATUS_JOURNALS, clock, settings)
-    kept = keep_holdings(
+    claims = claims or ClaimService()
+    keep = partial(
+        keep_holdings,
         allocations,
         client.field_manager,
         clock,
         settings.contents_check,
         events.allocations.contents_differ,
     )
-    reader = Reader(allocations, client, clock, settings.cache_patience, kept)
+    reader = Reader(allocations, client, clock, settings.cache_patience, keep, claims)
     kind = NetworkPoolKind(
         client,
         pools,
         allocations=AllocationKind(client, clock, settings, statuses, reader),
+        claims=claims,
         statuses=statuses,
         events=events,
         clock=clock,
         settings=settings,
         memories=memories,
-        others=others or OtherHolders(),
+        observed=observed or ObservedRanges(),
         spaces=spaces or network_pool_spaces(pools, settings.max_addresses),
     )
     return PoolPasses(kind, client, clock, settings, memories)

@@ -28,10 +28,11 @@ from allocator import AddressRange, Capacity, Layout
 from controller.cache import Cache, Change
 from controller.conditions import Condition, find, is_true
 from controller.meta import Key
-from reconcilers.addressing import poolgeometry, statusranges
+from reconcilers.addressing import poolgeometry
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.protocol import Decision
+from reconcilers.networkpool.statusjournal import describe_holder
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.promises.statuswrites import StatusWrite, last_foreign_write
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY, Finding
@@ -85,56 +86,69 @@ def findings(
     view: View,
     decision: Decision,
     overlapping: Finding | None,
-    others: Sequence[HeldRange] = (),
+    observed: Sequence[HeldRange] = (),
 ) -> list[Finding]:
     """Return the four conditions.
 
     Args:
         pool: the pool.
-        view: its allocations.
+        view: its requests.
         decision: what the pass hands out.
         overlapping: whether other pools hand out the same addresses; None while that is not known,
             and then the condition stays as it is.
-        others: what others than allocations hold; needed only if the decision is not sound.
+        observed: what another allocator gave; needed only if the decision is not sound.
     """
-    held = () if is_sound(decision) else tuple(holdings(view, decision))
-    of_pool = (*held, *(holding for holding in others if not holding.foreign))
+    held = () if is_sound(view, decision) else tuple(holdings(view, decision))
     return [
         *([overlapping] if overlapping is not None else []),
-        ranges_overlap_condition((*held, *others)),
-        out_of_range_condition(of_pool, decision.layouts),
+        ranges_overlap_condition((*held, *observed)),
+        out_of_range_condition(held, decision.layouts),
         degraded_condition(pool, decision.capacities),
     ]
 
 
-def is_sound(decision: Decision) -> bool:
+def is_sound(view: View, decision: Decision) -> bool:
     """Return whether every range lies in the pool and no two overlap: by sums, so it is quick.
 
     The capacity counts an address once however many hold it, and not at all if it is none of the
     pool's. So the sizes of all ranges add up to what it counts only if nothing is wrong. False may
-    also mean that an allocation holds what it is promised again, which is no problem: the caller
-    then compares range by range.
+    also mean that a request holds what it is promised again, which is no problem: the caller then
+    compares range by range. A claim that adopts its IPAddress gets nothing that is not counted.
     """
     granted = sum(
-        one.size
+        part.range.size
         for grant in decision.choice.grants
-        if not statusranges.list_held_ranges(grant.asker)
-        for one in grant.addresses
+        for part in grant.ranges
+        if part not in view.holdings.facts(grant.holder).ranges
     )
     counted = sum(capacity.allocated for capacity in decision.capacities)
     return decision.claimed + granted == counted
 
 
 def holdings(view: View, decision: Decision) -> Iterator[HeldRange]:
-    """Yield every range that an allocation holds or was promised, each allocation's once."""
-    holders = set()
-    for allocation in view.of_pool:
-        for held in statusranges.list_held_ranges(allocation):
-            holders.add(allocation.metadata.uid)
-            yield HeldRange(f"IPAllocation {allocation.metadata.name}", held)
+    """Yield every range that a request holds or was promised, each request's once.
+
+    An allocation that holds a range was promised the same; of a claim, whose IPAddress may be of
+    an earlier claim, each address is compared.
+    """
+    held = view.holdings
+    for holder in held.holders:
+        yield from (
+            HeldRange(describe_holder(holder), part.range) for part in held.facts(holder).ranges
+        )
     for promise in decision.journal.promises:
-        for part in () if promise.uid in holders else promise.ranges:
-            yield HeldRange(f"IPAllocation {promise.key.name}", part.range)
+        facts = held.facts(promise.holder)
+        if facts.ranges and facts.uid == promise.uid:
+            continue
+        for part in promise.ranges:
+            if facts.uid or part not in facts.ranges:
+                yield HeldRange(describe_holder(promise.holder), part.range)
+
+
+def list_claimed(view: View) -> Iterator[HeldRange]:
+    """Yield every range that a claim holds, or its IPAddress."""
+    for holder, facts in view.holdings.facts_of_kind(names.KIND_CLAIMS):
+        yield from (HeldRange(describe_holder(holder), part.range) for part in facts.ranges)
 
 
 def ranges_overlap_condition(held: Iterable[HeldRange]) -> Finding:

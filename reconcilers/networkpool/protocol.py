@@ -1,25 +1,25 @@
 """The rules by which two ranges never overlap, as pure functions of what was read.
 
-    decide   which allocation gets what, and which promises stay open, for one pass
-    blockers what a pool's deletion waits for
+    decide   which request gets what, and which promises stay open, for one pass
+    blockers which allocations a pool's deletion waits for
 
 A promise (an assignment in the pool's status) takes effect at most once: it may be written only
 to the very version of the allocation that it names. It is settled for good when that object has
 moved on or is gone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from allocator import AddressRange, Capacity, Layout
 from reconcilers.addressing import familychoice
-from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.allocationtaking import AllocationTaker
-from reconcilers.networkpool.facts import name_spaces
+from reconcilers.networkpool.facts import KIND, name_spaces
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, settle_journal
 from reconcilers.networkpool.view import View
-from reconcilers.promises.choosing import Choice, choose, count_promise, taken
+from reconcilers.promises.choosing import Choice, Taker, choose, count_promise, taken
 from reconcilers.promises.holdings import Layouts
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.shares import NO_LIMITS, Limits
@@ -41,7 +41,7 @@ class Decision:
 
     stored: Journal
     settled: Journal
-    choice: Choice[IPAllocation]
+    choice: Choice[Any]
     promises: tuple[Promise, ...]
     layouts: tuple[Layout, ...]
     capacities: tuple[Capacity, ...]
@@ -58,41 +58,56 @@ class Decision:
         return self.settled.with_promises(self.promises)
 
 
+MakeTaker = Callable[[Journal], Taker[Any]]
+"""Returns what requests of a further kind get, given the journal without what is over."""
+
+
 def decide(  # noqa: PLR0913 - what was read, and the pool
     pool: NetworkPool,
     view: View,
     geometry: Sequence[Layout],
     batch: int,
-    also_held: Sequence[AddressRange] = (),
+    observed: Sequence[AddressRange] = (),
     *,
     limits: Limits = NO_LIMITS,
     journal: Journal | None = None,
+    claims: MakeTaker | None = None,
+    are_allocations_served: bool = True,
 ) -> Decision:
-    """Return what a pass over `pool` does, given what was read of its allocations.
+    """Return what a pass over `pool` does, given what was read of its requests.
+
+    One batch serves the requests of all kinds, the oldest first.
 
     Args:
         pool: the pool.
-        view: its allocations.
+        view: its requests.
         geometry: what it may hand out of each family, its first one first.
         batch: the most to hand out; with 0, no request is looked at.
-        also_held: what others than allocations hold.
-        limits: which allocations may get a range.
+        observed: what another allocator gave.
+        limits: which requests may get a range.
         journal: of the pool; None if it has not been read yet.
+        claims: makes what claims get; None if nothing is given to claims now.
+        are_allocations_served: whether allocations get ranges now.
     """
     stored = STATUS_JOURNALS.read(pool) if journal is None else journal
     settled = settle_journal(stored, view)
     promised = [part for promise in settled.promises for part in promise.ranges]
-    others = name_spaces(also_held)
+    others = name_spaces(observed)
     claimed = view.holdings.claimed_size + sum(part.range.size for part in (*promised, *others))
     by_family: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in geometry}
     view.holdings.lay_out(by_family)
     with taken(view.holdings, promised, others):
         spaces = [view.holdings.space(family) for family in by_family]
-        choice: Choice[IPAllocation] = Choice()
+        choice: Choice[Any] = Choice()
         if batch:
+            takers: list[Taker[Any]] = []
+            if are_allocations_served:
+                takers.append(AllocationTaker(pool, view.find, spaces))
+            if claims is not None:
+                takers.append(claims(settled))
             choice = choose(
                 view.holdings,
-                [AllocationTaker(pool, view.find, spaces)],
+                takers,
                 settled.promises,
                 min(batch, STATUS_JOURNALS.room(settled)),
                 limits=limits,
@@ -104,18 +119,23 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
 
 
 def blockers(journal: Journal, view: View) -> int:
-    """Return how many requests hold, or may still come to hold, a range of a pool.
+    """Return how many allocations hold, or may still come to hold, a range of a pool.
+
+    Of claims the IPAddresses block, and open promises to claims are voided (claims.py).
 
     Args:
-        journal: of the pool. Promises to requests of other kinds count until they are dropped.
+        journal: of the pool.
         view: the allocations of the pool.
     """
     promised = {
-        (promise.holder, promise.uid) for promise in settle_journal(journal, view).promises
+        (promise.holder, promise.uid)
+        for promise in settle_journal(journal, view).promises
+        if promise.kind == KIND
     }
     only_promised = [
         holder
         for holder, uid in promised
         if not (facts := view.holdings.facts(holder)).ranges or facts.uid != uid
     ]
-    return view.holdings.holder_count + len(only_promised)
+    holding = sum(1 for _, facts in view.holdings.facts_of_kind(KIND) if facts.ranges)
+    return holding + len(only_promised)

@@ -128,9 +128,11 @@ def _counts(counts: Mapping[str, int], before: ExactCounts | None) -> dict[str, 
 
 def summary(view: View, decision: Decision) -> Summary:
     """Return what the pool's status says once this pass' promises are kept."""
-    return Summary(
-        decision.capacities, view.holdings.in_use_count + len(decision.journal.promises)
+    # A holder that is in use and has a promise counts once.
+    promised = sum(
+        not view.holdings.facts(promise.holder).is_in_use for promise in decision.journal.promises
     )
+    return Summary(decision.capacities, view.holdings.in_use_count + promised)
 
 
 def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of other pools
@@ -141,21 +143,21 @@ def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of 
     overlapping: Finding | None = None,
     closed: Finding | None = None,
     *,
-    others: Sequence[HeldRange] = (),
+    observed: Sequence[HeldRange] = (),
 ) -> dict[str, Any]:
     """Return the status of a pool whose spec is sound, without its journal.
 
     Args:
         pool: the pool.
-        view: its allocations.
+        view: its requests.
         decision: what the pass hands out.
         now: the time.
         overlapping: whether other pools hand out the same addresses; None while that is not known.
         closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
-        others: what others than allocations hold; needed only if the decision is not sound.
+        observed: what another allocator gave; needed only if the decision is not sound.
     """
     found = summary(view, decision)
-    wrong = problems.findings(pool, view, decision, overlapping, others)
+    wrong = problems.findings(pool, view, decision, overlapping, observed)
     alone = [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),
@@ -259,15 +261,15 @@ def foreign_managed(
     return _conditions_only(pool, other.findings(pool), now)
 
 
-def waiting_for_holders(blockers: int, others: Iterable[HeldRange] = ()) -> Finding:
+def waiting_for_holders(blockers: int, claims: Iterable[HeldRange] = ()) -> Finding:
     """Return condition Ready of a pool whose deletion waits for `blockers` allocations and claims.
 
     Args:
         blockers: how many there are.
-        others: what others than IPAllocations hold of it; the condition names them.
+        claims: what claims hold of it; the condition names them.
     """
     message = f"waiting for {count_noun(blockers, 'active allocation')} to be released"
-    holders = sorted(holding.text for holding in others if not holding.foreign)
+    holders = sorted(holding.text for holding in claims)
     if holders:
         message += f", among them {name_with_count(holders)}"
     return Finding(READY, False, "Deleting", message)

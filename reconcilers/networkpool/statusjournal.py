@@ -14,10 +14,12 @@ from typing import Any
 
 from controller.meta import Key, parse_revision
 from reconcilers.addressing import statusranges
+from reconcilers.api import names
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.networkpool.facts import KIND, name_spaces
 from reconcilers.networkpool.view import View
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Journal, Promise, checksum_of
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.settling import settle
@@ -95,6 +97,8 @@ class StatusJournal:
 
 
 STATUS_JOURNALS = StatusJournal()
+KNOWN_KINDS = frozenset({KIND, names.KIND_CLAIMS, names.KIND_ADDRESSES})
+"""The kinds that a journal of this version names, by full name."""
 
 
 def seal(uid: str, revisions: Mapping[str, str], assignments: Iterable[Assignment]) -> str:
@@ -125,7 +129,7 @@ def stored_kinds(pool: NetworkPool) -> set[str]:
 
 
 def check_kinds(pool: NetworkPool) -> None:
-    """Check that a pool's journal names no kind of requests but the one that is served.
+    """Check that a pool's journal names no kind that this version does not know.
 
     Requests of such a kind may hold ranges, and promises to them would take up the journal. This
     holds for a lost journal as well: a fence would drop these promises without voiding them.
@@ -133,11 +137,11 @@ def check_kinds(pool: NetworkPool) -> None:
     Raises:
         Behind: the journal names another kind.
     """
-    unknown = sorted(stored_kinds(pool) - {KIND})
+    unknown = sorted(stored_kinds(pool) - KNOWN_KINDS)
     if unknown:
         reason = (
             f"status.revisions or status.assignments names {', '.join(unknown)}, which this"
-            " version does not serve; run a version that does, or set both fields to null if no"
+            " version does not know; run a version that does, or set both fields to null if no"
             " controller does"
         )
         raise Behind(UNSERVED_RETRY, reason)
@@ -167,13 +171,29 @@ def settle_pool(pool: NetworkPool, view: View) -> Journal:
 
 
 def settle_journal(journal: Journal, view: View) -> Journal:
-    """Return a journal without the promises to IPAllocations that are over, as the view shows."""
-    return settle(journal, KIND, view)
+    """Return a journal without the promises that are over, as the view shows.
+
+    Each kind is settled by its own position. If the view has no claims, promises to them stay.
+    """
+    settled, claims = settle(journal, KIND, view), view.claims
+    if claims is None:
+        return settled
+    return settle(settled, names.KIND_CLAIMS, claims, claims.effects)
 
 
 def shown_kind(promise: Promise) -> str:
     """Return the kind of the request of a promise, for messages."""
-    return IP_ALLOCATION.kind if promise.kind == KIND else promise.kind
+    return _SHOWN_KINDS.get(promise.kind, promise.kind)
+
+
+def describe_holder(holder: Holder) -> str:
+    """Return kind and name of a holder, for messages; the namespace too, of a claim."""
+    if holder.kind == KIND:
+        return f"{IP_ALLOCATION.kind} {holder.key.name}"
+    return f"{_SHOWN_KINDS.get(holder.kind, holder.kind)} {holder.key}"
+
+
+_SHOWN_KINDS = {KIND: IP_ALLOCATION.kind, names.KIND_CLAIMS: "IPAddressClaim"}
 
 
 def _parse(namespace: str, assignment: Assignment) -> Promise | None:

@@ -207,8 +207,11 @@ def choose(
     turns = holdings.turns()
     for _, holder in turns:
         taker = by_kind.get(holder.kind)
-        asker = None if taker is None else taker.find(holder)
-        if taker is None or asker is None or asker.metadata.uid in promised:
+        if taker is None:  # nothing is given to askers of this kind now
+            turns.leave_out()
+            continue
+        asker = taker.find(holder)
+        if asker is None or asker.metadata.uid in promised:
             continue
         tenant = limits.tenant_of(holder)
         verdict = eligibility.judge(asker.metadata, tenant)

@@ -299,6 +299,10 @@ class Holdings:
         """All holders that are known, sorted; also those that hold nothing."""
         return sorted(self._facts)
 
+    def facts_of_kind(self, kind: str) -> Iterator[tuple[Holder, Facts]]:
+        """Yield the holders of one kind, by its full name, with their facts."""
+        return ((holder, facts) for holder, facts in self._facts.items() if holder.kind == kind)
+
     def facts(self, holder: Holder) -> Facts:
         """Return the facts of a holder; NOTHING if it is not known."""
         return self._facts.get(holder, NOTHING)
@@ -446,8 +450,15 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         self._check_interval = check_interval
         self._report = report
         self._pools: dict[PoolT, _Kept[OfferT]] = {}
-        for source in sources:
-            source.cache.subscribe(partial(self._note, source))
+        self._subscriptions = [(source.cache, partial(self._note, source)) for source in sources]
+        for cache, note in self._subscriptions:
+            cache.subscribe(note)
+
+    def close(self) -> None:
+        """Follow the caches no longer: others are read from now on."""
+        for cache, note in self._subscriptions:
+            cache.unsubscribe(note)
+        self._pools.clear()
 
     def holdings(self, pool: PoolT, offer: OfferT) -> Holdings:
         """Return the holdings of a pool as the caches show them now.

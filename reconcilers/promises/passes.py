@@ -31,6 +31,7 @@ from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
+from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import (
     ANNOTATION,
@@ -66,6 +67,7 @@ RequestT = TypeVar("RequestT", bound=Object)
 ReadingT = TypeVar("ReadingT")
 DetailT = TypeVar("DetailT")
 PoolT_contra = TypeVar("PoolT_contra", bound=Object, contravariant=True)
+ReadingT_contra = TypeVar("ReadingT_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +115,22 @@ JOURNAL_ALONE = PoolWrite()
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced(Generic[ReadingT]):
+class Fenced:
     """What a fence of one kind of requests has found.
 
     Args:
         revisions: by the full name of a kind, how far readers of the pool have to read from now
             on: of the fenced kind, and of the objects that are created for promises.
-        reading: all that is held of the pool until it is written next; None if it has to be read
-            again.
+        seen: the requests of the kind, as the fence has seen them. They show all that requests of
+            the kind hold until the pool promises something. None if they have to be read again.
     """
 
     revisions: Mapping[str, int]
-    reading: ReadingT | None = None
+    seen: Any = None
+
+
+NOTHING_SEEN: Mapping[str, Any] = {}
+"""What the fences of a pass have seen, by kind, before the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +198,7 @@ def writing_pool() -> Iterator[None]:
         raise
 
 
-class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT]):
+class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
     """What a kind of requests adds to a pass over a pool that serves it."""
 
     @property
@@ -201,7 +207,7 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT]):
         ...
 
     def needs_fence(
-        self, pool: PoolT_contra, journal: Journal, reading: ReadingT, limits: Limits
+        self, pool: PoolT_contra, journal: Journal, reading: ReadingT_contra, limits: Limits
     ) -> bool:
         """Return whether earlier promises have to be voided before the pool allocates.
 
@@ -210,7 +216,7 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT]):
         """
         ...
 
-    async def void_earlier(self, pool: PoolT_contra, reading: ReadingT) -> Fenced[ReadingT]:
+    async def void_earlier(self, pool: PoolT_contra, reading: ReadingT_contra) -> Fenced:
         """Void every promise to requests of this kind that was made before the pool was read.
 
         Args:
@@ -220,12 +226,12 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT]):
         """
         ...
 
-    def find_request(self, reading: ReadingT, promise: Promise) -> RequestT | None:
+    def find_request(self, reading: ReadingT_contra, promise: Promise) -> RequestT | None:
         """Return the request of a promise; None if it is not at the promised version."""
         ...
 
     async def keep(
-        self, pool: PoolT_contra, reading: ReadingT, granted: Sequence[Granted[RequestT]]
+        self, pool: PoolT_contra, reading: ReadingT_contra, granted: Sequence[Granted[RequestT]]
     ) -> list[Kept[RequestT]]:
         """Write promises to their requests, each with the promised version as precondition.
 
@@ -282,7 +288,11 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         ...
 
     def request_kinds(self, pool: PoolT) -> Sequence[RequestKind[PoolT, RequestT, ReadingT]]:
-        """Return the kinds of requests that a pool serves. A pass asks once per attempt."""
+        """Return the kinds of requests that a pool serves now.
+
+        Raises:
+            Behind: it is not known which they are, or one of them cannot be read.
+        """
         ...
 
     async def block_not_stored(self, pool: PoolT, after: float, *, is_new: bool) -> Outcome:
@@ -306,20 +316,22 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """Return a function that finds the tenant of a request, as a reading shows it."""
         ...
 
-    async def read(self, pool: PoolT, journal: Journal) -> ReadingT:
+    async def read(
+        self, pool: PoolT, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+    ) -> ReadingT:
         """Read all sources as far as the journal says, or all that there is now.
+
+        A pool may have requests of several kinds. What takes time is done first, and then the
+        reading is made of all sources without an await.
+
+        Args:
+            pool: as it was read or written last.
+            journal: of the pool.
+            seen: by the full name of a kind, what a fence of this pass has seen of it.
 
         Raises:
             Behind: a cache may still get there.
             Unreadable: what an object that cannot be decoded holds is unknown.
-        """
-        ...
-
-    async def complete(self, pool: PoolT, reading: ReadingT) -> ReadingT | Outcome:
-        """Read what others hold, right before the choice.
-
-        Returns:
-            The reading of now, or how the pass ends if the pool allocates nothing.
         """
         ...
 
@@ -519,31 +531,42 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             for request_kind in request_kinds
             if request_kind.needs_fence(pool, journal, reading, limits)
         ]
-        seen = None
+        seen = dict[str, Any]()
         for request_kind in forgotten:
-            pool, journal, seen = await self._fence(pool, journal, reading, request_kind)
+            fenced = await request_kind.void_earlier(pool, reading)
+            full_name = request_kind.request_resource.full_name
+            pool, journal = await self._write_journal(
+                pool, journal.after_fence(full_name, fenced.revisions)
+            )
+            if fenced.seen is not None:
+                seen[full_name] = fenced.seen
         if forgotten:
-            # What one fence has seen tells nothing of the requests that another one wrote.
-            if seen is None or len(forgotten) > 1:
-                seen = await kind.read(pool, journal)
-            reading = seen
-        completed = await kind.complete(pool, reading)
-        if isinstance(completed, Outcome):
-            return completed
+            reading = await kind.read(pool, journal, seen)
+        if [*kind.request_kinds(pool)] != [*request_kinds]:
+            raise Behind(reason="which kinds of requests are served has changed during the pass")
 
-        limits = self._limits(pool, completed)
-        choice = kind.choose(pool, journal, completed, limits)
-        reading, choice = await kind.confirm(pool, journal, completed, choice, limits)
+        limits = self._limits(pool, reading)
+        choice = kind.choose(pool, journal, reading, limits)
+        reading, choice = await kind.confirm(pool, journal, reading, choice, limits)
 
         pool, journal = await self._promise(pool, journal, reading, choice)
         memory = self._memories.memory_of(pool)
-        promises = self._promises_to_keep(pool, choice)
-        kept = list[Kept[RequestT]]()
-        for request_kind in request_kinds:
-            granted = _granted_of(request_kind, reading, promises, choice)
-            written = await request_kind.keep(pool, reading, granted)
-            void = partial(request_kind.void_refused, pool)
-            kept += await void_refused(written, void, memory, self._clock)
+        due = memory.due.due(choice.journal.promises, self._clock.monotonic())
+        work_of_kinds = [
+            partial(
+                keep_promises,
+                request_kind,
+                pool,
+                reading,
+                due=due,
+                granted=choice.granted,
+                memory=memory,
+                clock=self._clock,
+            )
+            for request_kind in request_kinds
+        ]
+        kept_by_kind = await run_concurrently(work_of_kinds, len(work_of_kinds))
+        kept = [entry for of_kind in kept_by_kind for entry in of_kind]
         later = await kind.finish(pool, reading, choice, kept, memory.shares)
         served_kinds = {request_kind.request_resource.full_name for request_kind in request_kinds}
         now = self._clock.monotonic()
@@ -564,32 +587,6 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         wait = until - self._clock.monotonic()
         if wait > 0:
             raise JournalNotStored(pool, wait, is_new=False)
-
-    async def _fence(
-        self,
-        pool: PoolT,
-        journal: Journal,
-        reading: ReadingT,
-        request_kind: RequestKind[PoolT, RequestT, ReadingT],
-    ) -> tuple[PoolT, Journal, ReadingT | None]:
-        """Void what the pool promised to one kind before it was read; give that kind memory.
-
-        Promises and revisions of other kinds stay.
-
-        Returns:
-            The pool and its journal as they were written, and all that is held of the pool as the
-            fence has seen it; None if it has to be read again.
-
-        Raises:
-            ControllerError: a write failed.
-            JournalNotStored: the server stored the pool without the journal.
-        """
-        fenced = await request_kind.void_earlier(pool, reading)
-        kind = request_kind.request_resource.full_name
-        pool, journal = await self._write_journal(
-            pool, journal.after_fence(kind, fenced.revisions)
-        )
-        return pool, journal, fenced.reading
 
     async def _promise(
         self,
@@ -660,16 +657,6 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         """Return the limits on promises to requests of a pool in this pass."""
         return self._memories.limits_of(pool, self._kind.tenants(reading))
 
-    def _promises_to_keep(
-        self, pool: PoolT, choice: Allotment[RequestT, DetailT]
-    ) -> list[Promise]:
-        """Return the promises of earlier passes that are due, then the new ones."""
-        new = {promise.identity for promise in choice.promises}
-        due = self._memories.memory_of(pool).due
-        promises = due.due(choice.journal.promises, self._clock.monotonic())
-        earlier = [promise for promise in promises if promise.identity not in new]
-        return [*earlier, *choice.promises]
-
 
 def memories_for(
     journals: JournalStore[Any], clock: Clock, settings: PoolSettings
@@ -708,29 +695,43 @@ def _next_for_promises(work: PassWork[Any, Any, Any], quiet_period: float) -> Ou
     return SETTLED if wait is None else Again(wait)
 
 
-def _granted_of(
+async def keep_promises(  # noqa: PLR0913 - the promises, and what is remembered of them
     request_kind: RequestKind[PoolT, RequestT, ReadingT],
+    pool: PoolT,
     reading: ReadingT,
-    promises: Sequence[Promise],
-    choice: Allotment[RequestT, DetailT],
-) -> list[Granted[RequestT]]:
-    """Return the promises to requests of one kind that may still be kept, with these requests.
+    *,
+    due: Sequence[Promise],
+    granted: Sequence[Granted[RequestT]] = (),
+    memory: PoolMemory,
+    clock: Clock,
+) -> list[Kept[RequestT]]:
+    """Write promises to their requests of one kind; void those whose write is refused for good.
 
     Args:
         request_kind: the kind of the requests.
+        pool: as it was written last.
         reading: of the pool.
-        promises: to requests of all kinds.
-        choice: of this pass; it has the requests of new promises.
+        due: promises of the stored journal to requests of all kinds, which are due.
+        granted: the promises that this pass made, with their requests.
+        memory: of the pool.
+        clock: the time.
+
+    Returns:
+        What became of each promise to this kind whose request may still be written, the promises
+        of earlier passes first.
     """
-    new = {promise.identity: request for promise, request in choice.granted}
-    granted = []
-    for promise in promises:
-        if promise.kind != request_kind.request_resource.full_name:
-            continue
-        request = new.get(promise.identity) or request_kind.find_request(reading, promise)
-        if request is not None:
-            granted.append((promise, request))
-    return granted
+    full_name = request_kind.request_resource.full_name
+    new = [grant for grant in granted if grant[0].kind == full_name]
+    identities = {promise.identity for promise, _ in new}
+    earlier = [
+        (promise, request)
+        for promise in due
+        if promise.kind == full_name
+        and promise.identity not in identities
+        and (request := request_kind.find_request(reading, promise)) is not None
+    ]
+    written = await request_kind.keep(pool, reading, [*earlier, *new])
+    return await void_refused(written, partial(request_kind.void_refused, pool), memory, clock)
 
 
 def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:

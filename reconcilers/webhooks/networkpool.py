@@ -13,7 +13,7 @@ an edit in between. They are those of the object that the write replaces. The AP
 validation again if that changes before the write is stored, so no promise is made unseen.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -65,13 +65,15 @@ def created(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict
     return Verdict.from_causes(causes, warnings)
 
 
-def updated(
+def updated(  # noqa: PLR0913 - the pool, and all that holds addresses of it
     new: NetworkPool,
     old: NetworkPool | None,
     view: View | None,
     spaces: SpaceIndex,
     max_addresses: int,
     claimed: Sequence[HeldRange] = (),
+    *,
+    claimed_kinds: Container[str] = (),
 ) -> Verdict:
     """Validate an edit of a pool's spec.
 
@@ -82,6 +84,7 @@ def updated(
         spaces: what pools of all kinds hand out.
         max_addresses: the largest pool, in addresses.
         claimed: what others than IPAllocations hold of it.
+        claimed_kinds: the kinds of requests, by full name, whose promises `claimed` has.
     """
     moved = _geometry(new, max_addresses) != _geometry(old, max_addresses)
     verdict = created(new, spaces if moved else SpaceIndex(), max_addresses)
@@ -89,7 +92,7 @@ def updated(
     if old is not None:
         causes += _shrunk(new, old)
     if verdict.allowed and view is not None:
-        ours = [*_holders(old, view), *(one for one in claimed if not one.foreign)]
+        ours = [*_holders(old, view, claimed_kinds), *(one for one in claimed if not one.foreign)]
         named = _left_out(new, old, ours, max_addresses)
         field_of_ranges = _field_of_ranges(SPEC, new.spec)
         causes += limit_causes(
@@ -119,7 +122,12 @@ def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses:
 
 
 def deleted(
-    old: NetworkPool, view: View, claimed: Sequence[HeldRange] = (), unknown: str = ""
+    old: NetworkPool,
+    view: View,
+    claimed: Sequence[HeldRange] = (),
+    unknown: str = "",
+    *,
+    claimed_kinds: Container[str] = (),
 ) -> Verdict:
     """Validate the deletion of a pool.
 
@@ -133,6 +141,7 @@ def deleted(
         claimed: what others than IPAllocations hold of it.
         unknown: which objects cannot be read, so that it is unknown what they hold; empty if there
             are none. By themselves they refuse nothing.
+        claimed_kinds: the kinds of requests, by full name, whose promises `claimed` has.
     """
     refusal = f"cannot delete NetworkPool {quote_value(old.metadata.name)}:"
     opening = f"{refusal} IPAllocation"
@@ -146,7 +155,7 @@ def deleted(
             what = f"{opening} {quote_value(one.metadata.name)} in namespace {namespace}"
             causes.append(forbidden((), f"{what} is still in phase {phase}"))
     for promise in settle_pool(old, view).promises:
-        if promise.uid not in named:
+        if promise.uid not in named and promise.kind not in claimed_kinds:
             holder = f"{shown_kind(promise)} {quote_value(promise.key.name)}"
             what = f"{refusal} {holder} in namespace {namespace}"
             promised = promise.ranges[0].range.start_text
@@ -238,7 +247,9 @@ def _spans(blocks: Iterable[AddressRange]) -> list[Span]:
     return [(block.first, block.last) for block in blocks]
 
 
-def _holders(old: NetworkPool | None, view: View) -> Iterator[HeldRange]:
+def _holders(
+    old: NetworkPool | None, view: View, claimed_kinds: Container[str] = ()
+) -> Iterator[HeldRange]:
     """Yield the allocations that hold or were promised a range, by name.
 
     The promises of a pool that cannot be read are unknown: no new ones can be made either, and the
@@ -250,6 +261,8 @@ def _holders(old: NetworkPool | None, view: View) -> Iterator[HeldRange]:
         for held in statusranges.list_held_ranges(one)
     }
     for promise in settle_pool(old, view).promises if old is not None else ():
+        if promise.kind in claimed_kinds:
+            continue
         holder = f"{shown_kind(promise)} {quote_value(promise.key.name)}"
         found |= {HeldRange(holder, promised.range) for promised in promise.ranges}
     yield from sorted(found, key=lambda one: (one.holder, one.range.first, one.range.last))

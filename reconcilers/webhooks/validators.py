@@ -32,7 +32,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.networkpool.statusjournal import memory
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, memory
 from reconcilers.networkpool.view import OtherHoldings, Reader, View
 from reconcilers.promises.unreadable import Unreadable
 from reconcilers.spaces.index import SpaceIndex
@@ -156,7 +156,15 @@ class PoolValidator(_Validator):
         others = OtherHoldings()
 
         def validated(view: View | None) -> Verdict:
-            return networkpool.updated(new, old, view, self._spaces, self._limit, others.ranges)
+            return networkpool.updated(
+                new,
+                old,
+                view,
+                self._spaces,
+                self._limit,
+                others.ranges,
+                claimed_kinds=others.kinds,
+            )
 
         if not networkpool.gives_up_addresses(new, old, self._limit):
             return validated(None)
@@ -164,7 +172,7 @@ class PoolValidator(_Validator):
         key, unknown = new.metadata.key, others.unknown
         try:
             if old is not None and self._covers(old) and not unknown:
-                verdict = validated(await self._reader.at_least(old, memory(old) or 0))
+                verdict = validated(await self._reader.at_least(old, STATUS_JOURNALS.read(old)))
                 if verdict.allowed:
                     return verdict
             verdict = validated(await self._reader.live(key))
@@ -186,11 +194,13 @@ class PoolValidator(_Validator):
         unknown = others.unknown
 
         def validated(view: View) -> Verdict:
-            return networkpool.deleted(old, view, others.ranges, unknown)
+            return networkpool.deleted(
+                old, view, others.ranges, unknown, claimed_kinds=others.kinds
+            )
 
         try:
             if self._covers(old):
-                verdict = validated(await self._reader.at_least(old, memory(old) or 0))
+                verdict = validated(await self._reader.at_least(old, STATUS_JOURNALS.read(old)))
                 if verdict.allowed:
                     return verdict
             return validated(await self._reader.live(old.metadata.key))

@@ -11,7 +11,7 @@ from reconcilers.clusteraccess.clusteridentity import ClusterIdentity
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport
 from reconcilers.configuration.settings import Settings
-from reconcilers.integrations.core.holders import SharesNetworkPools
+from reconcilers.integrations.core.sharing import NOTHING_SHARED, Sharing
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool.orphans import OrphanCollector
@@ -91,10 +91,10 @@ def add_controllers(
     return tenants
 
 
-def _integrations(shared: Shared) -> Sequence[SharesNetworkPools]:
-    """Add the integrations that are on; return those that hold addresses of NetworkPools."""
+def _integrations(shared: Shared) -> Sharing:
+    """Add the integrations that are on; return what they hold of NetworkPools."""
     if not shared.settings.integration:
-        return ()
+        return NOTHING_SHARED
     # To load them takes as long as a tenth of everything else, and most run without.
     from reconcilers.wiring.integrations import add_integrations  # noqa: PLC0415
 

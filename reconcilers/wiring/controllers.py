@@ -4,7 +4,7 @@ With --shards a pool and its allocations belong to the pool's shard, a TenantClu
 ProviderConfig each to its own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from controller.cache import Change
 from controller.cacheparts import CachePart
@@ -31,8 +31,7 @@ from reconcilers.api.tenantcluster import (
     TenantCluster,
 )
 from reconcilers.clusteraccess.tenantclients import TenantClients
-from reconcilers.configuration.settings import CLUSTER_API
-from reconcilers.integrations.core.holders import SharesNetworkPools, all_holders
+from reconcilers.integrations.core.sharing import NOTHING_SHARED, Sharing
 from reconcilers.ipallocation.reconciler import (
     IPAllocationReconciler,
     describe_unreleased,
@@ -60,15 +59,14 @@ OTHERS_CLOSED_AFTER = 300.0
 """Seconds after which clients of tenants that other replicas work on are closed."""
 
 
-def add_networkpools(shared: Shared, sharing: Sequence[SharesNetworkPools] = ()) -> None:
-    """Add the controller of NetworkPools, which alone hands out ranges to allocations.
+def add_networkpools(shared: Shared, sharing: Sharing = NOTHING_SHARED) -> None:
+    """Add the controller of NetworkPools, which alone hands out their ranges.
 
     Args:
         shared: what every part is given.
-        sharing: the integrations that are on and hold addresses of NetworkPools.
+        sharing: what holds addresses of NetworkPools beside IPAllocations.
     """
     settings = shared.settings
-    others = all_holders(sharing, serves_claims=CLUSTER_API in settings.integration)
     pools, allocations = shared.informers.pools, shared.informers.allocations
     passes = make_networkpool_passes(
         shared.client,
@@ -77,7 +75,8 @@ def add_networkpools(shared: Shared, sharing: Sequence[SharesNetworkPools] = ())
         PoolEvents(shared.recorder, shared.clock, settings.pool.event_interval, shared.metrics),
         shared.clock,
         settings.pool,
-        others=others,
+        claims=sharing.claims,
+        observed=sharing.observed,
         spaces=shared.spaces,
     )
 
@@ -124,7 +123,7 @@ def add_networkpools(shared: Shared, sharing: Sequence[SharesNetworkPools] = ())
         concurrency=settings.concurrency,
         forget=passes.forget,
     )
-    for integration in sharing:
+    for integration in sharing.integrations:
         integration.enqueue_networkpools(controller)
 
 

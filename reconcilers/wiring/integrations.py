@@ -12,9 +12,9 @@ from reconcilers.integrations.clusterapi import offers as clusterapi_offers
 from reconcilers.integrations.clusterapi.api import POOLS as CLUSTER_API_POOLS
 from reconcilers.integrations.clusterapi.heldranges import list_holdings
 from reconcilers.integrations.clusterapi.serving import ClusterApi
-from reconcilers.integrations.core.holders import AllHolders
 from reconcilers.integrations.core.poolsource import OffersOf, PoolSource
 from reconcilers.integrations.core.serving import AllocatingIntegration
+from reconcilers.integrations.core.sharing import Sharing
 from reconcilers.integrations.kubermatic import offers as kubermatic_offers
 from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
 from reconcilers.integrations.kubermatic.observing import (
@@ -46,26 +46,28 @@ POOL_OFFERS: Sequence[tuple[str, Kinds, Sequence[Resource[Any]], OffersOf]] = (
 """By integration: the kinds of pools in words, the kinds, and what a pool hands out."""
 
 
-def add_integrations(shared: Shared) -> Sequence[ClusterApi | KubermaticObserver]:
-    """Add the services of the integrations; return those that hold addresses of NetworkPools.
+def add_integrations(shared: Shared) -> Sharing:
+    """Add the services of the integrations; return what they hold of NetworkPools.
 
     Args:
         shared: what every part is given.
     """
     settings = shared.settings
     _add_pool_sources(shared)
-    sharing: list[ClusterApi | KubermaticObserver] = []
+    observer = cluster_api = None
     if KUBERMATIC in settings.integration and settings.kubermatic.observe:
-        sharing.append(_kubermatic_observer(shared))
+        observer = _kubermatic_observer(shared)
     if CLUSTER_API in settings.integration:
-        found = _cluster_api(shared)
-        found.others = AllHolders([one.holders for one in sharing])
-        sharing.append(found)
+        cluster_api = _cluster_api(shared)
     if KUBERMATIC in settings.integration and not settings.kubermatic.observe:
         _add_allocating(shared, Kubermatic)
     if VITISTACK in settings.integration:
         _add_allocating(shared, Vitistack)
-    return sharing
+    return Sharing(
+        [integration for integration in (observer, cluster_api) if integration is not None],
+        claims=None if cluster_api is None else cluster_api.claims,
+        observed=None if observer is None else observer.holders,
+    )
 
 
 def _add_allocating(shared: Shared, integration: type[AllocatingIntegration]) -> None:
@@ -129,7 +131,6 @@ def _cluster_api(shared: Shared) -> ClusterApi:
     return ClusterApi(
         shared.manager,
         shared.informers.pools,
-        shared.informers.allocations,
         shared.recorder,
         shared.clock,
         shared.settings,

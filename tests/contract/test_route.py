@@ -44,7 +44,6 @@ PACKAGES = ("allocator", "controller", "reconcilers")
 LISTENERS = {
     "controller/cacheparts.py": "which allocations orphans are looked for among",
     "reconcilers/metrics/objectgauges.py": "what metrics show of pools and allocations",
-    "reconcilers/integrations/core/holders.py": "what integrations hold of pools: none runs",
     "reconcilers/networkpool/livelists.py": "which pools wait for a LIST: none does",
     "reconcilers/networkpool/owners.py": "who owns it, for the orphan collector",
     "reconcilers/tenantcluster/allocations/poolchoice.py": "what pools have promised to clusters",
@@ -122,7 +121,7 @@ ALLOCATION_ROUTE = Request(
     lambda allocation: allocation["status"].get("phase") == "Allocated",
 )
 CLAIM_ROUTE = Request(
-    "A claim",
+    "A claim on a NetworkPool",
     CLAIMS,
     claim_on(names.GROUP, "NetworkPool"),
     f"{HOME}/networkpools",
@@ -132,6 +131,7 @@ CLAIM_ROUTE = Request(
 )
 IN_CLUSTER_ROUTE = replace(
     CLAIM_ROUTE,
+    section="A claim on an in-cluster pool",
     body=claim_on("ipam.cluster.x-k8s.io", "InClusterIPPool"),
     pool_collection=IP_POOLS,
     pool={

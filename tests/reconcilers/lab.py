@@ -46,10 +46,11 @@ from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
 from reconcilers.loadbalancers.port import LoadBalancerKind
+from reconcilers.networkpool.claims import ClaimService
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.poolkind import NetworkPoolPasses, make_networkpool_passes
-from reconcilers.networkpool.view import OtherHolders
+from reconcilers.networkpool.view import ObservedRanges
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.record.records import TenantRecords
@@ -206,14 +207,16 @@ class Replica:
         *,
         client: Client | None = None,
         recorder: Recorder | None = None,
-        others: OtherHolders | None = None,
+        claims: ClaimService | None = None,
+        observed: ObservedRanges | None = None,
     ) -> NetworkPoolPasses:
         """Return passes over the NetworkPools of these caches, which remember nothing.
 
         Args:
             client: sends its requests; None for the client of this replica.
             recorder: takes its events; None for the recorder of this replica.
-            others: what others than IPAllocations hold; None for nothing.
+            claims: whether claims are served; None without them.
+            observed: what another allocator gave; None for nothing.
         """
         clock, settings = self.lab.clock, self.lab.settings.pool
         recorder = recorder or cast("Recorder", self.recorded)
@@ -224,7 +227,8 @@ class Replica:
             PoolEvents(recorder, clock, settings.event_interval),
             clock,
             settings,
-            others=others,
+            claims=claims,
+            observed=observed,
         )
 
     def hold(self, *plurals: str) -> None:

@@ -22,8 +22,9 @@ from reconcilers.api.resources import (
 from reconcilers.cli.reading.manifests import Manifest, Manifests, is_stored
 from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK
 from reconcilers.integrations import platformobjects
-from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER, JOURNALS
-from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS, STATUS_JOURNALS
+from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
+from reconcilers.networkpool.claims import find_entry
+from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS
 from reconcilers.promises.journal import ANNOTATION
 
 Body = dict[str, Any]
@@ -92,9 +93,8 @@ def find_integrations(manifests: Manifests) -> tuple[str, ...]:
 
 
 def _promises_to_claims(pool: NetworkPool) -> bool:
-    """Return whether a NetworkPool has a journal of its claims, in its annotation or status."""
-    journal, kinds = JOURNALS.read(pool), STATUS_JOURNALS.read(pool).revisions
-    return bool(journal.promises or journal.revisions) or platformobjects.CLAIMS.full_name in kinds
+    """Return whether the journal of a NetworkPool has an entry for claims."""
+    return find_entry(pool) is not None
 
 
 def list_drafts(

@@ -6,8 +6,9 @@ bits that vary within it, and everything else is the allocator's arithmetic on n
 blocks are runs, never one by one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from allocator import (
     AddressRange,
@@ -27,8 +28,10 @@ from allocator.addresses import (
     union,
 )
 from allocator.errors import MalformedText
+from reconcilers.addressing.familychoice import FAMILY_NAMES
 from reconcilers.integrations.clusterapi.api import IPPoolSpec, PrefixPoolSpec
-from reconcilers.promises.holdings import Layouts
+from reconcilers.promises.holdings import NO_LAYOUTS, Layouts
+from reconcilers.promises.journal import PromisedRange
 
 MOST = 2**63 - 1
 """The largest number that a pool's status shows."""
@@ -46,6 +49,7 @@ class PoolSpace:
         prefix: what IPAddresses of the pool say in `spec.prefix`.
         gateway: what they say in `spec.gateway`, as written; empty for nothing.
         prefixes: whether prefixes are handed out, of which `prefix` is the length.
+        name: of the space in holdings and promises.
     """
 
     layout: Layout
@@ -53,11 +57,14 @@ class PoolSpace:
     prefix: int
     gateway: str = ""
     prefixes: bool = False
+    name: str = ""
+    has_cluster_tenants: ClassVar[bool] = False
+    """Whether the tenant of a claim is its Cluster; if not, it is the namespace."""
 
     @property
     def layouts(self) -> Layouts:
         """The layout by the name of its space."""
-        return {"": self.layout}
+        return {self.name: self.layout}
 
     @property
     def family(self) -> Family:
@@ -88,6 +95,20 @@ class PoolSpace:
         first, last = value & ~hosts, value | hosts
         return AddressRange(first >> self.shift, last >> self.shift, self.family)
 
+    def parts_of(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
+        """Return what an IPAddress holds: blocks of the pool, or an address of another family."""
+        blocks = self.held(address, prefix)
+        if blocks is not None:
+            return (PromisedRange(blocks, self.name),)
+        other = self.held_of_other_family(address)
+        return () if other is None else (PromisedRange(other, OTHER_FAMILY),)
+
+    def outside_of(self, address: str, prefix: int) -> Hashable | None:
+        """Return what an IPAddress holds that the pool may not hand out; None for nothing."""
+        if self.hands_out(address, prefix):
+            return None
+        return self.held(address, prefix) or address
+
     def held_of_other_family(self, address: str) -> AddressRange | None:
         """Return the address that an IPAddress holds if it is not of this family; None if it is.
 
@@ -106,6 +127,57 @@ class PoolSpace:
         aligned = address_text(found.first << self.shift, self.family)
         same = parse_address(aligned) == parse_address(address)
         return same and self.layout.could_ever_pin(found)
+
+
+class ClaimSpace(Protocol):
+    """In which spaces of a pool the addresses of claims lie."""
+
+    @property
+    def has_cluster_tenants(self) -> bool:
+        """Whether the tenant of a claim is its Cluster; if not, it is the namespace."""
+        ...
+
+    @property
+    def layouts(self) -> Layouts:
+        """What the pool may hand out, as far as the facts of claims depend on it."""
+        ...
+
+    def parts_of(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
+        """Return what an IPAddress holds, in the spaces of the pool."""
+        ...
+
+    def outside_of(self, address: str, prefix: int) -> Hashable | None:
+        """Return what an IPAddress holds that the pool may not hand out; None for nothing."""
+        ...
+
+
+class FamilySpaces:
+    """The spaces of NetworkPools: one of each family, whatever the spec of the pool says.
+
+    An IPAddress holds its address in the space of its family, wherever that lies. So a pool with
+    an invalid spec has holdings as well. All claims of such a pool are in one namespace, and a
+    Cluster must not fill the journal that others need.
+    """
+
+    has_cluster_tenants = True
+    layouts = NO_LAYOUTS
+
+    def parts_of(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
+        """Return the address that an IPAddress holds, in the space of its family."""
+        del prefix
+        parsed = parse_address(address)
+        if parsed is None:
+            return ()
+        value, family = parsed
+        return (PromisedRange(AddressRange(value, value, family), FAMILY_NAMES[family]),)
+
+    def outside_of(self, address: str, prefix: int) -> Hashable | None:
+        """Return None: the pool compares all that is held with what it may hand out."""
+        del address, prefix
+        return None
+
+
+FAMILY_SPACES = FamilySpaces()
 
 
 def ip_space(spec: IPPoolSpec) -> PoolSpace:

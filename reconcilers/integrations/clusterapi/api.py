@@ -49,12 +49,12 @@ ALLOCATION_FAILED = "AllocationFailed"
 
 DEFAULT_BLOCK = 64
 """The length of the prefixes that a prefix pool hands out, unless it says otherwise."""
-CLAIM_KIND = f"ipaddressclaims.{GROUP}"
+CLAIM_KIND = names.KIND_CLAIMS
 """The kind of the requests, in journals and as holders."""
-ADDRESS_KIND = f"ipaddresses.{GROUP}"
+ADDRESS_KIND = names.KIND_ADDRESSES
 """The kind of the objects that are created for promises, in journals."""
 JOURNALS = AnnotatedJournal(CLAIM_KIND, effects=ADDRESS_KIND)
-"""The journals of the pools of this platform."""
+"""The journals of the pools of this platform; NetworkPools have theirs in the status."""
 
 
 @with_config(requiring(("addresses", "prefix"), *schema.IP_POOL))

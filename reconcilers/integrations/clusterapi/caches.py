@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from allocator import InvalidPool
+from allocator import AddressRange, InvalidPool
 from controller.cache import Cache
 from controller.meta import Key, Object
 from controller.resource import Resource
@@ -17,7 +17,7 @@ from controller.unreadables import find_near
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import (
-    OTHER_FAMILY,
+    ClaimSpace,
     PoolSpace,
     ip_space,
     prefix_space,
@@ -33,14 +33,22 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.statuses import record_of, shown_reason, waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.identities import Holder, Tenant
-from reconcilers.promises.journal import PromisedRange
+from reconcilers.promises.journal import JournalStore, Promise, PromisedRange
 from reconcilers.promises.queue import TenantRow
 from reconcilers.promises.unreadable import check_holders
 
 KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
 """All kinds of pools that claims may name."""
+
+
+def journals_of(kind: Resource[Any]) -> JournalStore[Any]:
+    """Return what reads and writes the journals of pools of one kind."""
+    return STATUS_JOURNALS if kind == NETWORK_POOL else api.JOURNALS
+
+
 _BY_NAME = {(one.group, one.kind): one for one in KINDS}
 CLUSTER_INDEX = "cluster"
 
@@ -73,6 +81,12 @@ def why_pool_stops(pool: Any) -> str:
 def pool_key(kind: Resource[Any], obj: IPAddressClaim | IPAddress | PoolOutline) -> Key:
     """Return the key of the pool of that kind that a claim or address names."""
     return Key(obj.metadata.namespace if kind.namespaced else "", obj.spec.poolRef.name)
+
+
+def promised_address(promise: Promise) -> AddressRange:
+    """Return what is promised to a claim: one range, in whichever space of its pool."""
+    [part] = promise.ranges
+    return part.range
 
 
 def check_readable(
@@ -140,14 +154,14 @@ def holder_of(obj: IPAddressClaim | IPAddress) -> Holder:
 
 
 def claim_facts(
-    claim: IPAddressClaim | None, address: IPAddress | None, space: PoolSpace
+    claim: IPAddressClaim | None, address: IPAddress | None, space: ClaimSpace
 ) -> Facts | None:
     """Return what a claim and the IPAddress of its name mean to a pool; None without both.
 
     Args:
         claim: the claim, if it names the pool.
         address: the IPAddress, if it names the pool, whichever controller made it.
-        space: what the pool may hand out.
+        space: in which spaces of the pool addresses lie.
     """
     if claim is None and address is None:
         return None
@@ -156,18 +170,17 @@ def claim_facts(
     if claim is not None:
         record, created = record_of(claim), claim.metadata.creationTimestamp
         if record is not None:
-            parts.update(_parts(space, record.address, record.prefix))
+            parts.update(dict.fromkeys(space.parts_of(record.address, record.prefix)))
         if record is None and created is not None and waits(claim):
             place = created, holder_of(claim)
             # What a claim gets depends on its pool alone, unless an IPAddress has its name.
             if address is None:
-                tenant = Tenant(api.CLAIM_KIND, claim.metadata.namespace)
+                tenant = claim_tenant(claim, space)
                 row = TenantRow(tenant, (api.CLAIM_KIND, shown_reason(claim)))
     if address is not None:
         spec = address.spec
-        parts.update(_parts(space, spec.address, spec.prefix))
-        if not space.hands_out(spec.address, spec.prefix):
-            outside = space.held(spec.address, spec.prefix) or spec.address
+        parts.update(dict.fromkeys(space.parts_of(spec.address, spec.prefix)))
+        outside = space.outside_of(spec.address, spec.prefix)
     return Facts(
         tuple(parts),
         place,
@@ -177,17 +190,15 @@ def claim_facts(
     )
 
 
-def _parts(space: PoolSpace, address: str, prefix: int) -> dict[PromisedRange, None]:
-    """Return what an address holds: blocks of a pool, or an address of the other family."""
-    blocks = space.held(address, prefix)
-    if blocks is not None:
-        return {PromisedRange(blocks): None}
-    other = space.held_of_other_family(address)
-    return {} if other is None else {PromisedRange(other, OTHER_FAMILY): None}
+def claim_tenant(claim: IPAddressClaim, space: ClaimSpace) -> Tenant:
+    """Return whom a pool must not serve at the cost of others."""
+    if not space.has_cluster_tenants:
+        return Tenant(api.CLAIM_KIND, claim.metadata.namespace)
+    return Tenant(api.CLAIM_KIND, claim.cluster.name if claim.cluster is not None else "")
 
 
 def claim_holdings(
-    claims: Mapping[Key, IPAddressClaim], addresses: Mapping[Key, IPAddress], space: PoolSpace
+    claims: Mapping[Key, IPAddressClaim], addresses: Mapping[Key, IPAddress], space: ClaimSpace
 ) -> Holdings:
     """Return the holdings of a pool that all of these claims and IPAddresses name.
 

@@ -4,7 +4,7 @@ They are found, served, refused, voided and fenced, and their IPAddresses are lo
 kind of pools adds is what it may hand out, and what its status reports.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.answers import ready_of_refused
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_KIND,
     CLAIM_KIND,
@@ -30,12 +31,12 @@ from reconcilers.integrations.clusterapi.caches import (
     holder_of,
     space_name,
 )
-from reconcilers.integrations.clusterapi.claimtaking import ClaimChoice, ClaimTaker
+from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import Reader, has_memory, has_read
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
-from reconcilers.integrations.clusterapi.statuses import waits
+from reconcilers.integrations.clusterapi.statuses import shows, waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
 from reconcilers.promises.choosing import Refusal
@@ -81,12 +82,10 @@ class ClaimReading:
     Args:
         space: what the pool may hand out.
         view: its claims and IPAddresses.
-        also_held: the blocks that others than claims and IPAddresses hold.
     """
 
     space: PoolSpace
     view: View[IPAddressClaim]
-    also_held: Sequence[AddressRange] = ()
 
 
 class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
@@ -124,23 +123,6 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         """
         return ClaimReading(space, await self._reader.at_least(self._pools, pool, space, journal))
 
-    def renewed(
-        self, pool: Key, reading: ClaimReading, also_held: Sequence[AddressRange]
-    ) -> ClaimReading:
-        """Return the reading of now in place of one from before the pass waited.
-
-        Args:
-            pool: the pool.
-            reading: from before.
-            also_held: the blocks that others than claims and IPAddresses hold now.
-
-        Raises:
-            UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
-        """
-        space = reading.space
-        view = self._reader.renewed(reading.view, self._pools, pool, space)
-        return ClaimReading(space, view, also_held)
-
     @override
     def needs_fence(
         self, pool: PoolT_contra, journal: Journal, reading: ClaimReading, limits: Limits
@@ -149,15 +131,13 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         return not has_memory(journal) or not has_read(reading.view, journal)
 
     @override
-    async def void_earlier(
-        self, pool: PoolT_contra, reading: ClaimReading
-    ) -> Fenced[ClaimReading]:
+    async def void_earlier(self, pool: PoolT_contra, reading: ClaimReading) -> Fenced:
         """Void every promise to claims that was made before the pool was read.
 
         What kept promises left of claims that are gone by now, the LIST of IPAddresses shows.
         """
         key, reader = pool.metadata.key, self._reader
-        listed = await reader.claims(self._pools, key)
+        _, listed = await reader.claims(self._pools, key)
         claims = await self._granting.fence.void_earlier(listed)
         addresses = await reader.addresses(self._pools, key)  # after the claims that they were for
         return Fenced(
@@ -167,8 +147,14 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
             }
         )
 
-    def taker(
-        self, pool: PoolT_contra, settled: Journal, reading: ClaimReading, closed: str
+    def make_taker(
+        self,
+        pool: PoolT_contra,
+        settled: Journal,
+        reading: ClaimReading,
+        *,
+        closed: str = "",
+        observed: Sequence[AddressRange] = (),
     ) -> ClaimTaker:
         """Return the taker of addresses of a pool for claims.
 
@@ -177,6 +163,7 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
             settled: its journal, without the promises that are over.
             reading: of the pool.
             closed: why the pool hands out no further address; empty if it does.
+            observed: ranges that another allocator gave, and that no request holds.
         """
         return ClaimTaker(
             self._caches,
@@ -185,7 +172,7 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
             settled,
             reading.space,
             reading.view,
-            also_held=reading.also_held,
+            observed=observed,
             restored=self._restored,
             closed=closed,
         )
@@ -225,23 +212,71 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         Returns:
             In how many seconds to write the claims whose write was refused; None without such.
         """
+        return await self.refuse(pool, self.refusals_of_waiting(pool, why))
+
+    def refusals_of_waiting(self, pool: PoolT_contra, why: str) -> list[Refusal[IPAddressClaim]]:
+        """Return the refusals of all claims that wait for a pool which serves no claim."""
         meta = pool.metadata
         if is_paused(meta.annotations):
-            return None
+            return []
         message = describe_not_ready(self._pools, pool, why)
         claims = self._caches.claims.by_index(SPACE_INDEX, space_name(self._pools, meta.key))
-        waiting = [c for c in claims if waits(c) and self._caches.standing(c) is Standing.SERVE]
-        return await self.refuse(
-            pool, [Refusal(holder_of(claim), claim, POOL_NOT_READY, message) for claim in waiting]
-        )
+        refusals = []
+        for claim in claims:
+            if waits(claim) and self._caches.standing(claim) is Standing.SERVE:
+                finding = ready_of_refused(claim, self._caches, POOL_NOT_READY, message)
+                is_shown = shows(claim, finding)
+                holder = holder_of(claim)
+                refusals.append(Refusal(holder, claim, POOL_NOT_READY, message, is_shown))
+        return refusals
 
-    async def collect_leftovers(self, reading: ClaimReading, choice: ClaimChoice) -> float | None:
+    def due_refusals(
+        self, refusals: Iterable[Refusal[IPAddressClaim]]
+    ) -> Sequence[Refusal[IPAddressClaim]]:
+        """Return the refusals that are to be written now: see Granting."""
+        return self._granting.due_refusals(refusals)
+
+    async def finish(
+        self,
+        pool: PoolT_contra,
+        view: View[IPAddressClaim],
+        *,
+        promises: Iterable[Promise],
+        refusals: Sequence[Refusal[IPAddressClaim]],
+        due: Sequence[Refusal[IPAddressClaim]],
+    ) -> float | None:
+        """Write refusals, and delete IPAddresses that stand in the way of claims.
+
+        Args:
+            pool: as it was written last.
+            view: of its claims.
+            promises: the open promises of the pool.
+            refusals: of claims.
+            due: those of `refusals` that are to be written.
+
+        Returns:
+            In how many seconds another pass is due; None for no such time.
+        """
+        await self.refuse(pool, due)
+        waits_for = (
+            self._granting.seconds_until_due(refusals),
+            await self.collect_leftovers(view, refusals, promises),
+            self.seconds_until_restored(pool.metadata.key),
+        )
+        return min((seconds for seconds in waits_for if seconds is not None), default=None)
+
+    async def collect_leftovers(
+        self,
+        view: View[IPAddressClaim],
+        refusals: Iterable[Refusal[IPAddressClaim]],
+        promises: Iterable[Promise],
+    ) -> float | None:
         """Delete IPAddresses that stand in the way of claims for longer than the grace period.
 
         Returns:
             In how many seconds to look again; None if nothing is in the way.
         """
-        return await self._leftovers.collect(self._pools, reading.view, choice)
+        return await self._leftovers.collect(self._pools, view, refusals, promises)
 
     def seconds_until_restored(self, pool: Key) -> float | None:
         """Return in how many seconds a claim waits no longer for an IPAddress from a restore."""
@@ -263,9 +298,10 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         reader.check_cached(self._pools, key)
         count = reader.count(self._pools, key) or await reader.count_live(self._pools, key)
         if not count:
-            claims = await reader.claims(self._pools, key)
+            revision, claims = await reader.claims(self._pools, key)
             open_to = {promise.uid for promise in journal.promises}
-            known = has_memory(journal)
+            # A LIST that has not got there is of another history.
+            known = has_memory(journal) and revision >= journal.revisions[CLAIM_KIND]
             risky = [
                 claim
                 for claim in claims

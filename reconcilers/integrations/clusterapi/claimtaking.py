@@ -13,7 +13,6 @@ from reconcilers.integrations.clusterapi.answers import ready_of_refused, why_no
 from reconcilers.integrations.clusterapi.api import (
     ALLOCATION_FAILED,
     CLAIM_KIND,
-    JOURNALS,
     POOL_EXHAUSTED,
     POOL_NOT_READY,
     IPAddress,
@@ -23,14 +22,10 @@ from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, ho
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import shows
 from reconcilers.integrations.core.rules import View
-from reconcilers.promises.choosing import Choice, Refused, Taken, choose, taken
+from reconcilers.networkpool.statusjournal import describe_holder
+from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.journal import Journal, PromisedRange
-from reconcilers.promises.passes import Allotment
-from reconcilers.promises.shares import NO_LIMITS, Limits
 from reconcilers.promises.unreadable import UnreadableObject
-
-ClaimChoice = Allotment[IPAddressClaim, Choice[IPAddressClaim]]
-"""What one pass allocates to claims."""
 
 
 class ClaimTaker:
@@ -42,8 +37,8 @@ class ClaimTaker:
         pool: as it was read.
         settled: its journal, without the promises that are over.
         space: what it may hand out.
-        view: its claims and IPAddresses.
-        also_held: blocks that others than claims and IPAddresses hold.
+        view: its claims and IPAddresses, with the holdings of requests of all kinds.
+        observed: ranges that another allocator gave, and that no request holds.
         restored: the claims that may still get an IPAddress from a restore; None for none.
         closed: why the pool hands out no further address; empty if it does.
     """
@@ -59,36 +54,21 @@ class ClaimTaker:
         space: PoolSpace,
         view: View[IPAddressClaim],
         *,
-        also_held: Sequence[AddressRange] = (),
+        observed: Sequence[AddressRange] = (),
         restored: RestoredClaims | None = None,
         closed: str = "",
     ) -> None:
         self.find = view.find
         self._caches = caches
         self._pool_name = f"{pool_kind.kind} {pool.metadata.name}"
-        self._settled = settled
         self._space = space
         self._view = view
-        self._also_held = also_held
+        self._observed = [blocks_of(space, part) for part in observed]
         self._restored = restored
         self._closed = closed
         self._promised = [
             blocks_of(space, part.range) for promise in settled.promises for part in promise.ranges
         ]
-
-    def choose(self, batch: int, limits: Limits = NO_LIMITS) -> Choice[IPAddressClaim]:
-        """Return which claims get which addresses, and which get none.
-
-        Args:
-            batch: the most to serve at once.
-            limits: which claims may get an address.
-        """
-        holdings, promises = self._view.holdings, self._settled.promises
-        room = min(batch, JOURNALS.room(self._settled))
-        with taken(
-            holdings, map(PromisedRange, self._promised), map(PromisedRange, self._also_held)
-        ):
-            return choose(holdings, [self], promises, room, limits=limits)
 
     def shows(self, asker: IPAddressClaim, refused: Refused) -> bool:
         """Return whether a claim shows a refusal already."""
@@ -111,7 +91,7 @@ class ClaimTaker:
         blocks = self._take_blocks(asker)
         if blocks is None:
             return None
-        return Taken((PromisedRange(addresses_of(self._space, blocks)),))
+        return Taken((PromisedRange(addresses_of(self._space, blocks), self._space.name),))
 
     def _take_blocks(self, claim: IPAddressClaim) -> AddressRange | None:
         """Return the blocks to promise to a claim; None if it must not be served now."""
@@ -128,7 +108,7 @@ class ClaimTaker:
         if self._closed:
             raise Refused(POOL_NOT_READY, f"{self._pool_name} is not ready: {self._closed}")
         try:
-            return self._view.holdings.space().first(1)[0]
+            return self._view.holdings.space(self._space.name).first(1)[0]
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, f"{self._pool_name} has no free address") from None
 
@@ -151,13 +131,13 @@ class ClaimTaker:
             raise Refused(
                 ALLOCATION_FAILED, f"{name} and is not of the family of {self._pool_name}"
             )
-        other = self._view.holdings.other_holder(blocks, holder_of(claim))
+        holdings = self._view.holdings
+        other = holdings.other_holder(blocks, holder_of(claim), self._space.name)
         if other is not None:
-            raise Refused(
-                ALLOCATION_FAILED, f"{name}, but {other.key} has {address.spec.address} too"
-            )
-        if any(blocks.overlaps(one) for one in self._also_held):
-            what = f"but an IPAllocation or IPAMAllocation has {address.spec.address}"
+            what = f"but {describe_holder(other)} has {address.spec.address} too"
+            raise Refused(ALLOCATION_FAILED, f"{name}, {what}")
+        if any(blocks.overlaps(part) for part in self._observed):
+            what = f"but an IPAMAllocation has {address.spec.address}"
             raise Refused(ALLOCATION_FAILED, f"{name}, {what}")
         if any(blocks.overlaps(one) for one in self._promised):
             raise Refused(ALLOCATION_FAILED, f"{name}, but its address is promised to another")

@@ -14,7 +14,7 @@ from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpace
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
-from reconcilers.integrations.clusterapi.api import JOURNALS, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     KINDS,
     ClaimCaches,
@@ -22,6 +22,8 @@ from reconcilers.integrations.clusterapi.caches import (
     claim_facts,
     claim_holdings,
     geometry_of,
+    journals_of,
+    promised_address,
     space_name,
 )
 from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
@@ -81,15 +83,15 @@ class PoolContents:
         found: dict[AddressRange, dict[Key, str]] = {}
         if self.space is None:
             return {}
-        for promise in JOURNALS.read(self.pool).promises:
+        for promise in journals_of(self.kind).read(self.pool).promises:
             claim = self.claims.get(promise.key)
-            if claim and claim.metadata.uid == promise.uid:
-                [promised] = promise.in_space()
+            if claim and promise.kind == CLAIM_KIND and claim.metadata.uid == promise.uid:
+                promised = promised_address(promise)
                 blocks = self.space.held(promised.start_text, self.space.prefix)
                 if blocks is not None and record_of(claim) is None:
                     found.setdefault(blocks, {})[promise.key] = "promised"
         for key, state, part in self._parts:
-            if not part.space:
+            if part.space == self.space.name:
                 found.setdefault(part.range, {})[key] = state
         return found
 

@@ -6,7 +6,7 @@ is settled. Then an IPAddress that was made for it answers the next promise, whi
 address, or is taken away with the claim.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddress,
     IPAddressClaim,
 )
-from reconcilers.integrations.clusterapi.caches import ClaimCaches
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, promised_address
 from reconcilers.integrations.clusterapi.claimevents import ClaimEvents, Reported
 from reconcilers.integrations.clusterapi.statuses import message_of, shows, waits, with_ready
 from reconcilers.promises.choosing import Refusal
@@ -156,7 +156,7 @@ class Granting:
             NotOurs: there is one that is not as promised.
             ControllerError: a request failed.
         """
-        [promised] = promise.in_space()
+        promised = promised_address(promise)
         spec = spec_of(promised.start_text, space.prefix, space.gateway)
         address = await self._answers.ensure(claim, pool, pool_kind, spec)
         held = space.held(address.spec.address, address.spec.prefix)
@@ -205,6 +205,20 @@ class Granting:
 
         await run_concurrently([partial(refuse_one, one) for one in refusals], self._width)
         self._events.record(pool_kind, pool, written)
+        return self.seconds_until_due(refusals)
+
+    def due_refusals(
+        self, refusals: Iterable[Refusal[IPAddressClaim]]
+    ) -> list[Refusal[IPAddressClaim]]:
+        """Return the refusals to write: not shown yet, and not refused within a resync."""
+        return [
+            refusal
+            for refusal in refusals
+            if not refusal.is_shown and self._refused.wait_of(refusal.asker.metadata) is None
+        ]
+
+    def seconds_until_due(self, refusals: Iterable[Refusal[IPAddressClaim]]) -> float | None:
+        """Return in how many seconds to write claims whose write was refused; None without."""
         return self._refused.next_in(refusal.asker.metadata for refusal in refusals)
 
     async def _void(self, claim: IPAddressClaim) -> IPAddressClaim:

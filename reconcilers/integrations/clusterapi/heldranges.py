@@ -20,13 +20,18 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import (
     CLAIM_KIND,
     CONTRACT_VERSIONS,
-    JOURNALS,
     IPAddress,
     IPAddressClaim,
 )
-from reconcilers.integrations.clusterapi.caches import check_readable, space_name, space_of
+from reconcilers.integrations.clusterapi.caches import (
+    check_readable,
+    promised_address,
+    space_name,
+    space_of,
+)
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.discovery import Look
+from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.view import HeldRange, OtherHoldings
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.settling import settle
@@ -81,23 +86,12 @@ def held_ranges(
         key, claim_name = address.metadata.key, address.spec.claimRef.name
         holder = _claim(Key(key.namespace, claim_name)) if claim_name else f"IPAddress {key}"
         note(holder, address.spec.address)
-    journal = JOURNALS.read(pool)
+    journal = STATUS_JOURNALS.read(pool)
     claims_read = _ClaimsRead(position, by_key, unreadable)
     for promise in settle(journal, CLAIM_KIND, claims_read).promises:
-        for promised in promise.in_space():
-            note(_claim(promise.key), promised.start_text)
+        if promise.kind == CLAIM_KIND:
+            note(_claim(promise.key), promised_address(promise).start_text)
     return sorted(holdings, key=_order)
-
-
-def promised_ranges(pool: NetworkPool) -> list[HeldRange]:
-    """Return what a pool's journal promises to claims, where no claim can be read.
-
-    No promise is settled then, so all of them count.
-
-    Args:
-        pool: the pool, with its journal.
-    """
-    return held_ranges(pool, (), (), 0)
 
 
 async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
@@ -118,7 +112,8 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
     if claim_kind is None or address_kind is None:
         look.check_complete()
     if claim_kind is None and address_kind is None:
-        return OtherHoldings()
+        ranges = held_ranges(pool, (), (), 0)  # no promise is settled, so all of them count
+        return OtherHoldings(tuple(ranges), kinds=frozenset({CLAIM_KIND}))
     # If only one of them is served, its objects hold addresses all the same.
     claims = await _list_served(client, claim_kind, within)
     addresses = await _list_served(client, address_kind, within)
@@ -133,7 +128,7 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
     unreadable = find_unreadable(
         partial(check_readable, NETWORK_POOL, key, claims.unreadable, addresses.unreadable)
     )
-    return OtherHoldings(tuple(ranges), unreadable)
+    return OtherHoldings(tuple(ranges), unreadable, frozenset({CLAIM_KIND}))
 
 
 async def _list_served(client: Client, kind: Resource[R] | None, namespace: str) -> Page[R]:

@@ -7,7 +7,7 @@ it stayed so, and after live reads of the pool, whose promises are looked at fir
 claim: a promise may become an addressRef between the two, and not the other way round.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -26,13 +26,19 @@ from reconcilers.integrations.clusterapi.answers import (
 )
 from reconcilers.integrations.clusterapi.api import (
     ALLOCATION_FAILED,
-    JOURNALS,
     IPAddress,
     IPAddressClaim,
 )
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
-from reconcilers.integrations.clusterapi.claimtaking import ClaimChoice
+from reconcilers.integrations.clusterapi.caches import (
+    ClaimCaches,
+    holder_of,
+    journals_of,
+    kind_of,
+    pool_key,
+    promised_address,
+)
 from reconcilers.integrations.core.rules import View
+from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.refusedwrites import RefusedWrites
 
@@ -58,20 +64,25 @@ class Leftovers:
         """By key: the uid of an IPAddress, and since when (monotonic) nothing names it."""
 
     async def collect(
-        self, kind: Resource[Any], view: View[IPAddressClaim], choice: ClaimChoice
+        self,
+        kind: Resource[Any],
+        view: View[IPAddressClaim],
+        refusals: Iterable[Refusal[IPAddressClaim]],
+        promises: Iterable[Promise],
     ) -> float | None:
         """Delete what has blocked an address for longer than the grace period.
 
         Args:
             kind: of the pool.
             view: what one pass over it has read.
-            choice: what that pass decided.
+            refusals: of claims, by that pass.
+            promises: the open promises of the pool before it.
 
         Returns:
             In how many seconds to look again; None if nothing is in the way.
         """
         waits = []
-        for claim in _blocked(view, choice):
+        for claim in _blocked(view, refusals, promises):
             key = claim.metadata.key
             address = self._caches.addresses.get(key)
             if not _may_go(address, claim):
@@ -104,11 +115,11 @@ class Leftovers:
         IPAddress of another pool was made for an earlier claim of the same name.
         """
         key = claim.metadata.key
-        is_of_pool = address.spec.poolRef == claim.spec.poolRef
+        is_of_pool, holder = address.spec.poolRef == claim.spec.poolRef, holder_of(claim)
         try:
             pool = await self._client.get(kind, pool_key(kind, claim))
-            promises = JOURNALS.read(pool).promises if is_of_pool else ()
-            if any(promise.key == key and _is_of(promise, address) for promise in promises):
+            promises = journals_of(kind).read(pool).promises if is_of_pool else ()
+            if any(promise.holder == holder and _is_of(promise, address) for promise in promises):
                 return False
             live_claim = await self._client.get(self._caches.claim_kind, key)
         except NotFound:
@@ -119,15 +130,19 @@ class Leftovers:
         return not live_claim.address_name and (is_of_pool or is_of_earlier_claim)
 
 
-def _blocked(view: View[IPAddressClaim], choice: ClaimChoice) -> Iterator[IPAddressClaim]:
+def _blocked(
+    view: View[IPAddressClaim],
+    refusals: Iterable[Refusal[IPAddressClaim]],
+    promises: Iterable[Promise],
+) -> Iterator[IPAddressClaim]:
     """Yield the claims that an IPAddress may be in the way of, refused or promised another one.
 
     Such a promise stays open if the claim refuses the write that voids it.
     """
-    for refusal in choice.detail.refusals:
+    for refusal in refusals:
         if refusal.reason == ALLOCATION_FAILED:
             yield refusal.asker
-    for promise in choice.settled.promises:
+    for promise in promises:
         claim = view.at_version(promise)
         if claim is not None:
             yield claim
@@ -136,10 +151,8 @@ def _blocked(view: View[IPAddressClaim], choice: ClaimChoice) -> Iterator[IPAddr
 def _is_of(promise: Promise, address: IPAddress) -> bool:
     """Return whether a promise is of what an IPAddress says, in whatever spelling."""
     said = addresstexts.parse_ends(address.spec.address, address.spec.address)
-    return said is not None and any(
-        (said.family, said.first) == (promised.family, promised.first)
-        for promised in promise.in_space()
-    )
+    promised = promised_address(promise)
+    return said is not None and (said.family, said.first) == (promised.family, promised.first)
 
 
 def _may_go(address: IPAddress | None, claim: IPAddressClaim) -> bool:

@@ -1,6 +1,7 @@
 """The single addresses that a NetworkPool may hand out to claims."""
 
 from reconcilers.addressing import poolgeometry
+from reconcilers.addressing.familychoice import FAMILY_NAMES
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 
@@ -18,4 +19,5 @@ def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
     layout = poolgeometry.parse_layout(pool.spec, max_addresses)
     bits = 32 if layout.family == 4 else 128
     prefix = bits - (layout.cidr.size - 1).bit_length()
-    return PoolSpace(layout, 0, prefix, pool.spec.gateway or "")
+    name = FAMILY_NAMES[layout.family]
+    return PoolSpace(layout, 0, prefix, pool.spec.gateway or "", name=name)

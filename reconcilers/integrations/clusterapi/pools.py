@@ -1,4 +1,4 @@
-"""One pass over one pool that claims are served from.
+"""One pass over one pool of the in-cluster provider, from which claims are served.
 
 gone?              forget it
 being deleted?     hand out nothing; go when no IPAddress names it and nothing is promised
@@ -11,20 +11,19 @@ The journal is an annotation, so it and the status are two writes; only the jour
 The status is written last, from what the caches show then.
 """
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from allocator import AddressRange, InvalidPool
+from allocator import InvalidPool
 from controller.cache import Cache
 from controller.errors import ApiError
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
-from controller.meta import Key, Object
+from controller.meta import Key
 from controller.outcome import SETTLED, Blocked, Outcome
 from controller.resource import Resource
-from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.addresses import PoolSpace, blocks_of
 from reconcilers.integrations.clusterapi.api import (
     CLAIM_KIND,
     JOURNALS,
@@ -37,13 +36,13 @@ from reconcilers.integrations.clusterapi.caches import (
     geometry_of,
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimParts, ClaimReading
-from reconcilers.integrations.clusterapi.claimtaking import ClaimChoice
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import Choice
-from reconcilers.promises.journal import Journal
+from reconcilers.promises.choosing import Choice, choose, taken
+from reconcilers.promises.journal import Journal, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
+    NOTHING_SEEN,
     Allotment,
     PassWork,
     next_after_quiet_period,
@@ -65,26 +64,33 @@ from reconcilers.promises.unreadable import (
 from reconcilers.reporting.conditions import READY, Finding
 from reconcilers.reporting.wording import count_noun
 
-PoolT = TypeVar("PoolT", bound=Object)
-InClusterT = TypeVar("InClusterT", bound=Pool)
+PoolT = TypeVar("PoolT", bound=Pool)
+ClaimChoice = Allotment[IPAddressClaim, Choice[IPAddressClaim]]
+"""What one pass allocates to claims."""
 
 
-class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressClaim]]):
-    """Pools of one kind that claims are served from, and nothing else, by passes over them.
+class InClusterPoolKind(
+    AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressClaim]]
+):
+    """Pools of one of the in-cluster provider's kinds, which serve claims alone.
 
     Args:
-        pools: the cache of the pools.
+        resource: the kind of the pools.
         parts: what claims of pools of all kinds share.
+        statuses: writes the pools' statuses.
     """
 
     journals = JOURNALS
 
-    def __init__(self, pools: Cache[PoolT], parts: ClaimParts) -> None:
-        self.kind = pools.resource
+    def __init__(
+        self, resource: Resource[PoolT], parts: ClaimParts, statuses: PoolStatuses
+    ) -> None:
+        self.kind = resource
         """The kind of the pools."""
-        self._pools = pools
+        self._pools: Cache[PoolT] = parts.caches.pools[resource.kind]
         self._parts = parts
-        self._claims = ClaimKind[PoolT](pools.resource, parts)
+        self._statuses = statuses
+        self._claims = ClaimKind[PoolT](resource, parts)
 
     @property
     @override
@@ -104,47 +110,23 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
     def forget(self, pool: Key) -> None:
         self._claims.forget(pool)
 
-    @abstractmethod
-    def geometry(self, pool: PoolT) -> PoolSpace:
-        """Return the addresses that a pool may hand out.
-
-        Raises:
-            InvalidPool: its spec cannot be parsed.
-        """
-
-    @abstractmethod
-    def why_closed(self, pool: PoolT) -> str:
-        """Return why a pool hands out no further address; empty if it does."""
-
-    @abstractmethod
-    async def also_held(self, pool: PoolT, space: PoolSpace) -> Sequence[AddressRange]:
-        """Return the blocks that others than claims and IPAddresses hold; raises Behind."""
-
-    @abstractmethod
-    async def _write_ready(self, pool: PoolT, ready: Finding) -> None:
-        """Write a pool's Ready condition, which says why it does not serve."""
-
-    @abstractmethod
-    async def _write_status(
-        self, pool: PoolT, space: PoolSpace, ready: Finding | None = None
-    ) -> None:
-        """Write a pool's figures and conditions.
-
-        Args:
-            pool: the pool.
-            space: what it may hand out.
-            ready: its condition Ready; None for the one of a pool that serves.
-        """
-
     @override
     async def prepare(self, pool: PoolT) -> tuple[PoolT, Outcome | None]:
+        if pool.metadata.terminating:
+            return pool, await self._reconcile_deleted(pool)
+        with writing_pool():
+            pool = await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
         try:
-            self.geometry(pool)
+            geometry_of(pool)
         except InvalidPool as invalid:
             why = "; ".join(invalid.messages)
             await self._write_ready(pool, Finding(READY, False, "ValidationFailed", why))
             later = await self._claims.refuse_waiting(pool, why)
             return pool, Blocked("ValidationFailed", later)
+        if is_paused(pool.metadata.annotations):
+            # Nothing is handed out, so a fence waits for the end of the pause.
+            await self._write_status(pool, geometry_of(pool))
+            return pool, SETTLED
         return pool, None
 
     @override
@@ -157,21 +139,26 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
         return no_tenant if self.kind.namespaced else tenant_of_namespace
 
     @override
-    async def read(self, pool: PoolT, journal: Journal) -> ClaimReading:
-        return await self._claims.read(pool.metadata.key, self.geometry(pool), journal)
-
-    @override
-    async def complete(self, pool: PoolT, reading: ClaimReading) -> ClaimReading | Outcome:
-        also_held = await self.also_held(pool, reading.space)
-        return self._claims.renewed(pool.metadata.key, reading, also_held)
+    async def read(
+        self, pool: PoolT, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+    ) -> ClaimReading:
+        return await self._claims.read(pool.metadata.key, geometry_of(pool), journal)
 
     @override
     def choose(
         self, pool: PoolT, journal: Journal, reading: ClaimReading, limits: Limits
     ) -> ClaimChoice:
-        settled = settle(journal, CLAIM_KIND, reading.view, reading.view.effects)
-        taker = self._claims.taker(pool, settled, reading, self.why_closed(pool))
-        choice = taker.choose(self._parts.settings.batch, limits)
+        view = reading.view
+        settled = settle(journal, CLAIM_KIND, view, view.effects)
+        room = min(self._parts.settings.batch, JOURNALS.room(settled))
+        promised = (
+            PromisedRange(blocks_of(reading.space, part.range))
+            for promise in settled.promises
+            for part in promise.ranges
+        )
+        taker = self._claims.make_taker(pool, settled, reading)
+        with taken(view.holdings, promised):
+            choice = choose(view.holdings, [taker], settled.promises, room, limits=limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         return Allotment(settled, granted, choice.more, choice)
 
@@ -195,12 +182,16 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
         kept: Sequence[Kept[IPAddressClaim]],
         shares: Shares,
     ) -> float | None:
-        unwritten = await self._claims.refuse(pool, choice.detail.refusals)
-        leftover = await self._claims.collect_leftovers(reading, choice)
+        refusals = choice.detail.refusals
+        later = await self._claims.finish(
+            pool,
+            reading.view,
+            promises=choice.settled.promises,
+            refusals=refusals,
+            due=self._claims.due_refusals(refusals),
+        )
         await self._write_status(pool, reading.space)
-        restore = self._claims.seconds_until_restored(pool.metadata.key)
-        waits = (unwritten, leftover, restore)
-        return min((wait for wait in waits if wait is not None), default=None)
+        return later
 
     @override
     def next_pass(self, work: PassWork[PoolT, IPAddressClaim, Choice[IPAddressClaim]]) -> Outcome:
@@ -217,61 +208,26 @@ class ClaimPools(AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAd
     async def report_pool_refused(self, pool: PoolT, error: ApiError) -> None:
         await self._claims.refuse_waiting(pool, f"it cannot be written: {error}")
 
-
-class InClusterPools(ClaimPools[InClusterT]):
-    """Pools of one of the in-cluster provider's kinds.
-
-    Args:
-        resource: the kind of the pools.
-        parts: what claims of pools of all kinds share.
-        statuses: writes the pools' statuses.
-    """
-
-    def __init__(
-        self, resource: Resource[InClusterT], parts: ClaimParts, statuses: PoolStatuses
-    ) -> None:
-        super().__init__(parts.caches.pools[resource.kind], parts)
-        self._statuses = statuses
-
-    @override
-    def geometry(self, pool: InClusterT) -> PoolSpace:
-        return geometry_of(pool)
-
-    @override
-    def why_closed(self, pool: InClusterT) -> str:
-        return ""
-
-    @override
-    async def also_held(self, pool: InClusterT, space: PoolSpace) -> Sequence[AddressRange]:
-        return ()
-
-    @override
-    async def prepare(self, pool: InClusterT) -> tuple[InClusterT, Outcome | None]:
-        if pool.metadata.terminating:
-            return pool, await self._reconcile_deleted(pool)
-        with writing_pool():
-            pool = await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
-        pool, outcome = await super().prepare(pool)
-        if outcome is None and is_paused(pool.metadata.annotations):
-            # Nothing is handed out, so a fence waits for the end of the pause.
-            await self._write_status(pool, self.geometry(pool))
-            return pool, SETTLED
-        return pool, outcome
-
-    @override
-    async def _write_ready(self, pool: InClusterT, ready: Finding) -> None:
+    async def _write_ready(self, pool: PoolT, ready: Finding) -> None:
+        """Write a pool's Ready condition, which says why it does not serve."""
         with writing_pool():
             await self._statuses.write(self.kind, pool, None, ready)
 
-    @override
     async def _write_status(
-        self, pool: InClusterT, space: PoolSpace, ready: Finding | None = None
+        self, pool: PoolT, space: PoolSpace, ready: Finding | None = None
     ) -> None:
+        """Write a pool's figures and conditions.
+
+        Args:
+            pool: the pool.
+            space: what it may hand out.
+            ready: its condition Ready; None for the one of a pool that serves.
+        """
         holdings = self._parts.reader.cached(self.kind, pool.metadata.key, space).holdings
         with writing_pool():
             await self._statuses.write_figures(self.kind, pool, space, holdings, ready)
 
-    async def _reconcile_deleted(self, pool: InClusterT) -> Outcome:
+    async def _reconcile_deleted(self, pool: PoolT) -> Outcome:
         """Take the finalizer off when no IPAddress names the pool and nothing is promised.
 
         The cache may show that there are some; only a live LIST may show that there are none. What
@@ -287,7 +243,7 @@ class InClusterPools(ClaimPools[InClusterT]):
         message = f"{count_noun(count, 'IPAddress is', 'IPAddresses are')} in use"
         waiting = Finding(READY, False, "Deleting", message)
         try:
-            await self._write_status(pool, self.geometry(pool), waiting)
+            await self._write_status(pool, geometry_of(pool), waiting)
         except InvalidPool:
             await self._write_ready(pool, waiting)
         return Blocked("Deleting", self._parts.settings.requeue_deleting)

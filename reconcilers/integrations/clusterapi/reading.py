@@ -16,7 +16,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.meta import Key
 from controller.resource import Resource
-from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.addresses import ClaimSpace, PoolSpace
 from reconcilers.integrations.clusterapi.answers import controlling_claim
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_KIND,
@@ -38,6 +38,7 @@ from reconcilers.integrations.core.rules import View
 from reconcilers.promises.holdings import (
     CHECK_SECONDS,
     Facts,
+    Holdings,
     KeptHoldings,
     indexed_source,
 )
@@ -150,10 +151,22 @@ class Reader:
 
     def cached(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
         """Return the view that the caches give, however old it is."""
+        return self.with_holdings(kind, pool, self._kept.holdings(space_name(kind, pool), space))
+
+    def with_holdings(
+        self, kind: Resource[Any], pool: Key, holdings: Holdings
+    ) -> View[IPAddressClaim]:
+        """Return the view that the caches give.
+
+        Args:
+            kind: of the pool.
+            pool: the pool.
+            holdings: of the pool, as the caches show them.
+        """
         claims = self._caches.claims
         return View(
             claims.position,
-            self._kept.holdings(space_name(kind, pool), space),
+            holdings,
             find_by_key(CLAIM_KIND, claims.get),
             self._caches.addresses.get,
             claims.unreadable.keys(),
@@ -178,18 +191,32 @@ class Reader:
             ControllerError: the list failed.
         """
         self.check_cached(kind, pool)
+        if self.suffices(kind, pool, journal):
+            return self.cached(kind, pool, space)
+        return await self.live(kind, pool, space, journal)
+
+    def suffices(self, kind: Resource[Any], pool: Key, journal: Journal) -> bool:
+        """Return whether the caches have read as far as a journal says; False to LIST.
+
+        That is also so if the caches do not show which IPAddresses were created for promises that
+        are over.
+
+        Raises:
+            Behind: a cache may still get there.
+        """
         name, revisions = space_name(kind, pool), journal.revisions
         self._note_shown(name, journal)
         claims, addresses = self._caches.claims, self._caches.addresses
         of_claims = revisions.get(CLAIM_KIND, 0)
         of_addresses = revisions.get(ADDRESS_KIND, 0)
         has_read_claims = self._wait.has_read(claims, of_claims, (CLAIMS, name))
-        if has_read_claims and self._wait.has_read(addresses, of_addresses, (ADDRESSES, name)):
-            view = self.cached(kind, pool, space)
-            still_open = settle(journal, CLAIM_KIND, view).promises
-            if still_open == settle(journal, CLAIM_KIND, view, view.effects).promises:
-                return view
-        return await self.live(kind, pool, space, journal)
+        if not has_read_claims or not self._wait.has_read(
+            addresses, of_addresses, (ADDRESSES, name)
+        ):
+            return False
+        view = self.with_holdings(kind, pool, Holdings())
+        still_open = settle(journal, CLAIM_KIND, view).promises
+        return still_open == settle(journal, CLAIM_KIND, view, view.effects).promises
 
     def note_kept(self, kind: Resource[Any], pool: Key, promises: Iterable[Promise]) -> None:
         """Note the IPAddresses that were made for promises just now, before they may go again."""
@@ -203,30 +230,13 @@ class Reader:
         """Note which IPAddresses of a journal's promises the cache shows; forget dropped ones."""
         known, created = self._created.get(name, {}), dict[Identity, int]()
         for promise in journal.promises:
+            if promise.kind != CLAIM_KIND:
+                continue
             shown = _revision_of(self._caches.addresses.get(promise.key), promise)
             revision = known.get(promise.identity) if shown is None else shown
             if revision is not None:
                 created[promise.identity] = revision
         self._created[name] = created
-
-    def renewed(
-        self, view: View[IPAddressClaim], kind: Resource[Any], pool: Key, space: PoolSpace
-    ) -> View[IPAddressClaim]:
-        """Return a view of now in place of one that was read before the pass waited.
-
-        What a view of the caches finds is of now, what it holds is of when it was read. A promise
-        that was kept meanwhile would be settled by the one, and free by the other. A view of
-        lists is of one moment. It stays until both caches show what it shows.
-
-        Raises:
-            UnreadableHolders: claims or IPAddresses that may be the pool's cannot be decoded.
-        """
-        self.check_cached(kind, pool)
-        addresses, name = self._caches.addresses, space_name(kind, pool)
-        is_reached = self._caches.claims.position >= view.position
-        if is_reached and self._wait.has_read_list(addresses, (ADDRESSES, name)):
-            return self.cached(kind, pool, space)
-        return view
 
     def check_cached(self, kind: Resource[Any], pool: Key) -> None:
         """Raise if the caches show objects that cannot be decoded and may be the pool's.
@@ -238,7 +248,7 @@ class Reader:
         check_readable(kind, pool, claims.unreadable, addresses.unreadable)
 
     async def live(
-        self, kind: Resource[Any], pool: Key, space: PoolSpace, journal: Journal
+        self, kind: Resource[Any], pool: Key, space: ClaimSpace, journal: Journal
     ) -> View[IPAddressClaim]:
         """Return the view of lists that begin now.
 
@@ -281,8 +291,8 @@ class Reader:
                 created[promise.identity] = address.metadata.revision if address is not None else 0
         return view
 
-    async def claims(self, kind: Resource[Any], pool: Key) -> list[IPAddressClaim]:
-        """Return the claims that name a pool, by a list that begins now.
+    async def claims(self, kind: Resource[Any], pool: Key) -> tuple[int, list[IPAddressClaim]]:
+        """Return the claims that name a pool, by a list that begins now, and its revision.
 
         Raises:
             UnreadableHolders: claims that may name it cannot be decoded.
@@ -291,7 +301,7 @@ class Reader:
         name = space_name(kind, pool)
         page = await self._client.list(self._caches.claim_kind, namespace=pool.namespace)
         check_readable(kind, pool, page.unreadable, {})
-        return [one for one in page.items if name in space_of(one)]
+        return page.revision, [one for one in page.items if name in space_of(one)]
 
     async def addresses(self, kind: Resource[Any], pool: Key) -> list[IPAddress]:
         """Return the IPAddresses that name a pool, by a list that begins now.

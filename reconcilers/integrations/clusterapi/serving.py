@@ -16,7 +16,6 @@ from controller.manager import Manager
 from controller.resource import Resource
 from controller.runner import Controller
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.configuration.settings import Settings
@@ -33,11 +32,11 @@ from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.gauges import ClaimGauges
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.networkpools import (
-    ClaimHolders,
+from reconcilers.integrations.clusterapi.networkpoolclaims import (
+    DiscoveredClaims,
     NetworkPoolClaims,
 )
-from reconcilers.integrations.clusterapi.pools import InClusterPools
+from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
@@ -45,7 +44,6 @@ from reconcilers.integrations.clusterapi.watched import Watched
 from reconcilers.integrations.core.discovery import Look, Work
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.serving import Integration
-from reconcilers.networkpool.view import OtherHolders
 from reconcilers.promises.passes import PoolPasses
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
@@ -74,7 +72,6 @@ class ClusterApi(Integration[Served]):
     Args:
         manager: runs it.
         networkpools: NetworkPools, as the manager watches them.
-        allocations: IPAllocations, as the manager watches them.
         recorder: takes the events.
         clock: the time.
         settings: intervals, and how much is done at once.
@@ -86,7 +83,6 @@ class ClusterApi(Integration[Served]):
         self,
         manager: Manager,
         networkpools: Informer[NetworkPool],
-        allocations: Informer[IPAllocation],
         recorder: Recorder,
         clock: Clock,
         settings: Settings,
@@ -98,11 +94,8 @@ class ClusterApi(Integration[Served]):
             manager, clock, "clusterapi", (api.GROUP, api.CORE_GROUP), every_replica=True
         )
         self._pools = networkpools
-        self._allocations = allocations
-        self.holders = ClaimHolders(clock)
-        """What claims hold of NetworkPools, for the reconciler of these."""
-        self.others = OtherHolders()
-        """What neither claims nor IPAllocations hold of NetworkPools, of another integration."""
+        self.claims = DiscoveredClaims(clock)
+        """Whether claims are served from NetworkPools, for the passes over these."""
         self._networkpools: Controller | None = None
         self._recorder = recorder
         self._settings = settings
@@ -115,7 +108,7 @@ class ClusterApi(Integration[Served]):
 
     @override
     def _end(self) -> None:
-        self.holders.known, self.holders.incomplete, self.holders.pools = False, "", None
+        self.claims.known, self.claims.incomplete, self.claims.served = False, "", None
 
     @override
     def _begin(self, served: Served) -> Work | None:
@@ -130,7 +123,7 @@ class ClusterApi(Integration[Served]):
             self._wait_for_second(served.addresses, api.claims(served.addresses.version))
         else:
             self._log.info("IPAddressClaims are not served by the API server: waiting for them")
-        self.holders.known = True
+        self.claims.known = True
         return work
 
     def _wait_for_second(self, present: Resource[Any], missing: Resource[Any]) -> None:
@@ -140,7 +133,7 @@ class ClusterApi(Integration[Served]):
             missing=missing.full_name,
             served=present.full_name,
         )
-        self.holders.incomplete = (
+        self.claims.incomplete = (
             f"the API server serves {present.full_name} and not {missing.full_name}; apply the"
             f" CustomResourceDefinition {missing.full_name} of Cluster API"
         )
@@ -200,24 +193,14 @@ class ClusterApi(Integration[Served]):
         watched = Watched(
             caches, claims, addresses, clusters, settings.gather, pools, self._overlaps
         )
-        self.holders.pools = network_pools = NetworkPoolClaims(
-            parts, self._allocations.cache, self.others
-        )
-        passes: list[PoolPasses[Any, Any, Any, Any]] = [
-            PoolPasses(network_pools, client, self._clock, settings)
-        ]
-        for resource in served.pools:
-            in_cluster = InClusterPools(resource, parts, statuses)
-            passes.append(PoolPasses(in_cluster, client, self._clock, settings))
-        for reconciler in passes:
-            kind = reconciler.resource
+        self.claims.served = NetworkPoolClaims(parts)
+        for kind in served.pools:
+            in_cluster = InClusterPoolKind(kind, parts, statuses)
+            reconciler = PoolPasses(in_cluster, client, self._clock, settings)
             extension.controller(
                 f"clusterapi-{kind.kind.lower()}",
                 reconciler.reconcile,
-                watches=[
-                    *watched.of_pools(kind),
-                    *watched.of_allocations(kind, self._allocations),
-                ],
+                watches=watched.of_pools(kind),
                 concurrency=self._settings.concurrency,
                 forget=reconciler.forget,
             )
@@ -239,7 +222,7 @@ class ClusterApi(Integration[Served]):
             shard_by=caches.pool_to_shard_by,
         )
         if self._networkpools is not None:
-            for watch in watched.of_names(NETWORK_POOL):
+            for watch in watched.of_requests(NETWORK_POOL):
                 watch.connect(self._networkpools.queue)
 
         gauges = ClaimGauges(caches, self._clock, lambda: self._manager.is_leading)

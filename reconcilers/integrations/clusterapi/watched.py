@@ -15,8 +15,6 @@ from controller.meta import Key, Object
 from controller.resource import Resource
 from controller.triggers import KeyWatch, Trigger, Watch, spec_at_once, to_self
 from controller.workqueue import LOW_PRIORITY
-from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.answers import controlling_claim, is_made_for_claim
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
@@ -56,28 +54,23 @@ class Watched:
     overlaps: OverlapAnnouncer
 
     def of_pools(self, kind: Resource[Any]) -> list[Trigger]:
-        """Return the watches of the controller of one kind of pools."""
-
-        def of_cluster(cluster: Key) -> Iterable[Key]:
-            return {key for claim in self._claims_of(cluster) for key in named(kind, claim)}
-
-        watches: list[Trigger] = [
+        """Return the watches of the controller of one of the in-cluster provider's kinds."""
+        return [
             Watch(
                 self.pools[kind.kind],
                 to_self,
                 delay=spec_at_once(self.gather),
                 unreadable=lambda pool: [pool],
             ),
-            *self.of_names(kind),
+            *self.of_requests(kind),
+            KeyWatch(self.overlaps.of_kind(kind.kind), LOW_PRIORITY),
         ]
-        if kind != NETWORK_POOL:  # whose own reconciler writes its status
-            watches.append(KeyWatch(self.overlaps.of_kind(kind.kind), LOW_PRIORITY))
-        if self.clusters is not None:
-            watches.append(_by_key(self.clusters, of_cluster, pause_changed))
-        return watches
 
-    def of_names(self, kind: Resource[Any]) -> list[Watch[Any]]:
-        """Return the watches of claims and IPAddresses that concern pools of one kind."""
+    def of_requests(self, kind: Resource[Any]) -> list[Watch[Any]]:
+        """Return the watches of claims, IPAddresses and Clusters for pools of one kind."""
+
+        def of_cluster(cluster: Key) -> Iterable[Key]:
+            return {key for claim in self._claims_of(cluster) for key in named(kind, claim)}
 
         def of_address(address: IPAddress) -> Iterable[Key]:
             # It may be of another pool than the claim of its name, which it keeps waiting.
@@ -86,21 +79,13 @@ class Watched:
             return {*named(kind, address), *waiting}
 
         may_name = partial(self._pools_named_from, kind)
-        return [
+        watches: list[Watch[Any]] = [
             Watch(self.claims, partial(named, kind), None, self.gather, unreadable=may_name),
             Watch(self.addresses, of_address, None, self.gather, unreadable=may_name),
         ]
-
-    def of_allocations(
-        self, kind: Resource[Any], allocations: Informer[IPAllocation]
-    ) -> list[Watch[Any]]:
-        """Return the watch of what else holds addresses of NetworkPools."""
-        if kind != NETWORK_POOL:
-            return []
-        may_name = partial(self._pools_named_from, kind)
-        return [
-            Watch(allocations, lambda one: [one.pool_key], None, self.gather, unreadable=may_name)
-        ]
+        if self.clusters is not None:
+            watches.append(_by_key(self.clusters, of_cluster, pause_changed))
+        return watches
 
     def of_claims(self, pools: Iterable[Informer[Any]]) -> list[Watch[Any]]:
         """Return the watches of the IPAddressClaim controller, which map changes to claim keys."""

@@ -4,7 +4,7 @@ The rules by which no address is allocated twice stand in reconcilers/promises/.
 """
 
 from collections.abc import Callable, Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from controller.meta import Key, Object
@@ -36,6 +36,10 @@ class View(Generic[R]):
     answer: Callable[[Key], Any]
     unreadable: Container[Key] = frozenset()
     effects: Effects | None = None
+
+    def with_holdings(self, holdings: Holdings) -> "View[R]":
+        """Return the same with other holdings."""
+        return replace(self, holdings=holdings)
 
     def at_version(self, promise: Promise) -> R | None:
         """Return the request of a promise if it still is what the promise names."""

@@ -40,7 +40,7 @@ from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held, outlined
 from reconcilers.integrations.kubermatic.reports import ACTION
-from reconcilers.networkpool.view import HeldRange, OtherHolders, OtherHoldings
+from reconcilers.networkpool.view import HeldRange, ObservedRanges, OtherHoldings
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.unreadable import check_holders, find_unreadable
 from reconcilers.spaces.announcing import OverlapAnnouncer
@@ -60,7 +60,7 @@ def cidrs_of(pool: NetworkPool) -> Iterable[AddressRange]:
             continue  # its own reconciler says so
 
 
-class ObservedHolders(OtherHolders):
+class ObservedHolders(ObservedRanges):
     """What IPAMAllocations hold of NetworkPools, for the reconciler of NetworkPools."""
 
     def __init__(self) -> None:

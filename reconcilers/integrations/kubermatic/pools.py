@@ -11,6 +11,7 @@ is deleted. The journal is an annotation of the pool, which has no status.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from typing_extensions import override
 
@@ -66,6 +67,7 @@ from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
+    NOTHING_SEEN,
     Allotment,
     Fenced,
     PassWork,
@@ -187,7 +189,9 @@ class Pools(
         return tenant_of_namespace
 
     @override
-    async def read(self, pool: IPAMPool, journal: Journal) -> View:
+    async def read(
+        self, pool: IPAMPool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+    ) -> View:
         revision = journal.revisions.get(JOURNALS.kind, 0)
         return await self._reader.at_least(pool.metadata.name, revision)
 
@@ -199,14 +203,10 @@ class Pools(
         return bool(self._decide(pool, journal, reading, limits).grants)
 
     @override
-    async def void_earlier(self, pool: IPAMPool, reading: View) -> Fenced[View]:
+    async def void_earlier(self, pool: IPAMPool, reading: View) -> Fenced:
         view = await self._reader.live(pool.metadata.name)
         allocations = await self._allocations.fence.void_earlier(view.allocations)
         return Fenced({JOURNALS.kind: highest_revision(allocations)})
-
-    @override
-    async def complete(self, pool: IPAMPool, reading: View) -> View | Outcome:
-        return reading
 
     @override
     def choose(

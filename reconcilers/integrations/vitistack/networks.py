@@ -14,6 +14,7 @@ the pass that ends it, and promised in the next.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from typing_extensions import override
 
@@ -61,6 +62,7 @@ from reconcilers.promises.choosing import Refusal, Refused, Taken, choose, taken
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
+    NOTHING_SEEN,
     Allotment,
     Fenced,
     PassWork,
@@ -196,7 +198,9 @@ class Networks(
         return no_tenant  # all IPAllocations of a network are in its namespace
 
     @override
-    async def read(self, pool: NetworkNamespace, journal: Journal) -> NetworkReading:
+    async def read(
+        self, pool: NetworkNamespace, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+    ) -> NetworkReading:
         static = static_of(pool)
         assert static is not None, "prepare ends the pass over other networks"
         space = space_of(static)
@@ -212,18 +216,10 @@ class Networks(
         return needs_fence(revision, view.position, wanted=view.holdings.waiting_count > 0)
 
     @override
-    async def void_earlier(
-        self, pool: NetworkNamespace, reading: NetworkReading
-    ) -> Fenced[NetworkReading]:
+    async def void_earlier(self, pool: NetworkNamespace, reading: NetworkReading) -> Fenced:
         listed, _ = await self._reader.live(pool.metadata.key)
         allocations = await self._writer.fence.void_earlier([*listed.values()])
         return Fenced({JOURNALS.kind: highest_revision(allocations)})
-
-    @override
-    async def complete(
-        self, pool: NetworkNamespace, reading: NetworkReading
-    ) -> NetworkReading | Outcome:
-        return reading
 
     @override
     def choose(

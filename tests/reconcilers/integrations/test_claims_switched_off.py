@@ -1,7 +1,6 @@
 """The integration of claims is off, and claims have addresses of NetworkPools from before."""
 
 from allocator import AddressRange
-from reconcilers.api import names
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.configuration.settings import Settings
 from tests.reconcilers.integrations.clusterapi.test_unreadable import (
@@ -17,8 +16,7 @@ from tests.reconcilers.test_sharing import Replica
 
 WITHOUT_CLAIMS = Settings()
 SERVED = (CLAIMS, ADDRESSES, CLUSTERS)
-ANNOTATION = names.ANNOTATION_PROMISES
-REMOVED: Json = {"metadata": {"annotations": {ANNOTATION: None}}}
+REMOVED: Json = {"status": {"assignments": None, "revisions": None}}
 LONG = 30.0
 """Seconds after which a pool reports what it waits for."""
 
@@ -49,12 +47,10 @@ async def test_a_pool_that_served_claims_hands_out_nothing_and_says_how_to_go_on
         ready = place.ready(NETWORK_POOL, "lab")
         assert ready["reason"] == "HoldersUnknown"
         assert "start the controller with --integration=clusterapi" in ready["message"]
-        assert f"annotation {ANNOTATION}" in ready["message"]
+        assert "set both fields to null" in ready["message"]
 
 
-async def test_a_pool_is_served_again_once_the_integration_is_on_or_the_annotation_is_gone() -> (
-    None
-):
+async def test_a_pool_is_served_again_once_the_integration_is_on_or_the_journal_is_gone() -> None:
     async with site(WITH_CLAIMS, *SERVED) as place:
         await _serve_claim_and_switch_off(place)
         await place.home.ask("one", "lab")
@@ -89,17 +85,6 @@ async def test_other_pools_are_served_and_no_kind_of_claims_is_read_without_the_
         sent = place.home.replicas[-1].link.sent
         assert sent
         assert [path for _, path in sent if CLAIMS.group in path] == []
-
-
-async def test_an_annotation_that_names_another_pool_counts_as_well() -> None:
-    async with site(WITHOUT_CLAIMS, *SERVED) as place:
-        spec = {"cidr": "10.0.0.0/24"}
-        annotations = {ANNOTATION: '{"uid":"of-before","revision":"7"}'}
-        await place.make(NETWORK_POOL, "lab", spec, metadata={"annotations": annotations})
-        await place.home.ask("one", "lab")
-        await place.home.pass_by(LONG)
-        assert await place.home.ranges() == {}
-        assert place.ready(NETWORK_POOL, "lab")["reason"] == "HoldersUnknown"
 
 
 async def test_a_pool_that_served_claims_is_not_deleted_without_the_integration() -> None:

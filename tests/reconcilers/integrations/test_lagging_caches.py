@@ -22,6 +22,7 @@ from reconcilers.integrations.vitistack import reading as vitistack_reading
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.networkpool import view
 from reconcilers.promises.identities import Holder
+from reconcilers.promises.journal import Journal
 from reconcilers.promises.reading import Behind
 from tests.clock import VirtualClock
 from tests.reconcilers import make
@@ -90,7 +91,7 @@ def of_network_pools(client: Client, clock: VirtualClock) -> Reading:
         POOL.namespace,
         {"metadata": {"name": "a"}, "spec": spec},
         lambda: reader.live(POOL),
-        lambda: reader.at_least(pool, 0),
+        lambda: reader.at_least(pool, Journal({IP_ALLOCATION.full_name: 0})),
     )
 
 

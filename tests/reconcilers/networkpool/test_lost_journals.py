@@ -96,9 +96,10 @@ async def test_a_pool_whose_promises_were_dropped_by_another_writer_voids_them()
     assert writes(lab, "a") == 2, "voided, then served"
 
 
+UNKNOWN = "things.example"
 FOREIGN: dict[str, dict[str, Any]] = {
-    "a promise": {"assignments": [TO_CLAIM]},
-    "a revision": {"revisions": {KIND: "1", make.CLAIMS: "7"}},
+    "a promise": {"assignments": [TO_CLAIM | {"kind": UNKNOWN}]},
+    "a revision": {"revisions": {KIND: "1", UNKNOWN: "7"}},
 }
 """What a version that serves a further kind leaves in a journal."""
 entries = pytest.mark.parametrize("entry", FOREIGN.values(), ids=FOREIGN.keys())
@@ -106,7 +107,7 @@ entries = pytest.mark.parametrize("entry", FOREIGN.values(), ids=FOREIGN.keys())
 
 @entries
 @pytest.mark.parametrize("is_lost", [False, True], ids=["intact", "lost"])
-async def test_a_pool_whose_journal_names_a_kind_that_is_not_served_allocates_nothing(
+async def test_a_pool_whose_journal_names_a_kind_that_is_not_known_allocates_nothing(
     entry: dict[str, Any], is_lost: bool
 ) -> None:
     """Requests of that kind hold what nobody reads here; their promises would starve the rest."""
@@ -120,7 +121,7 @@ async def test_a_pool_whose_journal_names_a_kind_that_is_not_served_allocates_no
     assert found["assignments"] == status["assignments"]
     ready = lab.condition("networkpools", "lab", "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "HoldersUnknown")
-    assert make.CLAIMS in ready["message"]
+    assert UNKNOWN in ready["message"]
     assert "set both fields to null" in ready["message"]
 
 
@@ -138,7 +139,7 @@ async def test_a_pool_allocates_again_once_a_person_has_removed_what_names_that_
 
 @entries
 @pytest.mark.parametrize("is_lost", [False, True], ids=["intact", "lost"])
-async def test_a_deletion_waits_while_the_journal_names_a_kind_that_is_not_served(
+async def test_a_deletion_waits_while_the_journal_names_a_kind_that_is_not_known(
     entry: dict[str, Any], is_lost: bool
 ) -> None:
     status = OURS | entry

@@ -9,7 +9,7 @@ from typing_extensions import override
 from allocator import AddressRange
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.poolkind import NetworkPoolPasses
-from reconcilers.networkpool.view import OtherHolders
+from reconcilers.networkpool.view import ObservedRanges
 from reconcilers.promises.reading import Behind, ListUnderWay
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -17,7 +17,7 @@ from tests.reconcilers.lab import Lab
 POOL = make.key("lab")
 
 
-class UnknownHolders(OtherHolders):
+class UnknownHolders(ObservedRanges):
     """Holders that are not known, for a reason that the test changes; none for known ones."""
 
     def __init__(self, reason: str) -> None:
@@ -32,7 +32,7 @@ class UnknownHolders(OtherHolders):
 
 def _unknowing(lab: Lab, kinds: str) -> NetworkPoolPasses:
     """Return the passes of a further replica that does not know what these kinds hold."""
-    return lab.make_pool_reconciler(others=UnknownHolders(f"{kinds} are not known"))
+    return lab.make_pool_reconciler(observed=UnknownHolders(f"{kinds} are not known"))
 
 
 def _lab() -> Lab:
@@ -58,7 +58,7 @@ async def _wait(lab: Lab, *replicas: NetworkPoolPasses) -> None:
 
 async def test_a_pool_reports_what_it_waits_for_now_and_not_what_it_waited_for_first() -> None:
     lab, holders = _lab(), UnknownHolders("claims are not known")
-    replica = lab.make_pool_reconciler(others=holders)
+    replica = lab.make_pool_reconciler(observed=holders)
     await _wait(lab, replica)
     assert _message(lab).endswith("claims are not known")
     holders.behind = Behind(1.0, "IPAMAllocations are not known")
@@ -105,7 +105,7 @@ async def test_a_pool_that_waits_for_long_for_the_list_of_another_pool_is_logged
     lab, holders = _lab(), UnknownHolders("")
     holders.behind = ListUnderWay()
     with capture_logs() as lines:
-        await _wait(lab, lab.make_pool_reconciler(others=holders))
+        await _wait(lab, lab.make_pool_reconciler(observed=holders))
     waits = [line for line in lines if line["event"] == "A pool hands out nothing yet"]
     assert [line["reason"] for line in waits] == [
         "a LIST of IPAllocations for other pools is under way"

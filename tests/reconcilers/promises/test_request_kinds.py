@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 from typing_extensions import override
 
 from controller.cache import Cache
@@ -22,6 +23,7 @@ from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
     JOURNAL_ALONE,
+    NOTHING_SEEN,
     Allotment,
     Fenced,
     PassWork,
@@ -53,7 +55,7 @@ class Requests(RequestKind[NetworkPool, Any, str]):
         self._resource = resource
         self._calls = calls
         self.seen: str | None = None
-        """The reading that a fence returns."""
+        """What a fence has seen."""
 
     @property
     @override
@@ -70,7 +72,7 @@ class Requests(RequestKind[NetworkPool, Any, str]):
         return self._resource.full_name not in journal.revisions
 
     @override
-    async def void_earlier(self, pool: NetworkPool, reading: str) -> Fenced[str]:
+    async def void_earlier(self, pool: NetworkPool, reading: str) -> Fenced:
         self._note("void", pool.metadata.resourceVersion)
         return Fenced({self._resource.full_name: 77}, self.seen)
 
@@ -107,7 +109,8 @@ class Pools(AnnotatedPools[NetworkPool, Any, str, None]):
         self._kinds = kinds
         self._calls = calls
         self.write = JOURNAL_ALONE
-        self.completed: list[str] = []
+        self.chosen_by: list[str] = []
+        """The readings by which passes chose."""
         self.written: list[tuple[int, int]] = []
         """How many allocations the pool showed before and after each write."""
 
@@ -152,19 +155,17 @@ class Pools(AnnotatedPools[NetworkPool, Any, str, None]):
         return no_tenant
 
     @override
-    async def read(self, pool: NetworkPool, journal: Journal) -> str:
+    async def read(
+        self, pool: NetworkPool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+    ) -> str:
         self._calls.append(("read", "", pool.metadata.resourceVersion))
-        return "read"
-
-    @override
-    async def complete(self, pool: NetworkPool, reading: str) -> str:
-        self.completed.append(reading)
-        return reading
+        return f"read, {len(seen)} seen by fences"
 
     @override
     def choose(
         self, pool: NetworkPool, journal: Journal, reading: str, limits: Limits
     ) -> Allotment[Any, None]:
+        self.chosen_by.append(reading)
         return Allotment(journal, (), more=False, detail=None)
 
     @override
@@ -286,22 +287,25 @@ async def test_a_promise_to_a_kind_that_is_not_served_calls_for_no_pass() -> Non
         await served.lab.clock.advance(10)
 
 
-async def test_a_pass_goes_on_with_what_its_only_fence_has_seen() -> None:
-    served = Served({KIND: "7"})
-    for kind in served.kinds:
-        kind.seen = "seen by the fence"
-    await served.passes.reconcile(make.key("lab"))
-    assert served.names("read") == [""]
-    assert served.pools.completed == ["seen by the fence"]
-
-
-async def test_a_pass_reads_again_after_fences_of_several_kinds() -> None:
-    served = Served({})
+@pytest.mark.parametrize("revisions", [{KIND: "7"}, {}])
+async def test_a_pass_reads_again_after_fences_with_what_each_of_them_has_seen(
+    revisions: Mapping[str, str],
+) -> None:
+    served = Served(revisions)
     for kind in served.kinds:
         kind.seen = "seen by the fence"
     await served.passes.reconcile(make.key("lab"))
     assert served.names("read") == ["", ""]
-    assert served.pools.completed == ["read"]
+    assert served.pools.chosen_by == [f"read, {2 - len(revisions)} seen by fences"]
+
+
+async def test_nothing_is_chosen_if_the_kinds_that_are_served_change_during_the_pass() -> None:
+    served = Served({KIND: "7"})
+    answers = iter([served.kinds[:1], served.kinds])
+    served.pools.request_kinds = lambda pool: next(answers)  # type: ignore[method-assign]
+    outcome = await served.passes.reconcile(make.key("lab"))
+    assert isinstance(outcome, Again)
+    assert served.pools.chosen_by == []
 
 
 async def test_what_a_kind_writes_to_the_pool_is_one_write_with_the_journal() -> None:

@@ -226,7 +226,7 @@ class Figure(Enum):
     PERCENT = "percent used"
     """Used of total, rounded down."""
     HOLDERS = "holders"
-    """Requests of one kind that show an address of the pool."""
+    """Requests that show an address of the pool."""
 
 
 class Figures(NamedTuple):
@@ -235,12 +235,12 @@ class Figures(NamedTuple):
     Args:
         addresses: the addresses that the figures count; not empty.
         shown: the figures; None where the status lacks one.
-        holders: the plural of the requests that HOLDERS counts.
+        holders: the plurals of the requests that HOLDERS counts.
     """
 
     addresses: frozenset[Address]
     shown: Mapping[Figure, int | None]
-    holders: str = ""
+    holders: Sequence[str] = ()
 
 
 class Adapter(ABC):

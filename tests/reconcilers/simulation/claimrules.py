@@ -30,7 +30,8 @@ Patch = pytest.MonkeyPatch
 def promises_not_taken(mp: Patch) -> None:
     """What is promised may be chosen again."""
     elsewhere = AddressRange(0, 0, 4)
-    mp.setattr(claimtaking, "blocks_of", lambda space, addresses: elsewhere)
+    for module in (claimtaking, pools):
+        mp.setattr(module, "blocks_of", lambda space, addresses: elsewhere)
 
 
 def revision_not_raised(mp: Patch) -> None:
@@ -117,8 +118,8 @@ def vanished_claims_unseen(mp: Patch) -> None:
 def leftovers_stay(mp: Patch) -> None:
     """An IPAddress without a claim keeps the claim of its name waiting."""
 
-    async def nothing(self: Leftovers, kind: Any, view: Any, choice: Any) -> None:
-        del kind, view, choice
+    async def nothing(self: Leftovers, *_: Any) -> None:
+        return
 
     mp.setattr(Leftovers, "collect", nothing)
 

@@ -29,7 +29,7 @@ from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.offers import offers_of
-from reconcilers.integrations.clusterapi.pools import InClusterPools
+from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
@@ -67,7 +67,7 @@ class ClaimReplica(Process):
         self.pools = self._feed(CLAIM_POOLS, pools)
         caches = self._feed_claims({"InClusterIPPool": pools})
         client = self._client()
-        kind = InClusterPools(
+        kind = InClusterPoolKind(
             api.IN_CLUSTER_IP_POOL, self._parts(client, caches), self._statuses(client, caches)
         )
         of_pools = PoolPasses(kind, client, self.clock, self.settings)

@@ -37,7 +37,7 @@ def _counted(
     """Return what the objects say of some addresses of a pool."""
     addresses = figures.addresses
     used = addresses & taken
-    requests = adapter.model.of(figures.holders)
+    requests = [request for plural in figures.holders for request in adapter.model.of(plural)]
     return {
         Figure.TOTAL: len(addresses),
         Figure.USED: len(used),

@@ -106,6 +106,8 @@ class NetworkPools(Adapter):
 
     pools = POOLS
     requests: ClassVar[tuple[str, ...]] = (ALLOCATIONS,)
+    holders: ClassVar[tuple[str, ...]] = (ALLOCATIONS,)
+    """The plurals of the objects that `allocationCount` counts."""
     memories: ClassVar[tuple[Memory, ...]] = (StatusMemory(),)
     finalizers: ClassVar[Mapping[str, str]] = {
         POOLS: names.FINALIZER_POOL,
@@ -212,7 +214,7 @@ class NetworkPools(Adapter):
         in_all = first | SECOND_ADDRESSES if pool["metadata"]["name"] == "p" else first
         if "secondary" in pool["spec"]:
             yield Figures(SECOND_ADDRESSES, _family_figures(status.get("secondary") or {}))
-        yield Figures(in_all, {Figure.HOLDERS: status.get("allocationCount")}, ALLOCATIONS)
+        yield Figures(in_all, {Figure.HOLDERS: status.get("allocationCount")}, self.holders)
 
     @override
     def undone(self) -> str | None:

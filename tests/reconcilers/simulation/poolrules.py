@@ -22,14 +22,13 @@ from reconcilers.networkpool import (
     facts,
     livelists,
     pending_promises,
-    poolkind,
     protocol,
     statusjournal,
 )
-from reconcilers.networkpool.allocationkind import AllocationKind, AllocationReading
+from reconcilers.networkpool.allocationkind import AllocationKind, NetworkPoolReading
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
-from reconcilers.networkpool.poolkind import AllocationChoice, NetworkPoolKind
+from reconcilers.networkpool.poolkind import NetworkPoolChoice, NetworkPoolKind
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal, seal
 from reconcilers.networkpool.view import Reader, View
 from reconcilers.promises import choosing, passes
@@ -52,10 +51,15 @@ Patch = pytest.MonkeyPatch
 def any_position(mp: Patch) -> None:
     """A pass believes to have read what its cache has not."""
 
-    async def at_least(self: Reader, pool: NetworkPool, revision: int) -> View:
-        view = self.cached(pool.metadata.key)
+    async def at_least(
+        self: Reader, pool: NetworkPool, journal: Journal, seen: View | None = None
+    ) -> View:
+        view, revision = self.cached(pool.metadata.key), journal.revisions.get(KIND)
+        if seen is not None or revision is None:
+            return await honest(self, pool, journal, seen)
         return replace(view, position=max(view.position, revision))
 
+    honest = Reader.at_least
     mp.setattr(Reader, "at_least", at_least)
 
 
@@ -226,8 +230,8 @@ def refused_without_proof(mp: Patch) -> None:
     def lax(
         self: NetworkPoolKind,
         pool: NetworkPool,
-        reading: AllocationReading,
-        choice: AllocationChoice,
+        reading: NetworkPoolReading,
+        choice: NetworkPoolChoice,
     ) -> PoolWrite:
         return replace(describe(self, pool, reading, choice), is_due=False)
 
@@ -279,8 +283,7 @@ def unbound_promises(mp: Patch) -> None:
 
 def refused_promises_stay(mp: Patch) -> None:
     """A promise whose write is refused for good stays open, and holds its range."""
-    for user in (passes, poolkind):
-        journalrules.refused_promises_stay(mp, user)
+    journalrules.refused_promises_stay(mp, passes)
 
 
 # 6. Drop.
@@ -300,8 +303,7 @@ def _settled(journal: Journal, view: View, done: Any) -> Journal:
 
 
 def _settling(mp: Patch, settle: Any) -> None:
-    for module in (protocol, poolkind):
-        mp.setattr(module, "settle_journal", settle)
+    mp.setattr(protocol, "settle_journal", settle)
 
 
 _rule = statusjournal.settle_journal
@@ -353,8 +355,8 @@ def revision_of_lists(mp: Patch) -> None:
     def eager(
         self: NetworkPoolKind,
         pool: NetworkPool,
-        reading: AllocationReading,
-        choice: AllocationChoice,
+        reading: NetworkPoolReading,
+        choice: NetworkPoolChoice,
     ) -> PoolWrite:
         write, stored = describe(self, pool, reading, choice), STATUS_JOURNALS.read(pool)
         is_raised = choice.journal.revisions != stored.revisions

@@ -1,9 +1,10 @@
-"""NetworkPools that serve IPAllocations and claims of Cluster API: two journals, one space.
+"""NetworkPools that serve IPAllocations and claims of Cluster API: one pass, one journal.
 
 The replicas have the reconcilers of both, and the chaos and the laws are those of both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
 from typing import ClassVar
 
 from typing_extensions import override
@@ -14,22 +15,22 @@ from reconcilers.api.ipallocation import POOL_INDEX, pool_index
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.configuration.settings import AllocationSettings
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
-from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
+from reconcilers.integrations.clusterapi.networkpoolclaims import (
+    DiscoveredClaims,
+    NetworkPoolClaims,
+)
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.poolkind import make_networkpool_passes
-from reconcilers.networkpool.view import OtherHolders
-from reconcilers.promises.passes import PoolPasses
 from tests.reconcilers.simulation.adapter import (
     Address,
-    AnnotationMemory,
     Event,
     Memory,
     Need,
     StatusMemory,
 )
 from tests.reconcilers.simulation.claims import ClaimReplica, Claims
-from tests.reconcilers.simulation.model import ALLOCATIONS, CLAIMS, POOLS, Json
+from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS, Json
 from tests.reconcilers.simulation.networkpools import NetworkPools, OpenGate
 from tests.reconcilers.simulation.replica import Process, Worker, World
 
@@ -46,15 +47,12 @@ class SharedReplica(ClaimReplica):
         caches = self._feed_claims({"NetworkPool": pools})
         client, clock = self._client(), self.clock
         settings, recorder = self.settings, self.recorder
-        of_pools_claims = NetworkPoolClaims(
-            self._parts(client, caches), allocations, OtherHolders()
-        )
-        passes = PoolPasses(of_pools_claims, client, clock, settings)
-        self.holders = holders = ClaimHolders(clock)
-        holders.known, holders.pools = True, of_pools_claims
+        self.discovered = discovered = DiscoveredClaims(clock)
+        self.of_claims = NetworkPoolClaims(self._parts(client, caches))
+        discovered.known, discovered.served = True, self.of_claims
         events = PoolEvents(recorder, clock, settings.event_interval)
         of_pools = make_networkpool_passes(
-            client, pools, allocations, events, clock, settings, others=holders
+            client, pools, allocations, events, clock, settings, claims=discovered
         )
         of_allocations = IPAllocationReconciler(
             client, allocations, pools, OpenGate(), clock, AllocationSettings()
@@ -68,7 +66,6 @@ class SharedReplica(ClaimReplica):
         return (
             Worker(of_pools.reconcile, (self.pools,), None, of_pools.forget),
             Worker(of_allocations.reconcile, (self.allocations,), pool_of, of_allocations.forget),
-            Worker(passes.reconcile, (self.pools,), None, passes.forget),
             Worker(of_claims.reconcile, (self.claims, self.addresses), caches.pool_to_shard_by),
         )
 
@@ -77,11 +74,12 @@ class SharedPools(NetworkPools, Claims):
     """NetworkPools that serve both."""
 
     requests: ClassVar[tuple[str, ...]] = (CLAIMS, ALLOCATIONS)
-    memories: ClassVar[tuple[Memory, ...]] = (AnnotationMemory(), StatusMemory())
+    holders: ClassVar[tuple[str, ...]] = (ADDRESSES, ALLOCATIONS)
+    """An IPAddress counts for the pool that it names, whichever one its claim names."""
+    memories: ClassVar[tuple[Memory, ...]] = (StatusMemory(),)
     finalizers: ClassVar[Mapping[str, str]] = {**Claims.finalizers, **NetworkPools.finalizers}
     resets: ClassVar[Mapping[str, Json]] = {**Claims.resets, **NetworkPools.resets}
     pool_kind = NETWORK_POOL
-    pool_numbers: ClassVar[tuple[int, ...]] = (0, 2)
 
     @override
     def make_replica(self, world: World) -> Process:
@@ -105,6 +103,8 @@ class SharedPools(NetworkPools, Claims):
 
     @override
     def addresses(self, request: Json) -> frozenset[Address]:
+        if request["kind"] == "IPAddress":
+            return frozenset({("", ip_address(request["spec"]["address"]))})
         return _kind_of(request).addresses(self, request)
 
     @override
@@ -123,10 +123,7 @@ class SharedPools(NetworkPools, Claims):
 
     @override
     def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
-        # A pass may refuse an allocation while a claim releases what the next pass promises:
-        # it is served a pass later, and no address is lost.
-        crimes = NetworkPools.crimes(self, plural, old, new)
-        yield from (crime for crime in crimes if "was refused what its pool" not in crime)
+        yield from NetworkPools.crimes(self, plural, old, new)
         yield from Claims.crimes(self, plural, old, new)
 
     @override

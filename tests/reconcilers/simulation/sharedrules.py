@@ -1,98 +1,135 @@
 """How each rule that keeps claims and allocations of one pool apart is switched off."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
 
-from controller.outcome import SETTLED, Outcome
-from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi import networkpools
-from reconcilers.integrations.clusterapi.api import JOURNALS, is_paused
-from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
-from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
-from reconcilers.integrations.clusterapi.reading import Reader
+from controller.conditions import is_true
+from controller.outcome import Blocked, Outcome
+from reconcilers.api import names
+from reconcilers.integrations.clusterapi import networkpoolclaims, reading
+from reconcilers.integrations.clusterapi.networkpoolclaims import (
+    DiscoveredClaims,
+    NetworkPoolClaims,
+)
+from reconcilers.networkpool import protocol, statusjournal
+from reconcilers.networkpool.claims import ClaimService
+from reconcilers.networkpool.facts import KIND
+from reconcilers.networkpool.poolkind import NetworkPoolKind
+from reconcilers.networkpool.statusjournal import StatusJournal
+from reconcilers.networkpool.view import Reader
+from reconcilers.promises import settling
+from reconcilers.promises.holdings import Facts, Holdings
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.reading import CacheWait
+from reconcilers.reporting.conditions import FOREIGN_MANAGER
 
 Patch = pytest.MonkeyPatch
 
 
 def lost_journal_believed(mp: Patch) -> None:
     """A pool whose journal was lost counts as one that promised nothing to claims."""
-    held = NetworkPoolClaims.held
-
-    def credulous(self: NetworkPoolClaims, pool: Any, journal: Journal) -> Any:
-        has_memory = JOURNALS.has_memory(journal)
-        return held(self, pool, journal if has_memory else JOURNALS.with_revision(0))
-
-    mp.setattr(NetworkPoolClaims, "held", credulous)
+    mp.setattr(NetworkPoolClaims, "needs_fence", lambda *_: False)
 
 
 def pause_stops_the_fence(mp: Patch) -> None:
     """A journal that was lost is not restored while the pool is paused."""
-    prepare = NetworkPoolClaims.prepare
+    needs_fence = NetworkPoolClaims.needs_fence
 
-    async def end(self: NetworkPoolClaims, pool: Any) -> tuple[Any, Outcome | None]:
-        return (
-            (pool, SETTLED) if is_paused(pool.metadata.annotations) else await prepare(self, pool)
-        )
+    def unless_paused(self: NetworkPoolClaims, pool: Any, *rest: Any) -> bool:
+        return not self.is_paused(pool) and needs_fence(self, pool, *rest)
 
-    mp.setattr(NetworkPoolClaims, "prepare", end)
+    mp.setattr(NetworkPoolClaims, "needs_fence", unless_paused)
 
 
-def lost_journal_kept(mp: Patch) -> None:
-    """A journal that was lost is not restored while another controller writes the status."""
-    prepare = NetworkPoolClaims.prepare
+def lost_journal_keeps_condition(mp: Patch) -> None:
+    """The condition of another controller does not end before the journal is restored."""
+    prepare = NetworkPoolKind.prepare
 
-    async def end(self: NetworkPoolClaims, pool: Any) -> tuple[Any, Outcome | None]:
-        if networkpools._has_foreign_manager(pool):
-            return pool, await self._block(pool)
+    async def end(self: NetworkPoolKind, pool: Any) -> tuple[Any, Outcome | None]:
+        is_foreign = is_true(pool.status.conditions, FOREIGN_MANAGER)
+        if is_foreign and not statusjournal.is_intact(pool):
+            return pool, Blocked(FOREIGN_MANAGER)
         return await prepare(self, pool)
 
-    mp.setattr(NetworkPoolClaims, "prepare", end)
+    mp.setattr(NetworkPoolKind, "prepare", end)
 
 
 def adopted_though_allocated(mp: Patch) -> None:
     """An IPAddress of the claim's name is adopted though an allocation has its address."""
-    adopt = ClaimTaker._adopt_blocks
-
-    def blind(self: ClaimTaker, claim: Any, address: Any) -> Any:
-        self._also_held = ()
-        return adopt(self, claim, address)
-
-    mp.setattr(ClaimTaker, "_adopt_blocks", blind)
+    mp.setattr(Holdings, "other_holder", lambda self, addresses, but=None, space="": None)
 
 
 def promises_to_allocations_free(mp: Patch) -> None:
-    """What is promised to allocations may be given to claims."""
-    mp.setattr(networkpools, "settle_journal", lambda journal, view: Journal())
-
-
-def view_kept_while_allocations_are_listed(mp: Patch) -> None:
-    """A pass over claims chooses by what it read before it waited for a list of allocations."""
-    mp.setattr(Reader, "renewed", lambda self, view, *_: view)
-
-
-def promises_free_without_kinds(mp: Patch) -> None:
-    """What is promised to claims is free for a replica that does not see their kinds yet."""
-    mp.setattr(networkpools, "promised_ranges", lambda pool: [])
-
-
-def claims_unseen(mp: Patch) -> None:
-    """What claims hold or are promised may be given to allocations."""
-    mp.setattr(ClaimHolders, "held", lambda self, pool: ())
+    """What is promised to allocations, and not seen yet, may be given to claims."""
+    _forget_promises(mp, KIND)
 
 
 def promises_to_claims_free(mp: Patch) -> None:
     """What is promised to claims, and not seen yet, may be given to allocations."""
+    _forget_promises(mp, names.KIND_CLAIMS)
 
-    def held(self: NetworkPoolClaims, pool: Any, journal: Any) -> Any:
-        del journal
-        space = self.geometry(pool)
-        view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
-        return [*view.holdings.held_ranges()]
 
-    mp.setattr(NetworkPoolClaims, "held", held)
+def _forget_promises(mp: Patch, kind: str) -> None:
+    """Let a pass drop promises to one kind whatever it has read."""
+    settle = statusjournal.settle_journal
+
+    def careless(journal: Journal, read: Any) -> Journal:
+        promises = tuple(promise for promise in journal.promises if promise.kind != kind)
+        return settle(replace(journal, promises=promises), read)
+
+    mp.setattr(protocol, "settle_journal", careless)
+
+
+def holdings_of_claims_kept_while_allocations_are_listed(mp: Patch) -> None:
+    """A pass chooses by what claims held before it waited for a LIST of allocations."""
+    at_least = Reader.at_least
+
+    async def early(self: Reader, pool: Any, journal: Journal, seen: Any = None) -> Any:
+        before = [*self.cached(pool.metadata.key).holdings.facts_of_kind(names.KIND_CLAIMS)]
+        read = await at_least(self, pool, journal, seen)
+        if read.claims is None:
+            return read
+        facts = chain(read.holdings.facts_of_kind(KIND), before)
+        holdings = Holdings(facts=facts)
+        return replace(read, holdings=holdings, claims=read.claims.with_holdings(holdings))
+
+    mp.setattr(Reader, "at_least", early)
+
+
+def claims_unseen(mp: Patch) -> None:
+    """What claims hold may be given to allocations."""
+    find_facts = NetworkPoolClaims.find_facts
+
+    def without_ranges(self: NetworkPoolClaims, pool: Any, holder: Holder) -> Facts | None:
+        facts = find_facts(self, pool, holder)
+        return None if facts is None else facts._replace(ranges=())
+
+    mp.setattr(NetworkPoolClaims, "find_facts", without_ranges)
+
+
+def lagging_claims_read(mp: Patch) -> None:
+    """A cache of claims counts as read that has not got as far as the journal says."""
+    _believe_lagging(mp, reading.CLAIMS)
+
+
+def lagging_addresses_read(mp: Patch) -> None:
+    """A cache of IPAddresses counts as read that has not got as far as the journal says."""
+    _believe_lagging(mp, reading.ADDRESSES)
+
+
+def _believe_lagging(mp: Patch, source: str) -> None:
+    has_read = CacheWait.has_read
+
+    def credulous(self: CacheWait, cache: Any, revision: int, pool: Any) -> bool:
+        of_source = isinstance(pool, tuple) and pool[0] == source
+        return of_source or has_read(self, cache, revision, pool)
+
+    mp.setattr(CacheWait, "has_read", credulous)
 
 
 def lists_forgotten(mp: Patch) -> None:
@@ -100,6 +137,81 @@ def lists_forgotten(mp: Patch) -> None:
     mp.setattr(CacheWait, "note_list", lambda self, pool, objects: None)
 
 
+def missing_revision_is_zero(mp: Patch) -> None:
+    """A journal without the revision of IPAddresses says that none has to be read."""
+    read = StatusJournal.read
+
+    def lenient(self: StatusJournal, pool: Any) -> Journal:
+        stored = read(self, pool)
+        if names.KIND_CLAIMS not in stored.revisions:
+            return stored
+        return replace(stored, revisions={names.KIND_ADDRESSES: 0, **stored.revisions})
+
+    mp.setattr(StatusJournal, "read", lenient)
+
+
+def fence_drops_all_promises(mp: Patch) -> None:
+    """A fence of one kind drops the promises to requests of the other, too."""
+
+    def alone(self: Journal, kind: str, revisions: Mapping[str, int]) -> Journal:
+        del kind
+        return Journal({**self.revisions, **revisions})
+
+    mp.setattr(Journal, "after_fence", alone)
+
+
 def absence_believed_at_once(mp: Patch) -> None:
     """Claims count as not served once their kinds are not seen, whatever the journal says."""
-    mp.setattr(networkpools, "ABSENCE_SECONDS", 0.0)
+    mp.setattr(networkpoolclaims, "ABSENCE_SECONDS", 0.0)
+
+
+def every_promise_is_of_the_entry(mp: Patch) -> None:
+    """Absence is believed only once the journal has not changed at all."""
+
+    def whole_journal(pool: Any) -> Any:
+        return tuple(pool.status.revisions.items()), tuple(pool.status.assignments)
+
+    mp.setattr(networkpoolclaims, "find_entry", whole_journal)
+
+
+def incomplete_is_absent(mp: Patch) -> None:
+    """If one of the kinds of claims is not served, none is."""
+    served_from = DiscoveredClaims.served_from
+
+    def lax(self: DiscoveredClaims, pool: Any) -> Any:
+        self.incomplete = ""
+        return served_from(self, pool)
+
+    mp.setattr(DiscoveredClaims, "served_from", lax)
+
+
+def entry_ignored_without_integration(mp: Patch) -> None:
+    """A process without the integration takes no notice of what the journal says of claims."""
+    mp.setattr(ClaimService, "check_counts", lambda self, pool: None)
+
+
+def journal_of_any_uid(mp: Patch) -> None:
+    """A journal counts whichever object it was written for."""
+
+    def is_intact(pool: Any) -> bool:
+        uid, _, _ = pool.status.journalOf.partition("/")
+        status = pool.status
+        return bool(uid) and status.journalOf == statusjournal.seal(
+            uid, status.revisions, status.assignments
+        )
+
+    mp.setattr(statusjournal, "is_intact", is_intact)
+
+
+def promises_known_by_key(mp: Patch) -> None:
+    """A promise is settled by whatever request has its namespace and name."""
+    settle = settling.settle
+
+    def by_key(journal: Journal, kind: str, read: Any, effects: Any = None) -> Journal:
+        of_kind = tuple(replace(promise, kind=kind) for promise in journal.promises)
+        settled = settle(replace(journal, promises=of_kind), kind, read, effects)
+        still_open = {promise.identity for promise in settled.promises}
+        promises = tuple(one for one in journal.promises if one.identity in still_open)
+        return replace(settled, promises=promises)
+
+    mp.setattr(statusjournal, "settle", by_key)

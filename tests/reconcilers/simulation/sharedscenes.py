@@ -1,33 +1,50 @@
-"""Scenes of NetworkPools with two journals: one rule keeps claims and allocations apart."""
+"""Scenes of NetworkPools that serve claims and allocations from one journal."""
 
-import json
 from typing import ClassVar
 
 from controller.conditions import rfc3339
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER, PAUSED
-from reconcilers.integrations.clusterapi.networkpools import ABSENCE_SECONDS
-from reconcilers.promises.journal import ANNOTATION
+from reconcilers.integrations.clusterapi.networkpoolclaims import ABSENCE_SECONDS
+from reconcilers.networkpool.claims import ClaimService
+from reconcilers.networkpool.statusjournal import seal
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
-from tests.reconcilers.simulation.adapter import FIRST, Adapter, sealed
-from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS
+from tests.reconcilers.simulation.adapter import FIRST, Adapter, StatusMemory
+from tests.reconcilers.simulation.model import ADDRESSES, ALLOCATIONS, CLAIMS, POOLS, Json
 from tests.reconcilers.simulation.sharedpools import SharedPools, SharedReplica
 from tests.reconcilers.simulation.stage import Stage, writes_of
 from tests.reconcilers.simulation.wire import Flight
 
 REF = {"apiGroup": names.GROUP, "kind": "NetworkPool", "name": "p"}
-POOL, CLAIM_POOL = 0, 2
-"""Which reconciler of a replica hands out of a pool: to allocations, and to claims."""
+POOL = 0
+"""Which reconciler of a replica hands out of a pool."""
+
+
+LONG_AGO = "2020-01-01T00:00:00Z"
+FORGOTTEN: Json = {"status": dict.fromkeys(("assignments", "revisions", "journalOf"))}
+"""The patch by which a pool loses its journal, and nothing else."""
 
 
 class SharedStage(Stage):
-    """A model with NetworkPool p of three addresses, both its memories, and no replica yet."""
+    """A model with NetworkPool p of three addresses, its memory of both kinds, and no replica."""
 
     kind: ClassVar[type[Adapter]] = SharedPools
 
     def claim(self, name: str) -> None:
         """Make a claim that may be served."""
         self.adapter.claim(name)
+
+    def claim_to_be(self, name: str) -> None:
+        """Make a claim that is not served before `let_claim`; its place in the queue is of now."""
+        self.model.create(CLAIMS, {"metadata": {"name": name}, "spec": {"poolRef": REF}})
+
+    def let_claim(self, name: str) -> None:
+        """Let a claim be served."""
+        self.edit(CLAIMS, name, {"metadata": {"finalizers": [CLAIM_FINALIZER]}})
+
+    def ask_first(self, name: str) -> None:
+        """Make an allocation that goes before every claim."""
+        self.ask(name, since=LONG_AGO)
 
 
 def _gives(flight: Flight) -> bool:
@@ -43,13 +60,12 @@ async def claim_written_late_after_loss_of_memory(stage: SharedStage) -> str | N
     """
     stage.claim("c")
     other = stage.replica()
-    await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
-    patch = {"metadata": {"annotations": {ANNOTATION: None}}}
-    stage.edit_pool(patch)
-    stage.ask("a")
+    await stage.work(stage.replica(), POOL, "p", _gives)
+    stage.edit_pool(FORGOTTEN)
+    stage.ask_first("a")
     for feed in (other.pools, other.allocations):
         feed.advance(feed.behind)
-    await stage.work(other, POOL, "p")
+    await stage.work(other, POOL, "p", _gives)
     stage.arrive()
     return stage.problem
 
@@ -60,14 +76,14 @@ async def claim_written_late_after_a_paused_pool_lost_its_memory(
     """The same, and a person has paused the pool: IPAllocations are served all the same."""
     stage.claim("c")
     other = stage.replica()
-    await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
-    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: None, PAUSED: ""}}})
+    await stage.work(stage.replica(), POOL, "p", _gives)
+    stage.edit_pool({"metadata": {"annotations": {PAUSED: ""}}})
+    stage.edit_pool(FORGOTTEN)
     stage.ask("a")
     for _ in range(3):
         for feed in (other.pools, other.allocations, other.claims):
             feed.advance(feed.behind)
-        for number in (POOL, CLAIM_POOL):
-            await stage.work(other, number, "p")
+        await stage.work(other, POOL, "p")
     stage.arrive()
     for _ in range(3):
         other.read(1.0, all_of_it=True)
@@ -87,11 +103,11 @@ async def claim_forced_away_while_ipaddresses_lag(
     stage.claim("c")
     other = stage.replica()
     first = stage.replica()
-    await stage.work(first, CLAIM_POOL, "p")
+    await stage.work(first, POOL, "p")
     if edit_journal:
         first.read(1.0, all_of_it=True)
         await stage.clock.advance(60)
-        await stage.work(first, CLAIM_POOL, "p")  # drops the settled promise
+        await stage.work(first, POOL, "p")  # drops the settled promise
         _remove_revision_of_addresses(stage)
     stage.model.vanish(CLAIMS, "c")
     stage.ask("a")
@@ -99,7 +115,7 @@ async def claim_forced_away_while_ipaddresses_lag(
         for feed in (other.pools, other.allocations, other.claims):
             feed.advance(feed.behind)
         await stage.work(other, POOL, "p")
-        await stage.work(other, CLAIM_POOL, "p")
+        await stage.work(other, POOL, "p")
         if edit_journal:
             await stage.clock.advance(2)
     if edit_journal and not stage.is_served("a"):  # the pass over IPAllocations asks caches alone
@@ -115,7 +131,7 @@ def _ipaddress_that_an_allocation_has(stage: SharedStage) -> str | None:
     address, asked = stage.model.get(ADDRESSES, "c"), stage.model.get(ALLOCATIONS, "a")
     assert address is not None
     assert asked is not None
-    if asked["status"]["startAddress"] == address["spec"]["address"]:
+    if asked["status"].get("startAddress") == address["spec"]["address"]:
         return f"a and the IPAddress of c both have {address['spec']['address']}"
     return None
 
@@ -129,10 +145,12 @@ def _remove_revision_of_addresses(stage: SharedStage) -> None:
     """Edit the journal of the pool by hand: it does not say how far IPAddresses were read."""
     pool = stage.model.get(POOLS, "p")
     assert pool is not None
-    journal = json.loads(pool["metadata"]["annotations"][ANNOTATION])
-    assert not journal.get("promises"), "the promise is dropped"
-    del journal["effects"]
-    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: sealed(journal)}}})
+    revisions = dict(pool["status"]["revisions"])
+    assert not pool["status"].get("assignments"), "the promise is dropped"
+    del revisions[names.KIND_ADDRESSES]
+    journal_of = seal(pool["metadata"]["uid"], revisions, ())
+    changed = {"revisions": {names.KIND_ADDRESSES: None}, "journalOf": journal_of}
+    stage.edit_pool({"status": changed})
 
 
 async def journal_lost_while_another_controller_wrote(stage: SharedStage) -> str | None:
@@ -144,16 +162,14 @@ async def journal_lost_while_another_controller_wrote(stage: SharedStage) -> str
         "message": "manager writes the pool's status",
         "lastTransitionTime": rfc3339(stage.clock.now()),
     }
-    patch = {"metadata": {"annotations": {ANNOTATION: None}}}
-    stage.edit_pool(patch)
+    stage.edit_pool(FORGOTTEN)
     stage.edit_pool({"status": {"conditions": [condition]}})
     stage.claim("c")
     stage.ask("a")
     replica = stage.replica()
     for _ in range(6):
-        for number in (POOL, CLAIM_POOL):
-            await stage.work(replica, number, "p")
-            replica.read(1.0, all_of_it=True)
+        await stage.work(replica, POOL, "p")
+        replica.read(1.0, all_of_it=True)
         await stage.clock.advance(60)
     allocation, claim = stage.model.get(ALLOCATIONS, "a"), stage.model.get(CLAIMS, "c")
     served = (allocation or {}).get("status", {}).get("phase") == "Allocated"
@@ -169,16 +185,18 @@ async def address_made_by_hand_that_an_allocation_has(stage: SharedStage) -> str
     stage.claim("c")
     spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}0", "prefix": 24}
     stage.model.create(ADDRESSES, {"metadata": {"name": "c"}, "spec": spec})
-    await stage.work(stage.replica(), CLAIM_POOL, "p")
+    await stage.work(stage.replica(), POOL, "p")
     return stage.problem
 
 
 async def allocation_promised_while_a_claim_is_served(stage: SharedStage) -> str | None:
-    """An allocation's range is on its way when a claim asks for an address."""
+    """An allocation's range is on its way when a claim, which goes first, may be served."""
+    stage.claim_to_be("c")
+    await stage.clock.advance(1)
     stage.ask("a")
     await stage.work(stage.replica(), POOL, "p", writes_of("a"))
-    stage.claim("c")
-    await stage.work(stage.replica(), CLAIM_POOL, "p")
+    stage.let_claim("c")
+    await stage.work(stage.replica(), POOL, "p", writes_of("a"))
     stage.arrive()
     return stage.problem
 
@@ -187,11 +205,11 @@ async def claim_promised_while_an_allocation_is_served(stage: SharedStage) -> st
     """A claim's address is on its way when an allocation asks, and the IPAddress is not seen."""
     stage.claim("c")
     other = stage.replica()
-    await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
-    stage.ask("a")
+    await stage.work(stage.replica(), POOL, "p", _gives)
+    stage.ask_first("a")
     for feed in (other.pools, other.allocations):
         feed.advance(feed.behind)
-    await stage.work(other, POOL, "p")
+    await stage.work(other, POOL, "p", _gives)
     stage.arrive()
     return stage.problem
 
@@ -200,9 +218,9 @@ async def claim_promised_before_its_kinds_are_seen(stage: SharedStage) -> str | 
     """A claim's address is on its way; another replica does not see yet that claims are served."""
     stage.claim("c")
     other = stage.replica()
-    await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
+    await stage.work(stage.replica(), POOL, "p", _gives)
     stage.ask("a")
-    other.holders.pools = None
+    other.discovered.served = None
     await _work_until_absence_is_believed(stage, other)
     stage.arrive()
     return stage.problem
@@ -220,11 +238,11 @@ async def _work_until_absence_is_believed(stage: SharedStage, other: SharedRepli
 async def claim_served_before_its_kinds_are_seen(stage: SharedStage) -> str | None:
     """Claim c is served, and its promise dropped, before another replica sees its kind."""
     other = stage.replica()
-    other.holders.pools = None
+    other.discovered.served = None
     stage.claim("c")
     first = stage.replica()
     for _ in range(2):  # the second pass drops the settled promise
-        await stage.work(first, CLAIM_POOL, "p")
+        await stage.work(first, POOL, "p")
         first.read(1.0, all_of_it=True)
         await stage.clock.advance(60)
     stage.ask("a")
@@ -235,22 +253,20 @@ async def claim_served_before_its_kinds_are_seen(stage: SharedStage) -> str | No
 
 
 async def claim_written_while_allocations_are_listed(stage: SharedStage) -> str | None:
-    """A claim's address is on its way; it arrives while a pass over claims lists allocations."""
+    """A claim's address is on its way; it arrives while a pass lists allocations."""
     other = stage.replica()
-    # The older claim d, which is first in the queue, may be served only later.
-    stage.model.create(CLAIMS, {"metadata": {"name": "d"}, "spec": {"poolRef": REF}})
+    stage.claim_to_be("d")
     await stage.clock.advance(1)
     stage.claim("c")
-    await stage.work(stage.replica(), CLAIM_POOL, "p", _gives)
+    await stage.work(stage.replica(), POOL, "p", _gives)
     stage.ask("a")
     first = stage.replica()
     for _ in range(2):  # the second pass drops the settled promise, and raises the memory
-        await stage.work(first, POOL, "p")
+        await stage.work(first, POOL, "p", _gives)
         first.read(1.0, all_of_it=True)
         await stage.clock.advance(60)
     other.pools.advance(other.pools.behind)
-    patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
-    stage.edit(CLAIMS, "d", patch)
+    stage.let_claim("d")
     # It knows the promise to c, and claim d, but not the IPAddress of c nor what a holds.
     other.claims.advance(other.claims.behind)
 
@@ -262,58 +278,210 @@ async def claim_written_while_allocations_are_listed(stage: SharedStage) -> str 
         return False
 
     for _ in range(2):  # at first it waits for its cache of allocations
-        await stage.work(other, CLAIM_POOL, "p", meanwhile)
+        await stage.work(other, POOL, "p", meanwhile)
         await stage.clock.advance(2)
     return stage.problem
 
 
-async def address_made_by_hand_that_a_list_showed(
-    stage: SharedStage, *, between_passes: bool = False
-) -> str | None:
-    """A pass over claims lists an IPAddress that another provider made; its cache lags behind.
+async def address_made_by_hand_that_a_list_showed(stage: SharedStage) -> str | None:
+    """A pass lists an IPAddress that another provider made; the cache of claims catches up alone.
 
-    The caches of claims and allocations catch up while the pass lists allocations, or after it.
+    The cache of IPAddresses has read as far as the journal says; that IPAddress was made later.
     """
-    other = stage.replica()
-    unserved = {"spec": {"poolRef": REF}}
-    status = {"addressRef": {"name": "c"}}
-    stage.model.create(CLAIMS, {"metadata": {"name": "c"}, **unserved, "status": status})
-    spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}0", "prefix": 24}
-    stage.model.create(ADDRESSES, {"metadata": {"name": "c"}, "spec": spec})
-    stage.model.create(CLAIMS, {"metadata": {"name": "d"}, **unserved})
+    stage.claim_to_be("d")
     await stage.clock.advance(1)
     stage.claim("e")
     stage.ask("a")
-    first = stage.replica()
-    for _ in range(2):  # the second passes drop the settled promises, and raise both memories
-        for number in (POOL, CLAIM_POOL):
-            await stage.work(first, number, "p")
-            first.read(1.0, all_of_it=True)
-        await stage.clock.advance(60)
-    patch = {"metadata": {"finalizers": [CLAIM_FINALIZER]}}
-    stage.edit(CLAIMS, "d", patch)
-    other.pools.advance(other.pools.behind)
-
-    def catch_up() -> None:
-        for cached in (other.claims, other.allocations):
-            cached.advance(cached.behind)
-            cached.cache.bookmark(stage.model.revision)
-
-    def meanwhile(flight: Flight) -> bool:
-        if flight.plural == ALLOCATIONS and not flight.name and not between_passes:
-            catch_up()
-        return False
-
-    for _ in range(3):  # at first it waits for its caches of claims and allocations
-        await stage.work(other, CLAIM_POOL, "p", meanwhile)
+    other = stage.replica()
+    await stage.drop_settled(stage.replica())
+    for feed in (other.pools, other.allocations, other.addresses):
+        feed.advance(feed.behind)
+        feed.cache.bookmark(stage.model.revision)
+    status = {"addressRef": {"name": "c"}}
+    claim = {"metadata": {"name": "c"}, "spec": {"poolRef": REF}, "status": status}
+    stage.model.create(CLAIMS, claim)
+    spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}2", "prefix": 24}
+    stage.model.create(ADDRESSES, {"metadata": {"name": "c"}, "spec": spec})
+    stage.let_claim("d")
+    for _ in range(2):  # at first it waits for its cache of claims
+        await stage.work(other, POOL, "p")
         await stage.clock.advance(2)
-    catch_up()
+    other.claims.advance(other.claims.behind)
+    other.claims.cache.bookmark(stage.model.revision)
+    other.pools.advance(other.pools.behind)
     for _ in range(2):  # d may have come from a backup with an IPAddress, which is waited for
-        await stage.work(other, CLAIM_POOL, "p")
+        await stage.work(other, POOL, "p")
         await stage.clock.advance(60)
     return stage.problem
 
 
-async def address_made_by_hand_that_an_earlier_list_showed(stage: SharedStage) -> str | None:
-    """The same, where the caches catch up between two passes."""
-    return await address_made_by_hand_that_a_list_showed(stage, between_passes=True)
+async def claim_forced_away_after_its_promise_is_dropped(stage: SharedStage) -> str | None:
+    """A claim goes without a release, and its promise is dropped; IPAddresses lag."""
+    stage.claim("c")
+    other = stage.replica()
+    await stage.drop_settled(stage.replica())
+    stage.model.vanish(CLAIMS, "c")
+    stage.ask("a")
+    for _ in range(3):
+        for feed in (other.pools, other.allocations, other.claims):
+            feed.advance(feed.behind)
+        await stage.work(other, POOL, "p")
+        await stage.clock.advance(2)
+    if not stage.is_served("a"):
+        return "allocation a is not served"
+    return _ipaddress_that_an_allocation_has(stage) or stage.problem
+
+
+async def claim_served_before_an_allocation_asks(stage: SharedStage) -> str | None:
+    """Claim c is served, and its promise dropped; then an allocation asks."""
+    stage.claim("c")
+    first = stage.replica()
+    await stage.drop_settled(first)
+    stage.ask("a")
+    await stage.serve(first)
+    return stage.problem
+
+
+async def claim_loses_its_ipaddress_while_claims_lag(stage: SharedStage) -> str | None:
+    """A replica has read IPAddresses, and claims not yet; the address of c is on its record alone.
+
+    A person removes the IPAddress of claim c by force, and an allocation asks.
+    """
+    stage.claim("c")
+    other = stage.replica()
+    await stage.drop_settled(stage.replica())
+    stage.model.vanish(ADDRESSES, "c")
+    stage.ask_first("a")
+    for _ in range(3):
+        for feed in (other.pools, other.allocations, other.addresses):
+            feed.advance(feed.behind)
+        await stage.work(other, POOL, "p")
+        await stage.clock.advance(2)
+    return stage.problem
+
+
+async def fence_of_claims_while_an_allocation_is_promised(stage: SharedStage) -> str | None:
+    """The kinds of claims come while the range of allocation a is on its way; then c asks."""
+    without = stage.replica()
+    without.discovered.served = None
+    _leave_no_entry(stage)
+    stage.claim_to_be("c")
+    await stage.clock.advance(1)
+    stage.ask("a")
+    without.read(1.0, all_of_it=True)
+    await stage.work(without, POOL, "p", writes_of("a"))
+    assert stage.late, "the promise is written"
+    stage.let_claim("c")
+    replica = stage.replica()
+    for _ in range(3):
+        replica.read(1.0, all_of_it=True)
+        await stage.work(replica, POOL, "p", writes_of("a"))
+    stage.arrive()
+    return stage.problem or (None if _has_address(stage, "c") else "claim c waits")
+
+
+def _has_address(stage: SharedStage, claim: str) -> bool:
+    """Return whether a claim refers to an IPAddress."""
+    return bool((stage.model.get(CLAIMS, claim) or {}).get("status", {}).get("addressRef"))
+
+
+async def definition_missing_while_an_ipaddress_exists(stage: SharedStage) -> str | None:
+    """The definition of claims is missing; an IPAddress was made, and no journal tells of it."""
+    other = stage.replica()
+    other.discovered.served = None
+    other.discovered.incomplete = "the definition of IPAddressClaims is missing"
+    _leave_no_entry(stage)
+    spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}0", "prefix": 24}
+    stage.model.create(ADDRESSES, {"metadata": {"name": "c"}, "spec": spec})
+    stage.ask("a")
+    other.read(1.0, all_of_it=True)
+    await stage.work(other, POOL, "p")
+    return _ipaddress_that_an_allocation_has(stage)
+
+
+def _leave_no_entry(stage: SharedStage) -> None:
+    """Let the journal of the pool be one that never knew of claims."""
+    pool = stage.model.get(POOLS, "p")
+    assert pool is not None
+    stage.edit_pool({"status": {"revisions": dict.fromkeys(pool["status"]["revisions"])}})
+    stage.edit_pool(StatusMemory().of_history(pool, 0))
+
+
+async def integration_off_after_a_claim_was_served(stage: SharedStage) -> str | None:
+    """Claim c is served; a replica without the integration is asked by an allocation."""
+    stage.claim("c")
+    await stage.drop_settled(stage.replica())
+    stage.ask("a")
+    other = stage.replica()
+    other.discovered.served = None
+    other.discovered.served_from = ClaimService().served_from
+    for _ in range(2):
+        await stage.work(other, POOL, "p")
+        await stage.clock.advance(60)
+    return stage.problem
+
+
+async def absence_under_steady_promises(stage: SharedStage) -> str | None:
+    """The kinds of claims are gone, and other replicas promise to allocations all the time."""
+    first, other = stage.replica(), stage.replica()
+    other.discovered.served = None
+    for number in range(8):
+        name = f"x{number}"
+        stage.ask(name)
+        await stage.serve(first)
+        other.read(1.0, all_of_it=True)
+        await stage.work(other, POOL, "p")
+        stage.model.vanish(ALLOCATIONS, name)
+        await stage.clock.advance(ABSENCE_SECONDS / 4)
+    stage.ask("a")
+    await stage.serve(other)
+    return stage.problem or (None if stage.is_served("a") else "allocation a waits for ever")
+
+
+async def claim_written_late_after_a_restore_to_a_new_uid(stage: SharedStage) -> str | None:
+    """A claim's address is on its way; the pool comes back as it was before, with another uid."""
+    pool = stage.model.get(POOLS, "p")
+    assert pool is not None
+    earlier = StatusMemory().copied(pool)
+    stage.claim("c")
+    other = stage.replica()
+    await stage.work(stage.replica(), POOL, "p", _gives)
+    stage.replace_pool([earlier])
+    stage.ask_first("a")
+    for _ in range(3):
+        for feed in (other.pools, other.allocations):
+            feed.advance(feed.behind)
+        await stage.work(other, POOL, "p", _gives)
+        await stage.clock.advance(2)
+    stage.arrive()
+    return stage.problem
+
+
+async def claim_and_allocation_of_one_name(stage: SharedStage) -> str | None:
+    """The address of claim a is on its way; then an allocation with its name asks."""
+    stage.claim("a")
+    other = stage.replica()
+    await stage.work(stage.replica(), POOL, "p", _gives)
+    stage.ask_first("a")
+    for feed in (other.pools, other.allocations):
+        feed.advance(feed.behind)
+    await stage.work(other, POOL, "p", _gives)
+    stage.arrive()
+    await stage.serve(other)
+    if stage.problem:
+        return stage.problem
+    is_served = stage.is_served("a") and _has_address(stage, "a")
+    return None if is_served else "claim a or allocation a waits"
+
+
+async def oldest_request_of_either_kind(stage: SharedStage, *, is_claim_first: bool) -> str | None:
+    """A claim and an allocation of the whole pool wait; return which of the two is served."""
+    for is_claim in (is_claim_first, not is_claim_first):
+        if is_claim:
+            stage.claim("c")
+        else:
+            stage.ask("a", count=3)
+        await stage.clock.advance(1)
+    await stage.serve(stage.replica())
+    served = {"the claim": _has_address(stage, "c"), "the allocation": stage.is_served("a")}
+    return stage.problem or " and ".join(name for name, is_it in served.items() if is_it)

@@ -1,5 +1,6 @@
 """Claims and allocations of one NetworkPool never have one address, from seeds and in scenes."""
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -9,7 +10,6 @@ from tests.reconcilers.simulation import sharedscenes as scenes
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claimrules import (
     created_addresses_unread,
-    missing_revision_is_zero,
 )
 from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, sharded_integration_plans
@@ -23,7 +23,7 @@ SCENES = {
         scenes.claim_written_late_after_loss_of_memory,
     ),
     "a lost journal of a paused pool is fenced before allocations are served": (
-        rules.lost_journal_believed,
+        rules.pause_stops_the_fence,
         scenes.claim_written_late_after_a_paused_pool_lost_its_memory,
     ),
     "an address that an allocation has is not adopted": (
@@ -39,7 +39,7 @@ SCENES = {
         scenes.claim_promised_while_an_allocation_is_served,
     ),
     "what is promised to a claim is taken before the kinds of claims are seen": (
-        rules.promises_free_without_kinds,
+        rules.promises_to_claims_free,
         scenes.claim_promised_before_its_kinds_are_seen,
     ),
     "what claims have is taken before their kinds are seen": (
@@ -48,7 +48,31 @@ SCENES = {
     ),
     "what claims have is taken": (
         rules.claims_unseen,
-        scenes.claim_promised_while_an_allocation_is_served,
+        scenes.claim_served_before_an_allocation_asks,
+    ),
+    "claims are read as far as the journal says": (
+        rules.lagging_claims_read,
+        scenes.claim_loses_its_ipaddress_while_claims_lag,
+    ),
+    "a fence of one kind keeps the promises to the other": (
+        rules.fence_drops_all_promises,
+        scenes.fence_of_claims_while_an_allocation_is_promised,
+    ),
+    "what claims have is taken though one of their definitions is missing": (
+        rules.incomplete_is_absent,
+        scenes.definition_missing_while_an_ipaddress_exists,
+    ),
+    "what claims have is taken though the integration is off": (
+        rules.entry_ignored_without_integration,
+        scenes.integration_off_after_a_claim_was_served,
+    ),
+    "a journal that was written for another uid is lost": (
+        rules.journal_of_any_uid,
+        scenes.claim_written_late_after_a_restore_to_a_new_uid,
+    ),
+    "a claim and an allocation of one name are two holders": (
+        rules.promises_known_by_key,
+        scenes.claim_and_allocation_of_one_name,
     ),
 }
 
@@ -69,36 +93,38 @@ def test_without_a_rule_the_scene_ends_badly_and_with_it_well(rule: str) -> None
     check_scene(off, lambda: played(scene, scenes.SharedStage), "both have", rule)
 
 
-def test_a_pass_over_claims_chooses_by_one_moment_though_it_lists_allocations_in_between() -> None:
+def test_a_pass_chooses_by_one_moment_though_it_lists_allocations_in_between() -> None:
     """Else a promise that was kept meanwhile is settled, and its address free."""
     check_scene(
-        rules.view_kept_while_allocations_are_listed,
+        rules.holdings_of_claims_kept_while_allocations_are_listed,
         lambda: played(scenes.claim_written_while_allocations_are_listed, scenes.SharedStage),
         "both have",
     )
 
 
-@pytest.mark.parametrize(
-    "scene",
-    [
-        scenes.address_made_by_hand_that_a_list_showed,
-        scenes.address_made_by_hand_that_an_earlier_list_showed,
-    ],
-)
-def test_an_address_that_a_list_showed_is_taken_until_the_cache_shows_it(scene: Scene) -> None:
+def test_an_address_that_a_list_showed_is_taken_until_the_cache_shows_it() -> None:
     """Else it is free again as soon as the cache of claims has caught up."""
     check_scene(
         rules.lists_forgotten,
-        lambda: played(scene, scenes.SharedStage),
+        lambda: played(scenes.address_made_by_hand_that_a_list_showed, scenes.SharedStage),
         "both have",
     )
 
 
-def test_an_allocation_gets_no_address_of_an_ipaddress_that_outlives_its_claim() -> None:
+@pytest.mark.parametrize(
+    ("off", "scene"),
+    [
+        (created_addresses_unread, scenes.claim_forced_away_while_ipaddresses_lag),
+        (rules.lagging_addresses_read, scenes.claim_forced_away_after_its_promise_is_dropped),
+    ],
+)
+def test_an_allocation_gets_no_address_of_an_ipaddress_that_outlives_its_claim(
+    off: Callable[[pytest.MonkeyPatch], None], scene: Scene
+) -> None:
     """Not even of a replica whose cache does not show the IPAddress."""
     check_scene(
-        created_addresses_unread,
-        lambda: played(scenes.claim_forced_away_while_ipaddresses_lag, scenes.SharedStage),
+        off,
+        lambda: played(scene, scenes.SharedStage),
         "a and the IPAddress of c both have",
     )
 
@@ -107,27 +133,16 @@ def test_an_allocation_gets_no_address_of_an_ipaddress_whose_revision_was_remove
     None
 ):
     check_scene(
-        missing_revision_is_zero,
+        rules.missing_revision_is_zero,
         lambda: played(scenes.claim_forced_away_after_an_edit_of_the_journal, scenes.SharedStage),
         "a and the IPAddress of c both have",
     )
 
 
-def test_a_lost_journal_is_restored_while_its_pool_is_paused() -> None:
-    """Else IPAllocations, which a pause does not concern, wait for ever."""
+def test_the_condition_of_another_controller_ends_though_the_journal_is_lost() -> None:
+    """Else the pool, whose journal only a pass can restore, waits for ever."""
     check_scene(
-        rules.pause_stops_the_fence,
-        lambda: played(
-            scenes.claim_written_late_after_a_paused_pool_lost_its_memory, scenes.SharedStage
-        ),
-        "waits for ever",
-    )
-
-
-def test_a_lost_journal_is_restored_while_another_controller_writes_the_pools_status() -> None:
-    """Else each of the two passes waits for the other, for ever."""
-    check_scene(
-        rules.lost_journal_kept,
+        rules.lost_journal_keeps_condition,
         lambda: played(scenes.journal_lost_while_another_controller_wrote, scenes.SharedStage),
         "wait for ever",
     )
@@ -136,3 +151,21 @@ def test_a_lost_journal_is_restored_while_another_controller_writes_the_pools_st
 def test_a_deleted_pool_that_waits_for_claims_asks_for_nothing() -> None:
     """It listed all allocations at each of its turns."""
     assert Run(SharedPools, 19).play() is None
+
+
+def test_absence_of_claims_is_believed_though_promises_to_allocations_change_the_journal() -> None:
+    check_scene(
+        rules.every_promise_is_of_the_entry,
+        lambda: played(scenes.absence_under_steady_promises, scenes.SharedStage),
+        "waits for ever",
+    )
+
+
+@pytest.mark.parametrize(
+    ("is_claim_first", "served"), [(True, "the claim"), (False, "the allocation")]
+)
+def test_the_oldest_request_is_served_first_whichever_kind_it_is_of(
+    is_claim_first: bool, served: str
+) -> None:
+    scene = partial(scenes.oldest_request_of_either_kind, is_claim_first=is_claim_first)
+    assert played(scene, scenes.SharedStage) == served

@@ -124,7 +124,7 @@ def test_a_pinned_range_that_was_promised_to_a_claim_is_a_warning_that_names_its
     promise = make.listed_for_claim("10.40.0.24", "10.40.0.24", name="a")
     pool = make.pool(status={"assignments": [promise]})
     verdict = create(make.allocation("a", pin=("10.40.0.24", "10.40.0.31")), pool)
-    assert f"{make.CLAIMS} a has 10.40.0.24" in verdict.warnings[0]
+    assert "IPAddressClaim a has 10.40.0.24" in verdict.warnings[0]
 
 
 def test_a_count_together_with_another_pinned_range_is_a_warning() -> None:

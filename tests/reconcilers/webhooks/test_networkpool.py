@@ -314,7 +314,7 @@ def test_a_pool_cannot_be_deleted_whatever_phase_a_person_wrote_beside_a_range(
 def test_a_pool_with_an_open_promise_to_a_claim_cannot_be_deleted() -> None:
     old = pool(status={"assignments": [make.listed_for_claim("10.0.0.5", "10.0.0.5")]})
     sentence = networkpool.deleted(old, make.view(make.allocation("a"))).sentence()
-    assert f'{make.CLAIMS} "a" in namespace "butler-system" was promised 10.0.0.5' in sentence
+    assert 'IPAddressClaim "a" in namespace "butler-system" was promised 10.0.0.5' in sentence
 
 
 def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:

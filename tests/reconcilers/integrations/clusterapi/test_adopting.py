@@ -28,15 +28,15 @@ def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) 
     find = find_by_key(api.JOURNALS.kind, claims.get)
     view = View(0, claim_holdings(claims, addresses, space), find, addresses.get)
     caches = ClaimCaches(Cache(kinds[0]), Cache(kinds[1]), None, {}, *kinds)
-    return ClaimTaker(caches, NETWORK_POOL, pool, Journal(), space, view, also_held=[other])
+    return ClaimTaker(caches, NETWORK_POOL, pool, Journal(), space, view, observed=[other])
 
 
-def test_a_claim_is_told_which_kinds_may_hold_the_address_of_its_ipaddress() -> None:
+def test_a_claim_is_told_which_kind_has_the_address_of_its_ipaddress() -> None:
     """KKP gives addresses by IPAMAllocations, from which NetworkPools keep clear."""
     claim = api.IPAddressClaim(
         ObjectMeta("a", make.NAMESPACE, uid="a"),
         api.ClaimSpec(api.PoolRef("NetworkPool", "lab", "butler.butlerlabs.dev")),
     )
     range_ = AddressRange.parse("10.40.0.8", "10.40.0.15")
-    with pytest.raises(Refused, match=r"but an IPAllocation or IPAMAllocation has 10\.40\.0\.9"):
+    with pytest.raises(Refused, match=r"but an IPAMAllocation has 10\.40\.0\.9"):
         taker_of(make.pool(), claim, range_).take(claim)

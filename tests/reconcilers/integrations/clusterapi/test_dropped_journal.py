@@ -4,7 +4,7 @@ from typing import Any
 
 from controller.testing import Request
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.promises.journal import ANNOTATION
+from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS
 from tests.reconcilers.integrations.clusterapi.test_restoring import (
     CLAIMS,
     POOL,
@@ -17,18 +17,15 @@ from tests.reconcilers.test_sharing import NAMESPACE
 
 def drop_journal(request: Request, old: Any, new: Any) -> Any:
     """Return an object without its journal."""
-    metadata = new["metadata"]
-    kept = {k: v for k, v in metadata.get("annotations", {}).items() if k != ANNOTATION}
-    return {**new, "metadata": {**metadata, "annotations": kept}}
+    status = {k: v for k, v in new.get("status", {}).items() if k not in JOURNAL_FIELDS}
+    return {**new, "status": status}
 
 
 def keep_older_journal(request: Request, old: Any, new: Any) -> Any:
     """Return an object with the journal that was stored before."""
-    older = old["metadata"].get("annotations", {}).get(ANNOTATION) if old else None
-    if older is None:
-        return new
-    annotations = {**new["metadata"]["annotations"], ANNOTATION: older}
-    return {**new, "metadata": {**new["metadata"], "annotations": annotations}}
+    status = old.get("status", {}) if old else {}
+    older = {k: v for k, v in status.items() if k in JOURNAL_FIELDS}
+    return {**new, "status": {**new["status"], **older}} if older else new
 
 
 async def test_claims_are_not_written_over_and_over_while_the_journal_is_dropped() -> None:
@@ -68,7 +65,7 @@ async def test_a_pool_is_written_once_in_a_resync_while_an_older_journal_is_kept
             for request in home.api.requests
             if request.resource == NETWORK_POOL.full_name
             and request.method == "PATCH"
-            and "c-" in request.body["metadata"].get("annotations", {}).get(ANNOTATION, "")
+            and "c-" in str(request.body.get("status", {}).get("assignments"))
         ]
         assert len(journals) == 1
         assert await addresses(home) == {}

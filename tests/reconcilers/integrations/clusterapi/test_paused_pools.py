@@ -1,12 +1,13 @@
 """A NetworkPool that is paused serves IPAllocations, and no claim."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
-from reconcilers.promises.journal import ANNOTATION
+from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS
 from tests.reconcilers.integrations.clusterapi.test_unreadable import (
     CLAIMS,
     SERVED,
@@ -23,14 +24,20 @@ async def annotate(place: Site, annotations: dict[str, str | None]) -> None:
     await place.edit(NETWORK_POOL, "lab", patch)
 
 
-@pytest.mark.parametrize("journal", [None, "nonsense"], ids=["removed", "unreadable"])
+async def lose_journal(place: Site, fields: Iterable[str] = JOURNAL_FIELDS) -> None:
+    """Remove the journal of NetworkPool lab, or some fields of it."""
+    await place.edit(NETWORK_POOL, "lab", {"status": dict.fromkeys(fields)})
+
+
+@pytest.mark.parametrize("fields", [JOURNAL_FIELDS, {"journalOf"}], ids=["removed", "unsealed"])
 async def test_a_journal_that_is_lost_during_a_pause_keeps_no_allocation_waiting(
-    journal: str | None,
+    fields: Iterable[str],
 ) -> None:
     async with site(WITH_CLAIMS, *SERVED) as place:
         await place.home.pool("lab", 0)
         await place.home.pass_by(5)
-        await annotate(place, {api.PAUSED: "", ANNOTATION: journal})
+        await annotate(place, {api.PAUSED: ""})
+        await lose_journal(place, fields)
         await claim(place, "a", "lab", NETWORK_POOL)
         await place.home.ask("x", "lab")
         await place.home.pass_by(10)
@@ -51,7 +58,7 @@ async def test_the_fence_of_a_paused_pool_tells_its_waiting_claims_that_promises
         await claim(place, "a", "lab", NETWORK_POOL)
         await place.home.pass_by(10)
         assert place.ready(CLAIMS, "a") == {}, "a pause alone is no reason to write a claim"
-        await annotate(place, {ANNOTATION: None})
+        await lose_journal(place)
         await place.home.pass_by(10)
         ready = place.ready(CLAIMS, "a")
         assert ready["reason"] == "PoolNotReady"

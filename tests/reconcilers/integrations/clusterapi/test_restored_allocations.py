@@ -1,5 +1,6 @@
-"""etcd is restored from a backup: claims get nothing before IPAllocations are listed anew."""
+"""etcd is restored from a backup: a pool hands out nothing before all kinds are listed anew."""
 
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -7,18 +8,20 @@ import pytest
 from controller.cache import Cache
 from controller.client import Client
 from controller.events import Recorder
+from controller.outcome import Again
 from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
 from reconcilers.api.ipallocation import (
     POOL_INDEX,
     TENANT_INDEX,
-    IPAllocation,
     pool_index,
     tenant_index,
 )
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi import reading as clusterapi_reading
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
@@ -28,68 +31,87 @@ from reconcilers.integrations.clusterapi.caches import (
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.networkpools import NetworkPoolClaims
-from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.networkpoolclaims import (
+    DiscoveredClaims,
+    NetworkPoolClaims,
+)
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.networkpool.view import OtherHolders
+from reconcilers.networkpool.view import Reader, View, keep_holdings
+from reconcilers.promises.journal import Journal
 from reconcilers.promises.reading import Behind
 from tests.reconcilers import make
-from tests.reconcilers.lab import Recorded
+from tests.reconcilers.lab import Lab, Recorded
 
 CLAIMS, ADDRESSES = api.claims("v1beta2"), api.addresses("v1beta2")
 HELD = ("10.40.0.0", "10.40.0.7")
 
 
-def claims_beside(allocations: Cache[IPAllocation]) -> NetworkPoolClaims:
-    """Return what serves claims from NetworkPools, beside these IPAllocations."""
-    clock = VirtualClock()
-    server = FakeApi(clock)
-    for kind in (NETWORK_POOL, IP_ALLOCATION, CLAIMS, ADDRESSES):
-        server.serve(kind)
-    client, recorder = Client(server), cast("Recorder", Recorded())
-    indexes: dict[str, Any] = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
-    pools = Cache(NETWORK_POOL)
-    claims, addresses = Cache(CLAIMS, indexes=indexes), Cache(ADDRESSES, indexes=indexes)
-    caches = ClaimCaches(claims, addresses, None, {"NetworkPool": pools}, CLAIMS, ADDRESSES)
-    parts = ClaimParts(
-        client,
-        caches,
-        Reader(client, caches, clock, 0),
-        Granting(client, caches, recorder, clock, Settings().pool),
-        Leftovers(client, caches, clock),
-        RestoredClaims(claims, clock),
-        clock,
-        Settings().pool,
-    )
-    return NetworkPoolClaims(parts, allocations, OtherHolders())
+class Site:
+    """A NetworkPool whose passes serve claims and allocations, and one claim that waits."""
+
+    def __init__(self, pool: NetworkPool) -> None:
+        clock = VirtualClock()
+        self.server = FakeApi(clock)
+        for kind in (NETWORK_POOL, IP_ALLOCATION, CLAIMS, ADDRESSES):
+            self.server.serve(kind)
+        client, recorder = Client(self.server), cast("Recorder", Recorded())
+        indexes: dict[str, Any] = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
+        pools = Cache(NETWORK_POOL)
+        claims, addresses = Cache(CLAIMS, indexes=indexes), Cache(ADDRESSES, indexes=indexes)
+        caches = ClaimCaches(claims, addresses, None, {"NetworkPool": pools}, CLAIMS, ADDRESSES)
+        parts = ClaimParts(
+            client,
+            caches,
+            clusterapi_reading.Reader(client, caches, clock, 0),
+            Granting(client, caches, recorder, clock, Settings().pool),
+            Leftovers(client, caches, clock),
+            RestoredClaims(claims, clock),
+            clock,
+            Settings().pool,
+        )
+        discovered = DiscoveredClaims(clock)
+        discovered.known, discovered.served = True, NetworkPoolClaims(parts)
+        allocation_indexes = {POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
+        self.allocations = Cache(IP_ALLOCATION, indexes=allocation_indexes)
+        self.claims, self.pool = claims, pool
+        for cache in (self.allocations, claims, addresses):
+            cache.replace([], 5, {})
+        keep = partial(keep_holdings, self.allocations, "", clock, 0.0, lambda *_: None)
+        self.reader = Reader(self.allocations, client, clock, 0.0, keep, discovered)
+
+    async def read(self) -> View:
+        """Read as far as a journal says that has read nothing yet."""
+        kinds = (IP_ALLOCATION.full_name, CLAIMS.full_name, ADDRESSES.full_name)
+        return await self.reader.at_least(self.pool, Journal(dict.fromkeys(kinds, 0)))
 
 
-def no_allocations() -> Cache[IPAllocation]:
-    indexes = {POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
-    return Cache(IP_ALLOCATION, indexes=indexes)
-
-
-async def test_claims_wait_while_the_cache_of_allocations_may_be_of_another_history() -> None:
-    allocations = no_allocations()
-    reconciler = claims_beside(allocations)
-    pool = make.pool(memory=1)
-    allocations.replace([], 5, {})
-    held = await reconciler.also_held(pool, reconciler.geometry(pool))
-    assert list(held) == [], "the allocation was gone before the backup was restored"
-    allocations.unconfirm_history()
+async def test_a_pool_waits_while_the_cache_of_allocations_may_be_of_another_history() -> None:
+    site = Site(make.pool(memory=1))
+    assert (await site.read()).holdings.holder_count == 0, "the allocation was gone"
+    site.allocations.unconfirm_history()
     with pytest.raises(Behind, match="listed anew"):
-        await reconciler.also_held(pool, reconciler.geometry(pool))
-    allocations.replace([make.allocation("a", held=HELD)], 5, {}, replaced=True)
-    [again] = await reconciler.also_held(pool, reconciler.geometry(pool))
-    assert (again.start_text, again.end_text) == HELD
+        await site.read()
+    site.allocations.replace([make.allocation("a", held=HELD)], 5, {}, replaced=True)
+    view = await site.read()
+    [held] = view.holdings.held_ranges("IPv4")
+    assert (held.start_text, held.end_text) == HELD
 
 
-async def test_claims_wait_while_the_journal_names_a_kind_that_is_not_served() -> None:
+async def test_a_pool_waits_while_the_cache_of_claims_may_be_of_another_history() -> None:
+    site = Site(make.pool(memory=1))
+    site.claims.unconfirm_history()
+    with pytest.raises(Behind, match="listed anew"):
+        await site.read()
+
+
+async def test_a_pool_waits_while_its_journal_names_a_kind_that_is_not_known() -> None:
     """Requests of that kind may hold addresses, and nothing here reads them."""
-    allocations = no_allocations()
-    allocations.replace([], 5, {})
-    reconciler = claims_beside(allocations)
-    pool = make.pool(status={"revisions": {IP_ALLOCATION.full_name: "1", "things.example": "1"}})
-    with pytest.raises(Behind, match=r"names things\.example"):
-        await reconciler.also_held(pool, reconciler.geometry(pool))
+    lab = Lab()
+    status = {"revisions": {IP_ALLOCATION.full_name: "1", "things.example": "1"}}
+    lab.server.add("networkpools", make.pool(status=status))
+    for _ in range(2):
+        assert isinstance(await lab.pool(), Again)
+        await lab.clock.advance(11)
+    message = str(lab.condition("networkpools", "lab", "Ready")["message"])
+    assert "names things.example" in message

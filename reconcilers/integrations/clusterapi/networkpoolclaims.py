@@ -1,0 +1,282 @@
+"""IPAddressClaims as requests of NetworkPools, for the passes over these.
+
+A NetworkPool has one journal, one pass and one Holdings for IPAllocations and claims. Finalizer,
+status and deletion of the pool are its own kind's. A pause, by the annotation of Cluster API,
+concerns claims only: they get nothing, and IPAllocations are served all the same.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from typing_extensions import override
+
+from allocator import AddressRange
+from controller.cache import Cache
+from controller.clock import Clock
+from controller.meta import Key
+from controller.resource import Resource
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi.addresses import FAMILY_SPACES
+from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, is_paused
+from reconcilers.integrations.clusterapi.caches import (
+    claim_facts,
+    claim_tenant,
+    holder_of,
+    kind_of,
+    pool_key,
+    space_name,
+    space_of,
+)
+from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimParts, ClaimReading
+from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
+from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
+from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
+from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.rules import View
+from reconcilers.networkpool.claims import ClaimService, Entry, PoolClaims, find_entry
+from reconcilers.promises.choosing import Refusal
+from reconcilers.promises.holdings import Facts, Holdings, Source
+from reconcilers.promises.identities import Holder, Tenant
+from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.keeping import Granted, Kept
+from reconcilers.promises.passes import Fenced
+from reconcilers.promises.reading import Behind
+from reconcilers.promises.results import WriteResult
+from reconcilers.promises.shares import Limits
+from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
+
+UNKNOWN_RETRY = 0.5
+ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS
+"""How long a journal's entry for claims must stay unchanged until their kinds count as absent: in
+this time at least one look at what is served begins and ends."""
+
+
+def named_pools(obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
+    """Return the NetworkPool that a claim or an IPAddress names."""
+    if kind_of(obj.spec.poolRef) != NETWORK_POOL:
+        return ()
+    return (pool_key(NETWORK_POOL, obj),)
+
+
+class NetworkPoolClaims(PoolClaims):
+    """The claims of all NetworkPools, as their caches show them while they are served.
+
+    Args:
+        parts: what claims of pools of all kinds share.
+    """
+
+    def __init__(self, parts: ClaimParts) -> None:
+        self._parts = parts
+        self._caches = parts.caches
+        self._kind = ClaimKind[NetworkPool](NETWORK_POOL, parts)
+
+    @property
+    @override
+    def request_resource(self) -> Resource[IPAddressClaim]:
+        return self._kind.request_resource
+
+    @property
+    @override
+    def history_confirmed(self) -> bool:
+        return self._caches.claims.history_confirmed and self._caches.addresses.history_confirmed
+
+    @property
+    @override
+    def sources(self) -> Sequence[Source[Key, Any]]:
+        return [_source_of(self._caches.claims), _source_of(self._caches.addresses)]
+
+    @override
+    def find_facts(self, pool: Key, holder: Holder) -> Facts | None:
+        space = space_name(NETWORK_POOL, pool)
+        claim = self._caches.claims.get(holder.key)
+        address = self._caches.addresses.get(holder.key)
+        return claim_facts(
+            claim if claim is not None and space in space_of(claim) else None,
+            address if address is not None and space in space_of(address) else None,
+            FAMILY_SPACES,
+        )
+
+    @override
+    def find_tenant(self, pool: Key, holder: Holder) -> Tenant | None:
+        claim = self._caches.claims.get(holder.key)
+        return None if claim is None else claim_tenant(claim, FAMILY_SPACES)
+
+    @override
+    def cached(self, pool: Key, holdings: Holdings) -> View[IPAddressClaim]:
+        return self._parts.reader.with_holdings(NETWORK_POOL, pool, holdings)
+
+    @override
+    def suffices(self, pool: NetworkPool, journal: Journal) -> bool:
+        if not self._caches.synced:
+            raise Behind(UNKNOWN_RETRY, "claims or IPAddresses have not been listed yet")
+        return self._parts.reader.suffices(NETWORK_POOL, pool.metadata.key, journal)
+
+    @override
+    def find_unreadable(self, pool: Key) -> Sequence[UnreadableObject]:
+        return find_unreadable(partial(self._parts.reader.check_cached, NETWORK_POOL, pool))
+
+    @override
+    async def live(self, pool: NetworkPool, journal: Journal) -> View[IPAddressClaim]:
+        key = pool.metadata.key
+        return await self._parts.reader.live(NETWORK_POOL, key, FAMILY_SPACES, journal)
+
+    @override
+    def is_paused(self, pool: NetworkPool) -> bool:
+        return is_paused(pool.metadata.annotations)
+
+    @override
+    def make_taker(
+        self,
+        pool: NetworkPool,
+        settled: Journal,
+        view: Any,
+        *,
+        closed: str,
+        observed: Sequence[AddressRange],
+    ) -> ClaimTaker:
+        reading = self._reading_of(pool, view)
+        return self._kind.make_taker(pool, settled, reading, closed=closed, observed=observed)
+
+    def _reading_of(self, pool: NetworkPool, view: Any) -> ClaimReading:
+        """Return a view of claims with what their pool hands out to claims."""
+        return ClaimReading(network_pool_space(pool, self._parts.settings.max_addresses), view)
+
+    @override
+    def needs_fence(
+        self, pool: NetworkPool, journal: Journal, reading: Any, limits: Limits
+    ) -> bool:
+        claims = reading.view.claims
+        if claims is None:
+            raise Behind(reason="claims are served since the pass began")
+        return self._kind.needs_fence(pool, journal, self._reading_of(pool, claims), limits)
+
+    @override
+    async def void_earlier(self, pool: NetworkPool, reading: Any) -> Fenced:
+        return await self._kind.void_earlier(pool, self._reading_of(pool, reading.view.claims))
+
+    @override
+    def find_request(self, reading: Any, promise: Promise) -> IPAddressClaim | None:
+        claim: IPAddressClaim | None = reading.view.claims.at_version(promise)
+        return claim
+
+    @override
+    async def keep(
+        self, pool: NetworkPool, reading: Any, granted: Sequence[Granted[IPAddressClaim]]
+    ) -> list[Kept[IPAddressClaim]]:
+        if self.is_paused(pool):
+            return []
+        return await self._kind.keep(pool, self._reading_of(pool, reading.view.claims), granted)
+
+    @override
+    async def void_refused(
+        self, pool: NetworkPool, refused: Sequence[Kept[IPAddressClaim]]
+    ) -> Sequence[WriteResult]:
+        return await self._kind.void_refused(pool, refused)
+
+    @override
+    def due_refusals(
+        self, refusals: Iterable[Refusal[IPAddressClaim]]
+    ) -> Sequence[Refusal[IPAddressClaim]]:
+        return self._kind.due_refusals(refusals)
+
+    @override
+    async def finish(
+        self,
+        pool: NetworkPool,
+        view: Any,
+        *,
+        promises: Sequence[Promise],
+        refusals: Sequence[Refusal[IPAddressClaim]],
+        due: Sequence[Refusal[IPAddressClaim]],
+    ) -> float | None:
+        if self.is_paused(pool):
+            return None
+        return await self._kind.finish(pool, view, promises=promises, refusals=refusals, due=due)
+
+    @override
+    def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[Refusal[IPAddressClaim]]:
+        return self._kind.refusals_of_waiting(pool, why)
+
+    @override
+    async def refuse(
+        self, pool: NetworkPool, refusals: Sequence[Refusal[IPAddressClaim]]
+    ) -> float | None:
+        return await self._kind.refuse(pool, refusals)
+
+    @override
+    def count_addresses(self, pool: Key) -> int:
+        return self._parts.reader.count(NETWORK_POOL, pool)
+
+    @override
+    async def blockers(self, pool: NetworkPool, journal: Journal) -> int:
+        return await self._kind.blockers(pool, journal)
+
+    @override
+    def forget(self, pool: Key) -> None:
+        self._kind.forget(pool)
+
+
+def _source_of(cache: Cache[Any]) -> Source[Key, Any]:
+    """Return a cache of claims or IPAddresses as a source of the holdings of NetworkPools."""
+
+    def objects(pool: Key, _: object) -> Iterable[Any]:
+        return cache.by_index(SPACE_INDEX, space_name(NETWORK_POOL, pool))
+
+    return Source(cache, objects, named_pools, lambda obj, _: holder_of(obj))
+
+
+class DiscoveredClaims(ClaimService):
+    """Whether claims of NetworkPools are served, for a process that serves them when they come.
+
+    Absence is believed of a pool with an entry for claims only while the entry does not change.
+    The kinds may just have come: another replica that sees them has made these promises, and keeps
+    them. Promises to IPAllocations change the journal all the time, so they do not count.
+
+    Args:
+        clock: the time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.known = False
+        """Whether it is known if claims are served."""
+        self.incomplete = ""
+        """Which of the two kinds is missing while the other one is served; empty for none."""
+        self.served: PoolClaims | None = None
+        self._entries: dict[Key, tuple[Entry, float]] = {}
+        """By pool: its entry as stored, and since when (monotonic seconds) it was seen unchanged
+        while claims were not served."""
+
+    @override
+    def served_from(self, pool: NetworkPool) -> PoolClaims | None:
+        if not self.known:
+            raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
+        if self.incomplete:
+            raise Behind(UNKNOWN_RETRY, self.incomplete)
+        key, entry = pool.metadata.key, find_entry(pool)
+        if self.served is not None or entry is None:
+            self._entries.pop(key, None)
+            return self.served
+        now = self._clock.monotonic()
+        seen, since = self._entries.get(key, (entry, now))
+        since = since if seen == entry else now
+        self._entries[key] = entry, since
+        if now - since < ABSENCE_SECONDS:
+            reason = (
+                "its journal shows that claims were served, and their kinds are absent; this is"
+                f" believed once its entry for claims has not changed for {ABSENCE_SECONDS:.0f} s"
+            )
+            raise Behind(UNKNOWN_RETRY, reason)
+        return None
+
+    @override
+    def check_counts(self, pool: NetworkPool) -> None:
+        """Check nothing: until it is known what claims hold, the figures stay as they are."""
+
+    @override
+    def forget(self, pool: Key) -> None:
+        self._entries.pop(pool, None)
+        if self.served is not None:
+            self.served.forget(pool)

@@ -1,0 +1,34 @@
+"""What the integrations that are on have to do with NetworkPools."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from controller.runner import Controller
+from reconcilers.networkpool.claims import ClaimService
+from reconcilers.networkpool.view import ObservedRanges
+
+
+class SharesNetworkPools(Protocol):
+    """An integration whose objects hold addresses of NetworkPools."""
+
+    def enqueue_networkpools(self, controller: Controller) -> None:
+        """Enqueue, in a controller, NetworkPools whose addresses are handed out or released."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What holds addresses of NetworkPools beside IPAllocations.
+
+    Args:
+        integrations: those whose objects do.
+        claims: whether claims are served; None without their integration.
+        observed: what another allocator gave; None if none is observed.
+    """
+
+    integrations: Sequence[SharesNetworkPools] = ()
+    claims: ClaimService | None = None
+    observed: ObservedRanges | None = None
+
+
+NOTHING_SHARED = Sharing()

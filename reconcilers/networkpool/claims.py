@@ -1,0 +1,238 @@
+"""Claims as requests of a NetworkPool beside IPAllocations, as far as a pass has to know them.
+
+IPAddressClaims are kinds of another project. An integration reads and writes them while it is on
+and the API server serves them, so what a pool knows of them is one object, `PoolClaims`, that
+comes and goes. Whether it is there is asked of `ClaimService`, which has five answers:
+
+    served       the object
+    unknown      Behind: discovery has not answered, or began anew
+    incomplete   Behind: one of the two kinds is not served, and objects of the other one hold
+    absent       None, if the pool has no entry for claims; with an entry only once the entry has
+                 not changed for a while
+    off          None, if the pool has no entry; otherwise Behind
+
+The entry is what the journal says of claims: the revisions of both kinds, and promises to claims.
+It is read as it is stored, so it counts even if the journal is lost.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from allocator import AddressRange
+from controller.meta import Key
+from reconcilers.api import names
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.promises.choosing import Refusal, Taker
+from reconcilers.promises.holdings import Facts, Holdings, Source
+from reconcilers.promises.identities import Holder, Tenant
+from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.passes import RequestKind
+from reconcilers.promises.reading import Behind
+from reconcilers.promises.settling import Effects, ReadRequests
+from reconcilers.promises.unreadable import UnreadableObject
+
+OFF_RETRY = 10.0
+"""Seconds between two looks at a pool that only a person can end the wait of."""
+
+
+class ClaimView(ReadRequests[Any], Protocol):
+    """The claims of one pool, and their IPAddresses."""
+
+    @property
+    def holdings(self) -> Holdings:
+        """What they hold, and which of them wait; it may have requests of other kinds, too."""
+        ...
+
+    @property
+    def effects(self) -> Effects | None:
+        """The IPAddresses that were created for promises."""
+        ...
+
+    def with_holdings(self, holdings: Holdings) -> "ClaimView":
+        """Return the same with other holdings: those of requests of all kinds."""
+        ...
+
+
+class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
+    """The claims of all NetworkPools, while they are served."""
+
+    @property
+    def history_confirmed(self) -> bool:
+        """Whether their caches were listed anew since the API server was last out of reach."""
+        ...
+
+    @property
+    def sources(self) -> Sequence[Source[Key, Any]]:
+        """The caches of the objects that speak of claims."""
+        ...
+
+    def find_facts(self, pool: Key, holder: Holder) -> Facts | None:
+        """Return what a claim means to a pool, as the caches show it; None if nothing."""
+        ...
+
+    def find_tenant(self, pool: Key, holder: Holder) -> Tenant | None:
+        """Return the tenant of a claim; None if the claim is not known."""
+        ...
+
+    def cached(self, pool: Key, holdings: Holdings) -> ClaimView:
+        """Return the claims of a pool as the caches show them, however old they are.
+
+        Args:
+            pool: the pool.
+            holdings: of the pool, as the caches show them.
+        """
+        ...
+
+    def suffices(self, pool: NetworkPool, journal: Journal) -> bool:
+        """Return whether the caches have read as far as a journal says; False to LIST.
+
+        Raises:
+            Behind: they may still get there.
+        """
+        ...
+
+    def find_unreadable(self, pool: Key) -> Sequence[UnreadableObject]:
+        """Return the objects of the caches that cannot be decoded and may be the pool's."""
+        ...
+
+    async def live(self, pool: NetworkPool, journal: Journal) -> ClaimView:
+        """Return the claims of a pool by LISTs that begin now.
+
+        Raises:
+            UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
+            ControllerError: a LIST failed.
+        """
+        ...
+
+    def is_paused(self, pool: NetworkPool) -> bool:
+        """Return whether a pool gives nothing to claims for now; they hold all the same."""
+        ...
+
+    def make_taker(
+        self,
+        pool: NetworkPool,
+        settled: Journal,
+        view: ClaimView,
+        *,
+        closed: str,
+        observed: Sequence[AddressRange],
+    ) -> Taker[Any]:
+        """Return what claims get of a pool.
+
+        Args:
+            pool: as it was read.
+            settled: its journal, without the promises that are over.
+            view: of its claims, with the holdings of all kinds.
+            closed: why the pool hands out no further address; empty if it does.
+            observed: ranges that another allocator gave, and that no request holds.
+        """
+        ...
+
+    def due_refusals(self, refusals: Iterable[Refusal[Any]]) -> Sequence[Refusal[Any]]:
+        """Return the refusals of claims that are to be written now."""
+        ...
+
+    async def finish(
+        self,
+        pool: NetworkPool,
+        view: ClaimView,
+        *,
+        promises: Sequence[Promise],
+        refusals: Sequence[Refusal[Any]],
+        due: Sequence[Refusal[Any]],
+    ) -> float | None:
+        """Write refusals, and delete IPAddresses that stand in the way of claims.
+
+        Args:
+            pool: as it was written last.
+            view: of its claims.
+            promises: the open promises of the pool.
+            refusals: of claims.
+            due: those of `refusals` that a write of the pool backs.
+
+        Returns:
+            In how many seconds another pass is due; None for no such time.
+        """
+        ...
+
+    def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[Refusal[Any]]:
+        """Return what is to be written to claims of a pool that hands out nothing."""
+        ...
+
+    async def refuse(self, pool: NetworkPool, refusals: Sequence[Refusal[Any]]) -> float | None:
+        """Write refusals on claims that show something else.
+
+        Returns:
+            In how many seconds to write the claims whose write was refused; None without such.
+        """
+        ...
+
+    def count_addresses(self, pool: Key) -> int:
+        """Return how many IPAddresses name a pool, as the cache shows it."""
+        ...
+
+    async def blockers(self, pool: NetworkPool, journal: Journal) -> int:
+        """Return how many IPAddresses the deletion of a pool waits for.
+
+        If none, what the pool may have promised to claims is void when this returns.
+
+        Raises:
+            UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
+        """
+        ...
+
+    def forget(self, pool: Key) -> None:
+        """Drop what is remembered of a pool."""
+        ...
+
+
+Entry = tuple[tuple[tuple[str, str], ...], tuple[Any, ...]]
+"""What a journal says of claims: revisions, and promises."""
+
+
+def find_entry(pool: NetworkPool) -> Entry | None:
+    """Return what the journal of a pool says of claims, as it is stored; None for nothing."""
+    kinds = {names.KIND_CLAIMS, names.KIND_ADDRESSES}
+    status = pool.status
+    revisions = sorted((kind, text) for kind, text in status.revisions.items() if kind in kinds)
+    promises = tuple(entry for entry in status.assignments if entry.kind in kinds)
+    return (tuple(revisions), promises) if revisions or promises else None
+
+
+class ClaimService:
+    """Whether claims of NetworkPools are served; this one is of a process without integration.
+
+    A pool with an entry for claims may have IPAddresses, which this process does not read, so it
+    hands out nothing and is not deleted. Another replica may serve claims. This is reported as
+    every other wait, so the replicas do not write in turn (promises/waitlog.py).
+    """
+
+    served: PoolClaims | None = None
+    """The claims, while they are served."""
+
+    def served_from(self, pool: NetworkPool) -> PoolClaims | None:
+        """Return the claims that a pool serves; None if no claim holds anything of it.
+
+        Raises:
+            Behind: that is not known, or claims may hold what this process does not read.
+        """
+        self.check_counts(pool)
+        return None
+
+    def check_counts(self, pool: NetworkPool) -> None:
+        """Check that no replica with more kinds would correct the figures of this one.
+
+        Raises:
+            Behind: one would.
+        """
+        if find_entry(pool) is not None:
+            reason = (
+                "status.revisions or status.assignments shows that IPAddressClaims were served,"
+                " and the integration is off; start the controller with"
+                " --integration=clusterapi, or make sure that no IPAddress of this pool is in use"
+                " and set both fields to null"
+            )
+            raise Behind(OFF_RETRY, reason)
+
+    def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone, or that another replica works on from now on."""
