@@ -1,10 +1,11 @@
 """Makes the documentation site in a folder, or the listings in docs/: site.py FOLDER | --listings.
 
-The site is docs/, docs/operating/ and the documents at the top of the repository. These stay where
-they are, because people and hosting services look for them there, while the generator wants
-everything in one folder. So all of it is copied to FOLDER/docs first, README.md as index.md; the
-site is in FOLDER/site. Links between the documents are kept. A link to a file that is no page (a
-manifest, a module) becomes plain text. The reference of `controller` is made from its docstrings.
+The site is docs/ with its folders operating/ and design/, and the documents at the top of the
+repository. These stay where they are, because people and hosting services look for them there,
+while the generator wants everything in one folder. So all of it is copied to FOLDER/docs first,
+README.md as index.md; the site is in FOLDER/site. Links between the documents are kept. A link to
+a file that is no page (a manifest, a module) becomes plain text. The reference of `controller` is
+made from its docstrings.
 
 With --listings the listings of examples/ in docs/ are written anew, from the files. Two programs
 that do the same stand beside each other part by part: a line `# -- TITLE` begins a part in both.
@@ -38,7 +39,7 @@ LISTING = re.compile(r"<!-- (examples/\S+) -->\n\n```(\w+)\n.*?^```", re.DOTALL 
 PAIRS = re.compile(r"<!-- pairs: (\S+) (\S+) -->\n.*?<!-- end of pairs -->", re.DOTALL)
 PART = re.compile(r"^ *# -- (.+)\n", re.MULTILINE)
 FIRST_PART = "What it needs"
-FOLDERS = ("", "operating")
+FOLDERS = ("", "operating", "design")
 """The folders below docs/ whose documents are pages."""
 ASSETS = ("site.css", "demo.cast", "images")
 """What of docs/ is copied as it is."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import controller
-from tests.docs.text import DOCUMENTS, OPERATING, PAGES, ROOT
+from tests.docs.text import DESIGN, DOCUMENTS, OPERATING, PAGES, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +26,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_document_is_a_page_of_the_site(site: Path) -> None:
-    made = {path.stem for path in site.rglob("*.html")} - {"404"}
-    own = {Path(page).stem for page in (*PAGES, *OPERATING)}
+    made = {path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")}
+    own = {
+        Path(page).relative_to("docs").with_suffix("").as_posix()
+        for page in (*PAGES, *OPERATING, *DESIGN)
+    }
     top = {Path(name).stem.lower() for name in DOCUMENTS if "/" not in name} - {"readme"}
-    assert made == own | top | {"index", "controller", "reference"}
+    assert made == own | top | {"index", "controller", "reference", "404"}
 
 
 def test_the_reference_has_every_name_that_the_framework_exports(site: Path) -> None:

@@ -13,11 +13,14 @@ OPERATING = tuple(
     f"docs/operating/{path.name}" for path in sorted((ROOT / "docs/operating").glob("*.md"))
 )
 """The pages of the operator's guide."""
+DESIGN = tuple(f"docs/design/{path.name}" for path in sorted((ROOT / "docs/design").glob("*.md")))
+"""The design notes."""
 DOCUMENTS = (
     *("README.md", "ARCHITECTURE.md", "OPERATIONS.md", "API.md", "CONTRIBUTING.md"),
     *("CHANGELOG.md", "SECURITY.md", "RELEASING.md", "controller/README.md", "examples/README.md"),
     *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
     *OPERATING,
+    *DESIGN,
 )
 PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
 """The pages about the framework, one for each concept."""
