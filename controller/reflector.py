@@ -175,6 +175,8 @@ class Reflector(Generic[T]):
 
         Other failures that follow it do not end it: the cache shows the past all the same.
         """
+        self._logged_failures: dict[str, str] = {}
+        """The failure that was logged last, by verb, until the verb works again."""
         self.failing_since: float | None = None
         """Since when (monotonic seconds) list or watch fails; None while they succeed."""
         self.last_received = clock.monotonic()
@@ -268,7 +270,8 @@ class Reflector(Generic[T]):
         )
         await run_in_slices(self._log_all_unreadable(page.unreadable))
         # Not before: in between other tasks run, and meet the cache of before.
-        self.last_error = self.failing_since = self.refused = None
+        self._note_success()
+        self._log_recovery("list")
         self._listed()
 
     async def _watch(self) -> State:
@@ -368,10 +371,11 @@ class Reflector(Generic[T]):
             if initial is not None:
                 initial.opened = True
             else:
-                self.last_error = self.failing_since = self.refused = None
+                self._note_success()
             async with aclosing(read_lines(chunks, self._clock, self._max_silence)) as batches:
                 async for lines in batches:
                     received, self._empty_watches = True, 0
+                    self._log_recovery("watch")
                     self.last_received = self._clock.monotonic()
                     for number, line in enumerate(lines, start=1):
                         self._limit.add(len(line), 1)
@@ -423,6 +427,34 @@ class Reflector(Generic[T]):
     def _log_unreadable(self, key: Key, reason: str) -> None:
         log.warning("cannot decode object", resource=self._kind, object=str(key), reason=reason)
 
+    def _note_success(self) -> None:
+        """Note that list or watch has succeeded."""
+        self.last_error = self.failing_since = self.refused = None
+
+    def _log_failure(self, verb: str, error: str, seconds: float) -> None:
+        """Log why list or watch fails, as a warning if that is new.
+
+        A server that is silent for hours has one line, not one for each retry.
+
+        Args:
+            verb: `list` or `watch`.
+            error: says why.
+            seconds: until the retry.
+        """
+        is_new = self._logged_failures.get(verb) != error
+        self._logged_failures[verb] = error
+        log_line = log.warning if is_new else log.debug
+        log_line("list/watch failed, retrying", error=error, retry_seconds=round(seconds, 1))
+
+    def _log_recovery(self, verb: str) -> None:
+        """Log that a verb works again, if its failure was logged.
+
+        A watch works once it delivers: a server may accept watches and end each at once.
+        """
+        error = self._logged_failures.pop(verb, None)
+        if error is not None:
+            log.info("list/watch works again", error=error)
+
     async def _wait_after(self, verb: str, error: ControllerError) -> None:
         """Wait as long as the backoff, or the server, says after a failed list or watch."""
         if self._unreachable(error):
@@ -436,11 +468,7 @@ class Reflector(Generic[T]):
         seconds = self._backoff.note_failure()
         if isinstance(error, errors.ApiError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)
-        log.warning(
-            "list/watch failed, retrying",
-            error=str(self.last_error),
-            retry_seconds=round(seconds, 1),
-        )
+        self._log_failure(verb, str(self.last_error), seconds)
         with anyio.CancelScope() as self._pause:
             await self._clock.sleep(seconds)
         self._pause = None

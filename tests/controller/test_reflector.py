@@ -1,11 +1,13 @@
 """The loop that keeps a cache equal to the server, through all failures."""
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from controller.cache import Cache, Change
 from controller.errors import (
@@ -258,6 +260,40 @@ async def test_retry_after_is_respected() -> None:
         assert loop.watches == ["5"]
         await loop.clock.advance(2)
         assert loop.watches == ["5", "5"]
+
+
+def logged(lines: Sequence[MutableMapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return level and text of the lines above debug."""
+    return [(one["log_level"], one["event"]) for one in lines if one["log_level"] != "debug"]
+
+
+async def test_a_server_that_stays_silent_is_logged_once_and_once_more_when_it_answers() -> None:
+    silent = NoAnswer("no answer within 15 s")
+    answers: list[bytes | Exception] = [
+        *[silent] * 8,
+        NoAnswer("cannot connect"),
+        *[silent] * 2,
+        listing(5),
+    ]
+    with capture_logs() as lines:
+        async with Loop(answers, [Watch()]).running() as loop:
+            await loop.clock.advance(600)
+            assert loop.reflector.last_error is None
+    failed = ("warning", "list/watch failed, retrying")
+    assert logged(lines) == [failed, failed, failed, ("info", "list/watch works again")]
+
+
+async def test_watches_that_are_refused_beside_lists_that_work_are_logged_once() -> None:
+    refused = Forbidden(403, "Forbidden", "no")
+    watches: list[Watch | Exception] = [*[refused] * 5, Watch([line("ADDED", widget("a", 6))])]
+    with capture_logs() as lines:
+        async with Loop([listing(5)] * 6, watches).running() as loop:
+            await loop.clock.advance(600)
+            assert A in loop.cache
+    assert logged(lines) == [
+        ("warning", "list/watch failed, retrying"),
+        ("info", "list/watch works again"),
+    ]
 
 
 @pytest.mark.parametrize(
