@@ -1,4 +1,4 @@
-"""NetworkPools, which alone hand out ranges to IPAllocations, and the collector of orphans.
+"""NetworkPools, whose passes alone hand out their addresses, and the collector of orphans.
 
 A pool's status is the point where all replicas meet: a range is promised there first, with the
 pool's resourceVersion as precondition, and only then written to the allocation, with the version
@@ -7,8 +7,9 @@ that the promise names. So two ranges never overlap, however many replicas belie
 
     poolkind.py         what NetworkPools add to the pass over pools of all kinds
     allocationkind.py   what IPAllocations add to it: found, served, refused, voided, fenced
+    claims.py           what it asks about claims of Cluster API, and whether these are served
     facts.py            what its allocations hold and wait for
-    view.py             its allocations, and up to which version they were read
+    view.py             its requests of all kinds, and up to which version they were read
     livelists.py        LISTs of allocations, each for all pools that need one at the same time
     statusjournal.py    its journal, which is a part of its status
     allocationtaking.py what an allocation gets of the pool's free addresses

@@ -18,7 +18,6 @@ It is read as it is stored, so it counts even if the journal is lost.
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from allocator import AddressRange
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
@@ -112,19 +111,17 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         self,
         pool: NetworkPool,
         settled: Journal,
-        view: ClaimView,
+        reading: Any,
         *,
         closed: str,
-        observed: Sequence[AddressRange],
     ) -> Taker[Any]:
         """Return what claims get of a pool.
 
         Args:
             pool: as it was read.
             settled: its journal, without the promises that are over.
-            view: of its claims, with the holdings of all kinds.
+            reading: of the pool, with its claims.
             closed: why the pool hands out no further address; empty if it does.
-            observed: ranges that another allocator gave, and that no request holds.
         """
         ...
 

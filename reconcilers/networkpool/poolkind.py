@@ -265,13 +265,13 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         self, pool: NetworkPool, reading: NetworkPoolReading
     ) -> MakeTaker | None:
         """Return what makes the taker for claims; None if nothing is given to claims now."""
-        claims, view = self._claims.served, reading.view.claims
-        if claims is None or view is None or claims.is_paused(pool):
+        claims = self._claims.served
+        if claims is None or reading.view.claims is None or claims.is_paused(pool):
             return None
         closed = describe_refused_namespace(pool.metadata.namespace, self._settings.namespaces)
 
         def make_taker(settled: Journal) -> Taker[Any]:
-            return claims.make_taker(pool, settled, view, closed=closed, observed=reading.observed)
+            return claims.make_taker(pool, settled, reading, closed=closed)
 
         return make_taker
 

@@ -127,11 +127,20 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
     def needs_fence(
         self, pool: PoolT_contra, journal: Journal, reading: ClaimReading, limits: Limits
     ) -> bool:
-        # If a LIST has not got there, a revision is of another cluster, or of a lost history.
-        return not has_memory(journal) or not has_read(reading.view, journal)
+        return self.lacks_memory(journal, reading.view)
+
+    def lacks_memory(self, journal: Journal, view: View[IPAddressClaim]) -> bool:
+        """Return whether a journal does not record all promises to claims, in the history of now.
+
+        If a LIST has not got there, a revision is of another cluster, or of a lost history.
+        """
+        return not has_memory(journal) or not has_read(view, journal)
 
     @override
     async def void_earlier(self, pool: PoolT_contra, reading: ClaimReading) -> Fenced:
+        return await self.void_earlier_of(pool)
+
+    async def void_earlier_of(self, pool: PoolT_contra) -> Fenced:
         """Void every promise to claims that was made before the pool was read.
 
         What kept promises left of claims that are gone by now, the LIST of IPAddresses shows.

@@ -11,7 +11,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from allocator import AddressRange
 from controller.cache import Cache
 from controller.clock import Clock
 from controller.meta import Key
@@ -31,7 +30,7 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimParts, ClaimReading
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
-from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
+from reconcilers.integrations.clusterapi.networkpoolspace import space_of_layout
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
@@ -131,17 +130,12 @@ class NetworkPoolClaims(PoolClaims):
         self,
         pool: NetworkPool,
         settled: Journal,
-        view: Any,
+        reading: Any,
         *,
         closed: str,
-        observed: Sequence[AddressRange],
     ) -> ClaimTaker:
-        reading = self._reading_of(pool, view)
-        return self._kind.make_taker(pool, settled, reading, closed=closed, observed=observed)
-
-    def _reading_of(self, pool: NetworkPool, view: Any) -> ClaimReading:
-        """Return a view of claims with what their pool hands out to claims."""
-        return ClaimReading(network_pool_space(pool, self._parts.settings.max_addresses), view)
+        of_claims, observed = _claims_of(pool, reading), reading.observed
+        return self._kind.make_taker(pool, settled, of_claims, closed=closed, observed=observed)
 
     @override
     def needs_fence(
@@ -150,11 +144,11 @@ class NetworkPoolClaims(PoolClaims):
         claims = reading.view.claims
         if claims is None:
             raise Behind(reason="claims are served since the pass began")
-        return self._kind.needs_fence(pool, journal, self._reading_of(pool, claims), limits)
+        return self._kind.lacks_memory(journal, claims)
 
     @override
     async def void_earlier(self, pool: NetworkPool, reading: Any) -> Fenced:
-        return await self._kind.void_earlier(pool, self._reading_of(pool, reading.view.claims))
+        return await self._kind.void_earlier_of(pool)
 
     @override
     def find_request(self, reading: Any, promise: Promise) -> IPAddressClaim | None:
@@ -167,7 +161,7 @@ class NetworkPoolClaims(PoolClaims):
     ) -> list[Kept[IPAddressClaim]]:
         if self.is_paused(pool):
             return []
-        return await self._kind.keep(pool, self._reading_of(pool, reading.view.claims), granted)
+        return await self._kind.keep(pool, _claims_of(pool, reading), granted)
 
     @override
     async def void_refused(
@@ -218,6 +212,16 @@ class NetworkPoolClaims(PoolClaims):
         self._kind.forget(pool)
 
 
+def _claims_of(pool: NetworkPool, reading: Any) -> ClaimReading:
+    """Return what was read of the claims of a pool, with what the pool hands out to claims.
+
+    Args:
+        pool: the pool; its spec was parsed.
+        reading: a NetworkPoolReading, with claims.
+    """
+    return ClaimReading(space_of_layout(pool, reading.geometry[0]), reading.view.claims)
+
+
 def _source_of(cache: Cache[Any]) -> Source[Key, Any]:
     """Return a cache of claims or IPAddresses as a source of the holdings of NetworkPools."""
 
@@ -255,8 +259,9 @@ class DiscoveredClaims(ClaimService):
             raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
         if self.incomplete:
             raise Behind(UNKNOWN_RETRY, self.incomplete)
-        key, entry = pool.metadata.key, find_entry(pool)
-        if self.served is not None or entry is None:
+        key = pool.metadata.key
+        entry = None if self.served is not None else find_entry(pool)
+        if entry is None:
             self._entries.pop(key, None)
             return self.served
         now = self._clock.monotonic()

@@ -1,5 +1,6 @@
 """The single addresses that a NetworkPool may hand out to claims."""
 
+from allocator import Layout
 from reconcilers.addressing import poolgeometry
 from reconcilers.addressing.familychoice import FAMILY_NAMES
 from reconcilers.api.networkpool import NetworkPool
@@ -16,7 +17,16 @@ def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
     Raises:
         InvalidPool: its spec cannot be parsed.
     """
-    layout = poolgeometry.parse_layout(pool.spec, max_addresses)
+    return space_of_layout(pool, poolgeometry.parse_layout(pool.spec, max_addresses))
+
+
+def space_of_layout(pool: NetworkPool, layout: Layout) -> PoolSpace:
+    """Return the single addresses that a NetworkPool may hand out.
+
+    Args:
+        pool: the pool.
+        layout: what its spec declares of its first family.
+    """
     bits = 32 if layout.family == 4 else 128
     prefix = bits - (layout.cidr.size - 1).bit_length()
     name = FAMILY_NAMES[layout.family]

@@ -26,7 +26,7 @@ which are switched off one by one:
     networkpools.py  scenes.py         poolrules.py     NetworkPools and IPAllocations
     claims.py        claimscenes.py    claimrules.py    in-cluster pools and claims of Cluster API
     clusters.py                                         the same of Clusters; addresses rest
-    sharedpools.py   sharedscenes.py   sharedrules.py   NetworkPools that serve both, two journals
+    sharedpools.py   sharedscenes.py   sharedrules.py   NetworkPools that serve both by one journal
     networks.py      networkscenes.py  networkrules.py  vitistack's networks and IPAllocations
     kkp.py           kkpscenes.py      kkprules.py      KKP's IPAMPools and Clusters
 
