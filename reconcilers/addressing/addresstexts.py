@@ -17,35 +17,35 @@ def parse_ends(start: str, end: str) -> AddressRange | None:
 
 def parse_addresses(texts: Iterable[str]) -> list[AddressRange]:
     """Return the addresses among texts, in their order, without what cannot be parsed."""
-    parsed = (parse_ends(text, text) for text in texts)
+    parsed = (parse_ends(address, address) for address in texts)
     return [address for address in parsed if address is not None]
 
 
 @lru_cache(maxsize=1_024)
-def parse_cidr_or_span(text: str) -> AddressRange | None:
+def parse_cidr_or_span(block: str) -> AddressRange | None:
     """Return the range of a CIDR or `start-end`, or None if the text is neither."""
-    start, dash, end = text.partition("-")
+    start, dash, end = block.partition("-")
     if dash:
         return parse_ends(start.strip(), end.strip())
     try:
-        return AddressRange.parse_cidr(text)
+        return AddressRange.parse_cidr(block)
     except AllocatorError:
         return None
 
 
-def describe_host_bits(text: str, meant: AddressRange | None = None) -> str:
+def describe_host_bits(cidr: str, meant: AddressRange | None = None) -> str:
     """Return a warning about a CIDR that has host bits set; empty if it has none.
 
     Args:
-        text: what a spec has; a text that is no CIDR has no host bits.
+        cidr: what a spec has; a text that is no CIDR has no host bits.
         meant: what it is taken for, where that is not the CIDR in the text's own family.
     """
-    address, slash, _ = text.partition("/")
-    network = meant or (parse_cidr_or_span(text) if slash and "-" not in text else None)
+    address, slash, _ = cidr.partition("/")
+    network = meant or (parse_cidr_or_span(cidr) if slash and "-" not in cidr else None)
     if network is None:
         return ""
     host = parse_ends(address, address)
     start = host.in_family(network.family) if host is not None else None
     if start is not None and start.first == network.first:
         return ""
-    return f"{text!r} has host bits set; it is taken for {network.text}"
+    return f"{cidr!r} has host bits set; it is taken for {network.text}"

@@ -98,7 +98,7 @@ def choose_cluster_families(
 
 def _choose(
     policy: str | None,
-    named: Sequence[tuple[str, Family]],
+    named_families: Sequence[tuple[str, Family]],
     pool: NetworkPool,
     available: Sequence[Family],
 ) -> FamilyChoice:
@@ -108,10 +108,10 @@ def _choose(
         raise InvalidRequest(f"ipFamilyPolicy {policy!r} is none")
     if policy == REQUIRE_DUAL_STACK and len(available) < 2:
         raise PoolNotDualStack(name)
-    for at, family in named:
+    for at, family in named_families:
         if family not in available:
             raise FamilyNotConfigured(at, family, name)
-    families = tuple(dict.fromkeys(family for _, family in named))
+    families = tuple(dict.fromkeys(family for _, family in named_families))
     if policy == SINGLE_STACK and len(families) > 1:
         raise InvalidRequest(
             "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or"

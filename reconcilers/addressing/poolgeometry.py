@@ -23,7 +23,7 @@ class Reservation:
     """
 
     cidr: str
-    text: str
+    label: str
     field: tuple[str | int, ...]
     note: str
 
@@ -67,7 +67,7 @@ def parse_layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
 
 
 def list_reservations(spec: NetworkPoolSpec) -> Iterator[Reservation]:
-    """Yield what one block never hands out, in the order of its layout's `reserved`."""
+    """Yield the reservations of a block of a spec, in the order of its layout's `reserved`."""
     for number, entry in enumerate(spec.reserved):
         yield Reservation(entry.cidr, entry.cidr, ("reserved", number), entry.description)
     whole = addresstexts.parse_cidr_or_span(spec.cidr)

@@ -66,7 +66,7 @@ def sum_pool_needs(
     pools: Mapping[Key, NetworkPool],
     waiting_allocations: Iterable[IPAllocation],
 ) -> dict[tuple[Key, Family], PoolNeed]:
-    """Return what waits for each family of the pools; nothing for those that nothing waits for.
+    """Count the allocations and clusters that wait for each family; pools without any are left out.
 
     Args:
         clusters: the TenantClusters that are not being deleted.

@@ -36,32 +36,34 @@ def take_ranges(
     Raises:
         AllocatorError: it cannot be served; nothing is taken.
     """
-    held = statusranges.list_held_ranges(allocation)
-    if len({part.family for part in held}) < len(held):
+    held_ranges = statusranges.list_held_ranges(allocation)
+    if len({part.family for part in held_ranges}) < len(held_ranges):
         # Neither a journal nor a status has room for a second range of one family.
-        ranges = ", ".join(part.text for part in held)
+        ranges = ", ".join(part.text for part in held_ranges)
         raise InvalidRequest(f"its status shows several ranges of one family: {ranges}")
-    if held and (len(held) > 1 or allocation.spec.ipFamilyPolicy != REQUIRE_DUAL_STACK):
-        return held
+    if held_ranges and (
+        len(held_ranges) > 1 or allocation.spec.ipFamilyPolicy != REQUIRE_DUAL_STACK
+    ):
+        return held_ranges
     if len(spaces) == 1 and not allocation.spec.names_families:
         return (
             _take_family(pool, allocation, spaces[0], requestedranges.parse_first_pin(allocation)),
         )
-    return _take_families(pool, allocation, spaces, held)
+    return _take_families(pool, allocation, spaces, held_ranges)
 
 
 def _take_families(
     pool: NetworkPool,
     allocation: IPAllocation,
     spaces: Sequence[Space],
-    held: Sequence[AddressRange],
+    held_ranges: Sequence[AddressRange],
 ) -> tuple[AddressRange, ...]:
     """Take the ranges that an allocation lacks; put all back if a required one is refused."""
     by_family = {space.layout.family: space for space in spaces}
     pins = {pin.family: pin for pin in requestedranges.parse_pins(allocation)}
     choice = familychoice.choose_families(allocation, pool, tuple(by_family))
-    ranges = {held_range.family: held_range for held_range in held}
-    taken: list[AddressRange] = []
+    ranges = {held_range.family: held_range for held_range in held_ranges}
+    taken_ranges: list[AddressRange] = []
     for family in choice.families:
         if family in ranges:
             continue
@@ -70,12 +72,12 @@ def _take_families(
         except AllocatorError as refused:
             if ranges and not choice.second_required:
                 break
-            for unused in reversed(taken):
+            for unused in reversed(taken_ranges):
                 by_family[unused.family].put_back(unused)
             if not allocation.spec.names_families:
                 raise
             raise FamilyRefused(family, refused) from refused
-        taken.append(new)
+        taken_ranges.append(new)
         ranges[family] = new
     return tuple(ranges[family] for family in choice.families if family in ranges)
 

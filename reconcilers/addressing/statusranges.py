@@ -13,10 +13,10 @@ def find_held_range(allocation: IPAllocation) -> AddressRange | None:
     that.
     """
     status = allocation.status
-    held = None
+    held_range = None
     if status.startAddress and status.endAddress:
-        held = addresstexts.parse_ends(status.startAddress, status.endAddress)
-    return held or (addresstexts.parse_cidr_or_span(status.cidr) if status.cidr else None)
+        held_range = addresstexts.parse_ends(status.startAddress, status.endAddress)
+    return held_range or (addresstexts.parse_cidr_or_span(status.cidr) if status.cidr else None)
 
 
 def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
@@ -29,7 +29,9 @@ def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
         for part in allocation.status.families
         if part.startAddress and part.endAddress
     )
-    return tuple(dict.fromkeys(held for held in (first, *others) if held is not None))
+    return tuple(
+        dict.fromkeys(held_range for held_range in (first, *others) if held_range is not None)
+    )
 
 
 def waits_for_range(allocation: IPAllocation) -> bool:
@@ -40,7 +42,8 @@ def waits_for_range(allocation: IPAllocation) -> bool:
 def describe_held_ends(allocation: IPAllocation) -> str:
     """Return the ends of every range in the allocation's status, for a message."""
     return " and ".join(
-        f"{held.start_text} - {held.end_text}" for held in list_held_ranges(allocation)
+        f"{held_range.start_text} - {held_range.end_text}"
+        for held_range in list_held_ranges(allocation)
     )
 
 

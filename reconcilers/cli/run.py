@@ -28,7 +28,7 @@ from reconcilers.cli.managerflags import (
 from reconcilers.cli.problems import Problem
 from reconcilers.cli.settingflags import setting_options, settings
 from reconcilers.cli.sharedflags import cluster_options
-from reconcilers.configuration.settings import Settings, checked
+from reconcilers.configuration.settings import Settings, check_names
 from reconcilers.wiring import assemble
 
 NOTATION = """
@@ -56,7 +56,7 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
 def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str, Any]) -> None:
     """Run the controllers; raise Problem if the settings are wrong or the lease is lost."""
     try:
-        chosen = checked(settings(values))
+        chosen = check_names(settings(values))
         options = manager_settings(values, chosen.namespace)
         bind = parse_bind(values["ui_bind"], "ui bind address")
         check_listeners(

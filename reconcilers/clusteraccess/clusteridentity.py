@@ -37,13 +37,13 @@ async def cluster_identity(client: Client) -> str:
         ControllerError: the cluster did not answer.
     """
     try:
-        found = await client.get(NAMESPACE, _NAMESPACE)
+        namespace = await client.get(NAMESPACE, _NAMESPACE)
     except (Forbidden, NotFound) as error:
         _log.warning(
             "cannot read the cluster's identity, the uid of kube-system", error=str(error)
         )
         return ""
-    return found.metadata.uid if _UID.fullmatch(found.metadata.uid) else ""
+    return namespace.metadata.uid if _UID.fullmatch(namespace.metadata.uid) else ""
 
 
 class ClusterIdentity:
@@ -80,7 +80,7 @@ def management_note(management: str) -> dict[str, str]:
 
 
 def management_of(obj: Object) -> str:
-    """Return which management cluster made something in a tenant; empty if it does not say."""
+    """Return the uid of the management cluster that wrote a tenant's object; empty if unknown."""
     noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
     return noted if _UID.fullmatch(noted) else ""
 

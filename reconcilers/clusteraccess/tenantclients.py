@@ -114,7 +114,7 @@ class TenantClients:
         """
         access = self._accesses.access_to(tenant)
         await self.management()
-        with self._limited(access):
+        with self._limit_tries(access):
             connection = await self._connect(tenant, access)
             connection.users += 1
             try:
@@ -156,7 +156,7 @@ class TenantClients:
         return self._accesses.access_to(tenant).is_refused
 
     def identity(self, tenant: TenantCluster) -> str | None:
-        """Return which cluster a tenant's client leads to; None if there is no client.
+        """Return the identity of the cluster behind a tenant's client; None if there is no client.
 
         Empty if the tenant does not let that be read.
         """
@@ -215,7 +215,7 @@ class TenantClients:
             raise TenantUnavailable("KubeconfigRefused", str(refused)) from refused
 
     @contextmanager
-    def _limited(self, access: TenantAccess) -> Iterator[None]:
+    def _limit_tries(self, access: TenantAccess) -> Iterator[None]:
         """Let only a few be tried at once of the tenants that did not answer last time.
 
         Each may take as long as a request may; were many tried, no worker would be left for the

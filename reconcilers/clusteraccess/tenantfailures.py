@@ -47,20 +47,20 @@ class TenantUnavailable(ControllerError):
 
 
 def failed_webhook(error: ControllerError) -> str:
-    """Return which webhook of a tenant failed by the words of its API server; empty if none did.
+    """Return the name of the webhook that an API server reports as failed; empty if none failed.
 
     The rest of its message is left out: it has ports that change with each try.
     """
-    found = _WEBHOOK.search(str(error)) if isinstance(error, ServerFailure) else None
-    if found is None:
+    match = _WEBHOOK.search(str(error)) if isinstance(error, ServerFailure) else None
+    if match is None:
         return ""
-    if found["admission"]:
-        return f"admission webhook {found['admission']}"
-    return f"conversion webhook for {found['conversion']}"
+    if match["admission"]:
+        return f"admission webhook {match['admission']}"
+    return f"conversion webhook for {match['conversion']}"
 
 
 def lasting_words(error: ControllerError) -> str:
-    """Return what an error says, without the local end of a connection.
+    """Return type and message of an error, without the local end of a connection.
 
     Its port changes with each try, and a condition with it would be written each time.
     """

@@ -217,23 +217,23 @@ _FORMS = {
 }
 
 
-def checked(settings: Settings) -> Settings:
-    """Return the settings if the names in them can be names of objects.
+def check_names(settings: Settings) -> Settings:
+    """Return the settings if every name in them is a valid name of an object.
 
     Raises:
-        ConfigurationError: one cannot: it would be looked for, and not found, for ever.
+        ConfigurationError: a name is invalid: no object of that name can exist.
     """
     tenant = settings.tenant
-    for what, text, form in (
+    for setting, name, form in (
         *(("pool namespaces", namespace, "NAME") for namespace in settings.pool.namespaces),
         ("namespace", settings.namespace, "NAME"),
         ("metallb namespace", tenant.metallb_namespace, "NAME"),
         ("platform service", tenant.platform_service, "NAMESPACE/NAME, or empty"),
         ("metallb bundle", tenant.metallb_bundle, "NAME or NAMESPACE/NAME, or empty"),
     ):
-        if not re.fullmatch(_FORMS[form], text):
+        if not re.fullmatch(_FORMS[form], name):
             raise ConfigurationError(
-                f"{what}: {text!r} is not as objects are named: write {form}, in small letters,"
+                f"{setting}: {name!r} is not as objects are named: write {form}, in small letters,"
                 " digits, '-' and '.'"
             )
     return settings

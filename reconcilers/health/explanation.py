@@ -424,7 +424,7 @@ def _spaces(pool: NetworkPool, objects: Objects, without: IPAllocation | None) -
         for span in statusranges.list_held_ranges(allocation)
     ]
     holders = objects.integrations.holders.get(pool.metadata.key, NO_HOLDERS)
-    taken += [entry.range for entry in holders.held]
+    taken += [entry.range for entry in holders.held_addresses]
     for promise in STATUS_JOURNALS.read(pool).promises:
         if without is None or promise.uid != without.metadata.uid:
             taken += (part.range for part in promise.ranges)

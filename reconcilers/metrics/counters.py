@@ -24,7 +24,7 @@ LATENCY_SECONDS = (
 
 
 @cache
-def _installed() -> str:
+def _read_installed_version() -> str:
     """Return our version; each look for it reads folders of the whole path."""
     return version("butler-ipam")
 
@@ -44,7 +44,7 @@ class IpamMetrics:
             ["version", "python"],
             registry=registry,
         )
-        build.labels(_installed(), python_version()).set(1)
+        build.labels(_read_installed_version(), python_version()).set(1)
         self._processed = Counter(
             "butler_ip_allocation_processed_total",
             "Allocations that a pool gave a range to (success) or had to refuse (failed).",
@@ -113,37 +113,37 @@ class IpamMetrics:
             for counter in self._of_pool:
                 counter.labels(pool.name, pool.namespace)
 
-    def served(self, pool: Key, kind: str, seconds: float) -> None:
+    def count_served(self, pool: Key, kind: str, seconds: float) -> None:
         """Count an allocation that got its range `seconds` after it was asked for."""
         self._processed.labels(pool.name, pool.namespace, SUCCESS).inc()
         known = kind if kind == names.TYPE_NODES else names.TYPE_LOADBALANCER
         self._latency.labels(known).observe(max(0.0, seconds))
 
-    def failed(self, pool: Key) -> None:
+    def count_failed(self, pool: Key) -> None:
         """Count an allocation that was marked Failed."""
         self._processed.labels(pool.name, pool.namespace, FAILED).inc()
 
-    def write_refused(self, pool: Key) -> None:
+    def count_refused_write(self, pool: Key) -> None:
         """Count a status write that was refused for good."""
         self._refused_writes.labels(pool.name, pool.namespace).inc()
 
-    def collected(self, pool: Key) -> None:
+    def count_collected(self, pool: Key) -> None:
         """Count an orphan; one of a pool that does not exist is only logged."""
         self._count(self._collected, pool)
 
-    def contents_differed(self, pool: Key) -> None:
+    def count_wrong_contents(self, pool: Key) -> None:
         """Count a check that found what is kept of a pool's allocations to be wrong."""
         self._count(self._contents, pool)
 
-    def grown(self, pool: Key) -> None:
+    def count_grown(self, pool: Key) -> None:
         """Count an allocation that growth added."""
         self._count(self._grown, pool)
 
-    def shrunk(self, pool: Key) -> None:
+    def count_shrunk(self, pool: Key) -> None:
         """Count an allocation that shrink released, after it was withdrawn from its tenant."""
         self._count(self._shrunk, pool)
 
-    def corrected(self, kind: str) -> None:
+    def count_corrected(self, kind: str) -> None:
         """Count an edit by others of an object of ours in a tenant that was written back."""
         self._corrected.labels(kind).inc()
 

@@ -134,14 +134,18 @@ class Gauges(Collector):
         yield from self._of_allocations()
         yield from self._of_providers()
         yield from self._of_clusters()
-        waiting = (one for one in self._unfinished if statusranges.waits_for_range(one))
+        waiting = (
+            allocation
+            for allocation in self._unfinished
+            if statusranges.waits_for_range(allocation)
+        )
         yield from waiting_metrics(self._clusters, self._pools, waiting, self._clock.now())
 
     def _of_pools(self) -> Iterator[Metric]:
         """Yield a gauge for each counter in the pools' statuses."""
         pools = sorted(self._pools, key=lambda pool: pool.metadata.key)
-        for name, what, value in POOL_GAUGES:
-            gauge = GaugeMetricFamily(f"butler_network_pool_{name}", what, labels=POOL)
+        for name, description, value in POOL_GAUGES:
+            gauge = GaugeMetricFamily(f"butler_network_pool_{name}", description, labels=POOL)
             for pool in pools:
                 meta = pool.metadata
                 for family, status in (
@@ -150,8 +154,8 @@ class Gauges(Collector):
                     labels = {"pool": meta.name, "namespace": meta.namespace} | family
                     gauge.add_sample(gauge.name, labels, value(status))
             yield gauge
-        name, what = OPEN_PROMISES
-        gauge = GaugeMetricFamily(f"butler_network_pool_{name}", what, labels=POOL)
+        name, description = OPEN_PROMISES
+        gauge = GaugeMetricFamily(f"butler_network_pool_{name}", description, labels=POOL)
         for pool in pools:
             meta = pool.metadata
             gauge.add_metric([meta.name, meta.namespace], self._count_promises(pool))
@@ -180,7 +184,7 @@ class Gauges(Collector):
         )
 
     def _of_providers(self) -> Iterator[Metric]:
-        """Yield what each ProviderConfig's status says of credentials and capacity."""
+        """Yield the gauges of each ProviderConfig: valid credentials, free addresses, tenants."""
         ready = GaugeMetricFamily(
             "butler_provider_config_ready", "Whether its credentials are valid.", labels=PROVIDER
         )
@@ -192,7 +196,7 @@ class Gauges(Collector):
             "How many more tenants its pools suffice for.",
             labels=PROVIDER,
         )
-        for config in sorted(self._providers, key=lambda one: one.metadata.key):
+        for config in sorted(self._providers, key=lambda config: config.metadata.key):
             labels = {
                 "provider_config": config.metadata.name,
                 "namespace": config.metadata.namespace,
@@ -206,8 +210,8 @@ class Gauges(Collector):
 
     def _of_clusters(self) -> Iterator[Metric]:
         """Yield the TenantClusters by phase, and what the conditions of each one say."""
-        clusters = sorted(self._clusters, key=lambda one: one.metadata.key)
-        phases = Counter(one.status.phase or PENDING for one in clusters)
+        clusters = sorted(self._clusters, key=lambda cluster: cluster.metadata.key)
+        phases = Counter(cluster.status.phase or PENDING for cluster in clusters)
         counts = GaugeMetricFamily(
             "butler_tenant_clusters", "TenantClusters, by phase.", labels=["phase"]
         )
@@ -216,12 +220,12 @@ class Gauges(Collector):
         yield counts
         for name, what, kind, only_built in TENANT_GAUGES:
             gauge = GaugeMetricFamily(f"butler_tenant_cluster_{name}", what, labels=TENANT)
-            for one in clusters:
-                said = find(one.status.conditions, kind)
-                left_out = only_built and not (one.is_ready or one.observed_only)
-                if said is not None and not left_out and not one.metadata.terminating:
+            for cluster in clusters:
+                said = find(cluster.status.conditions, kind)
+                left_out = only_built and not (cluster.is_ready or cluster.observed_only)
+                if said is not None and not left_out and not cluster.metadata.terminating:
                     gauge.add_metric(
-                        [one.metadata.name, one.metadata.namespace], said.status == "True"
+                        [cluster.metadata.name, cluster.metadata.namespace], said.status == "True"
                     )
             yield gauge
 
@@ -242,22 +246,22 @@ def _capacities(config: ProviderConfig) -> Iterator[tuple[dict[str, str], Family
     capacity = config.status.capacity
     if capacity is None:
         return
-    for one in capacity.families:
-        yield {"family": one.family}, one
+    for family in capacity.families:
+        yield {"family": family.family}, family
     if not capacity.families:
         yield {}, FamilyCapacity("IPv4", capacity.availableIPs, None, capacity.estimatedTenants)
 
 
 def _queues(
-    queues: dict[Key, Queue], count_name: str, oldest_name: str, what: str
+    queues: dict[Key, Queue], count_name: str, oldest_name: str, activity: str
 ) -> Iterator[Metric]:
     """Yield two gauges of each pool's queue: how many are in it, and the oldest one's age."""
     count = GaugeMetricFamily(
-        f"butler_network_pool_{count_name}", f"Allocations that {what}.", labels=POOL
+        f"butler_network_pool_{count_name}", f"Allocations that {activity}.", labels=POOL
     )
     oldest = GaugeMetricFamily(
         f"butler_network_pool_{oldest_name}",
-        f"For how long the oldest of those that {what} has; 0 if there is none.",
+        f"For how long the oldest of those that {activity} has; 0 if there is none.",
         labels=POOL,
     )
     for pool, queue in sorted(queues.items()):

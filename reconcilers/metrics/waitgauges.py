@@ -113,7 +113,7 @@ def _largest_requests(
 
 
 def _of_each_cluster(clusters: Iterable[TenantCluster], now: datetime) -> Iterator[Metric]:
-    """Yield what each cluster's tenant waits for, and for how long the cluster is being built."""
+    """Yield the gauges of each cluster: waiting Services, and seconds since it is being built."""
     services = GaugeMetricFamily(
         "butler_tenant_cluster_waiting_services",
         "Services of the tenant that have long been without an address.",

@@ -148,7 +148,7 @@ class AllocationEvents:
     def contents_differ(self, pool: Key, parts: Sequence[str]) -> None:
         """Record that the kept contents of a pool differ from its allocations: a bug."""
         self._metrics.pool(pool)
-        self._metrics.contents_differed(pool)
+        self._metrics.count_wrong_contents(pool)
         _log.error("pool cache inconsistent", pool=str(pool), parts=list(parts[:MOST_SINGLE]))
 
     def definition_outdated(self, pool: NetworkPool) -> None:
@@ -171,13 +171,13 @@ class AllocationEvents:
                 and statusranges.find_held_range(one.allocation) is None
             ):
                 waited = (now - one.allocation.requested_at).total_seconds()
-                self._metrics.served(pool, one.allocation.spec.type, waited)
+                self._metrics.count_served(pool, one.allocation.spec.type, waited)
         for one in refused:
             if one.result is WriteResult.WRITTEN:
-                self._metrics.failed(pool)
+                self._metrics.count_failed(pool)
         for one in (*granted, *refused):
             if one.result is WriteResult.REFUSED:
-                self._metrics.write_refused(pool)
+                self._metrics.count_refused_write(pool)
 
     def _record(
         self,

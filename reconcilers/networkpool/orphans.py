@@ -40,7 +40,12 @@ from reconcilers.networkpool.owners import (
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.reporting import allocationlabels
-from reconcilers.reporting.conditions import FOREIGN_MANAGER, Finding, rendered, with_findings
+from reconcilers.reporting.conditions import (
+    FOREIGN_MANAGER,
+    Finding,
+    render_conditions,
+    with_findings,
+)
 from reconcilers.reporting.releaselog import release_fields
 from reconcilers.reporting.wording import count_noun
 
@@ -245,7 +250,7 @@ class OrphanCollector:
             pool.status.conditions, [finding], pool.metadata.generation, self._clock.now()
         )
         return await self._client.patch_status(
-            NETWORK_POOL, pool, {"conditions": rendered(conditions)}
+            NETWORK_POOL, pool, {"conditions": render_conditions(conditions)}
         )
 
     async def _repair(
@@ -333,7 +338,7 @@ class OrphanCollector:
             self._clock.now(),
         )
         await self._client.patch_status(
-            IP_ALLOCATION, allocation, {"conditions": rendered(conditions)}
+            IP_ALLOCATION, allocation, {"conditions": render_conditions(conditions)}
         )
         return True
 

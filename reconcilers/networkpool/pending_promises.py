@@ -38,7 +38,7 @@ from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting import dualstack
 from reconcilers.reporting.allocationstatus import POOL_NOT_READY, waiting_status
-from reconcilers.reporting.conditions import READY, Finding, rendered, with_findings
+from reconcilers.reporting.conditions import READY, Finding, render_conditions, with_findings
 
 T = TypeVar("T")
 
@@ -164,7 +164,7 @@ def granted_status(
         "allocatedAt": rfc3339(now),
         **({"releasedAt": None} if allocation.status.releasedAt else {}),
         "allocatedBy": names.ALLOCATED_BY,
-        "conditions": rendered(
+        "conditions": render_conditions(
             with_findings(allocation.status.conditions, findings, generation, now)
         ),
     }

@@ -51,7 +51,7 @@ def picture_of(
         for allocation in allocations
         if allocation.metadata.key not in serving and not allocation.metadata.terminating
     ]
-    held += others.held
+    held += others.held_addresses
     families = _families(pool, held, all_known=not not_read)
     ready = find(pool.status.conditions, READY)
     status, reason = (ready.status, ready.message) if ready else ("Unknown", "not reconciled")

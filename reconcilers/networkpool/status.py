@@ -23,7 +23,7 @@ from reconcilers.reporting.conditions import (
     FOREIGN_MANAGER,
     READY,
     Finding,
-    rendered,
+    render_conditions,
     with_findings,
 )
 from reconcilers.reporting.wording import count_noun, name_with_count
@@ -168,7 +168,7 @@ def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of 
     return {
         **found.counters(pool.status),
         "observedGeneration": pool.metadata.generation,
-        "conditions": rendered(conditions),
+        "conditions": render_conditions(conditions),
     }
 
 
@@ -292,7 +292,7 @@ def _conditions_only(
     """Return a status patch with conditions and observedGeneration; the rest stays as it is."""
     generation = pool.metadata.generation
     conditions = with_findings(pool.status.conditions, findings, generation, now)
-    return {"observedGeneration": generation, "conditions": rendered(conditions)}
+    return {"observedGeneration": generation, "conditions": render_conditions(conditions)}
 
 
 def differs(status: NetworkPoolStatus, wanted: Mapping[str, Any]) -> bool:
@@ -305,7 +305,7 @@ def differs(status: NetworkPoolStatus, wanted: Mapping[str, Any]) -> bool:
     plain = any(
         _shown(status, name) != value for name, value in wanted.items() if name not in ignored
     )
-    return plain or rendered(status.conditions) != wanted["conditions"]
+    return plain or render_conditions(status.conditions) != wanted["conditions"]
 
 
 def _shown(status: NetworkPoolStatus, name: str) -> Any:

@@ -35,7 +35,7 @@ def map_document(pool: PoolPicture) -> Document:
 
 
 def pool_name_document(pool: PoolPicture) -> Document:
-    """Return which pool it is."""
+    """Return the kind, namespace, name and part of a pool."""
     name = pool.name
     head = {"kind": name.kind, "namespace": name.key.namespace, "name": name.key.name}
     return head | ({"part": pool.part} if pool.part else {})

@@ -134,7 +134,7 @@ def list_extents(
     cidr: AddressRange,
     usable: Iterable[AddressRange],
     reserved: Iterable[Reserved],
-    held: Collection[HeldAddresses],
+    held_addresses: Collection[HeldAddresses],
     *,
     all_known: bool = True,
 ) -> tuple[Extent, ...]:
@@ -144,12 +144,12 @@ def list_extents(
         cidr: the addresses that are shown at least.
         usable: the addresses that the pool may hand out.
         reserved: the addresses that it never hands out, with reasons.
-        held: what objects hold, in any order; ranges of the other family come last.
+        held_addresses: what objects hold, in any order; ranges of the other family come last.
         all_known: whether these are all holders; else no address is known to be free.
     """
     layers = [_Layer(part.first, part.last, None) for part in usable]
     layers += [_Layer(entry.range.first, entry.range.last, entry) for entry in reserved]
-    layers += _layers_of(held, cidr.family)
+    layers += _layers_of(held_addresses, cidr.family)
     extents = list(_sweep(layers, cidr))
     if not all_known:
         extents = [
@@ -158,17 +158,17 @@ def list_extents(
             else extent
             for extent in extents
         ]
-    for family in {entry.range.family for entry in held} - {cidr.family}:
+    for family in {entry.range.family for entry in held_addresses} - {cidr.family}:
         nothing = AddressRange(0, 0, family)
-        others = _sweep(_layers_of(held, family), nothing)
+        others = _sweep(_layers_of(held_addresses, family), nothing)
         extents += [extent for extent in others if extent.holders]
     return tuple(extents)
 
 
-def _layers_of(held: Iterable[HeldAddresses], family: int) -> list[_Layer]:
+def _layers_of(held_addresses: Iterable[HeldAddresses], family: int) -> list[_Layer]:
     return [
         _Layer(entry.range.first, entry.range.last, entry.holder)
-        for entry in held
+        for entry in held_addresses
         if entry.range.family == family
     ]
 

@@ -64,12 +64,12 @@ class PoolHolders:
         waiting: the requests without addresses.
     """
 
-    held: Sequence[HeldAddresses] = ()
+    held_addresses: Sequence[HeldAddresses] = ()
     waiting: Sequence[PoolRequest] = ()
 
     def tenants(self) -> Iterator[str]:
         """Yield the tenants that hold addresses or wait, some of them repeatedly."""
-        yield from (entry.holder.tenant for entry in self.held)
+        yield from (entry.holder.tenant for entry in self.held_addresses)
         yield from (request.tenant for request in self.waiting)
 
 
@@ -133,7 +133,7 @@ class PoolFamily:
     cidr: AddressRange | None = None
     usable: Sequence[AddressRange] = ()
     reserved: Sequence[Reserved] = ()
-    held: Sequence[HeldAddresses] = ()
+    held_addresses: Sequence[HeldAddresses] = ()
     capacity_of: Callable[[], Capacity] = lambda: NO_CAPACITY
     prefix_length: int | None = None
     owns_cidr: bool = True
@@ -151,7 +151,7 @@ class PoolFamily:
         if self.cidr is None:
             return ()
         return list_extents(
-            self.cidr, self.usable, self.reserved, self.held, all_known=self.all_known
+            self.cidr, self.usable, self.reserved, self.held_addresses, all_known=self.all_known
         )
 
     @cached_property
@@ -162,19 +162,19 @@ class PoolFamily:
     @cached_property
     def holder_count(self) -> int:
         """How many objects hold some of it."""
-        return len({(entry.holder.kind, entry.holder.key) for entry in self.held})
+        return len({(entry.holder.kind, entry.holder.key) for entry in self.held_addresses})
 
     @cached_property
     def tenant_count(self) -> int:
         """How many tenants hold some of it."""
-        return len({entry.holder.tenant for entry in self.held})
+        return len({entry.holder.tenant for entry in self.held_addresses})
 
     def _count_outside(self) -> int:
         """Return how many held ranges have an address that may not be handed out."""
         runs = _join_ranges(self.usable)
         starts = [(run.family, run.first) for run in runs]
-        ranges = {entry.range for entry in self.held}
-        return sum(not _is_within(held, runs, starts) for held in ranges)
+        ranges = {entry.range for entry in self.held_addresses}
+        return sum(not _is_within(held_range, runs, starts) for held_range in ranges)
 
     @property
     def known_extents(self) -> Sequence[Extent]:
@@ -226,10 +226,10 @@ def _join_ranges(ascending: Iterable[AddressRange]) -> list[AddressRange]:
 
 
 def _is_within(
-    held: AddressRange, runs: Sequence[AddressRange], starts: Sequence[tuple[Family, int]]
+    held_range: AddressRange, runs: Sequence[AddressRange], starts: Sequence[tuple[Family, int]]
 ) -> bool:
-    at = bisect_right(starts, (held.family, held.first)) - 1
-    return at >= 0 and runs[at].contains(held)
+    at = bisect_right(starts, (held_range.family, held_range.first)) - 1
+    return at >= 0 and runs[at].contains(held_range)
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ class PoolPicture:
     def tenants(self) -> Iterator[str]:
         """Yield the tenants that hold addresses or wait, some of them repeatedly."""
         for family in self.families:
-            yield from (entry.holder.tenant for entry in family.held)
+            yield from (entry.holder.tenant for entry in family.held_addresses)
         yield from (request.tenant for request in self.waiting)
 
 

@@ -36,7 +36,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable, outline_of
 from reconcilers.providerconfig import evaluation
 from reconcilers.providerconfig.evaluation import Evaluation
-from reconcilers.reporting.conditions import Finding, rendered, with_findings
+from reconcilers.reporting.conditions import Finding, render_conditions, with_findings
 from reconcilers.tenantcluster.provider import refers_to
 
 _UNREADABLE = "unreadable TenantClusters"
@@ -219,8 +219,8 @@ class ProviderConfigReconciler:
             now,
         )
         change: dict[str, Any] = {}
-        if rendered(conditions) != rendered(status.conditions):
-            change["conditions"] = rendered(conditions)
+        if render_conditions(conditions) != render_conditions(status.conditions):
+            change["conditions"] = render_conditions(conditions)
         if status.validated != valid or status.ready != valid:
             change |= {"validated": valid, "ready": valid}
             if valid:
@@ -281,8 +281,10 @@ class ProviderConfigReconciler:
             _log.warning("deleted ProviderConfig stays", provider=str(key), reason=reason)
         finding = evaluation.clusters_unreadable(reason)
         generation, before = config.metadata.generation, config.status.conditions
-        conditions = rendered(with_findings(before, [finding], generation, self._clock.now()))
-        if conditions != rendered(before):
+        conditions = render_conditions(
+            with_findings(before, [finding], generation, self._clock.now())
+        )
+        if conditions != render_conditions(before):
             patch = {"conditions": conditions}
             written = await self._client.patch_status(PROVIDER_CONFIG, config, patch)
             self._recorder.record(

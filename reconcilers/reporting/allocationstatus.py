@@ -6,7 +6,7 @@ from typing import Any
 
 from controller.conditions import find
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.reporting.conditions import Finding, rendered, with_findings
+from reconcilers.reporting.conditions import Finding, render_conditions, with_findings
 
 POOL_NOT_READY = "PoolNotReady"
 """The reason of condition Ready while the pool hands out nothing."""
@@ -39,4 +39,6 @@ def conditions_with(
 ) -> list[dict[str, Any]]:
     """Return the conditions of an allocation with these findings set, as JSON values."""
     generation = allocation.metadata.generation
-    return rendered(with_findings(allocation.status.conditions, findings, generation, now))
+    return render_conditions(
+        with_findings(allocation.status.conditions, findings, generation, now)
+    )

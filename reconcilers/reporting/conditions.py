@@ -61,6 +61,6 @@ def with_findings(
     return conditions
 
 
-def rendered(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
+def render_conditions(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
     """Return conditions as JSON values."""
     return [to_json(condition) for condition in conditions]

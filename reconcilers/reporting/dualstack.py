@@ -13,24 +13,28 @@ DUAL_STACK = "DualStack"
 
 
 def report_dual_stack(
-    allocation: IPAllocation, pool: NetworkPool, given: Sequence[AddressRange]
+    allocation: IPAllocation, pool: NetworkPool, new_ranges: Sequence[AddressRange]
 ) -> list[Finding]:
     """Return the condition DualStack of an allocation that was given ranges; none of SingleStack.
 
     Args:
         allocation: the allocation.
         pool: of which it was given them.
-        given: the ranges.
+        new_ranges: the ranges.
     """
     if allocation.spec.ipFamilyPolicy not in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}:
         return []
-    if len(given) > 1:
+    if len(new_ranges) > 1:
         return [Finding(DUAL_STACK, True, "DualStack", "it has a range of each family")]
     if pool.spec.secondary is None:
-        what = f"NetworkPool {pool.metadata.name} has one family"
-        return [Finding(DUAL_STACK, False, "PoolSingleStack", what)]
+        message = f"NetworkPool {pool.metadata.name} has one family"
+        return [Finding(DUAL_STACK, False, "PoolSingleStack", message)]
     lacked = next(
-        word for family, word in familychoice.FAMILY_NAMES.items() if family != given[0].family
+        word
+        for family, word in familychoice.FAMILY_NAMES.items()
+        if family != new_ranges[0].family
     )
-    what = f"NetworkPool {pool.metadata.name} had no {lacked} range free when this was allocated"
-    return [Finding(DUAL_STACK, False, "PoolExhausted", what)]
+    message = (
+        f"NetworkPool {pool.metadata.name} had no {lacked} range free when this was allocated"
+    )
+    return [Finding(DUAL_STACK, False, "PoolExhausted", message)]

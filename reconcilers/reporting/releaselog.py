@@ -17,18 +17,20 @@ T = TypeVar("T", bound=Object)
 _log = get_logger(__name__)
 
 
-def holder_fields(holder: str, held: Iterable[str], pool: str, reason: str) -> dict[str, str]:
+def holder_fields(
+    holder: str, held_ranges: Iterable[str], pool: str, reason: str
+) -> dict[str, str]:
     """Return the fields of a log line about a range that is released, whatever kind holds it.
 
     Args:
         holder: kind and name of the object.
-        held: its ranges or addresses; none for a request that waits.
+        held_ranges: its ranges or addresses; none for a request that waits.
         pool: the pool of the range, with its kind unless that is NetworkPool.
         reason: why the range is released.
     """
     return {
         "holder": holder,
-        "range": " and ".join(held) or "none",
+        "range": " and ".join(held_ranges) or "none",
         "pool": pool,
         "reason": reason,
     }
@@ -42,11 +44,11 @@ def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
         reason: why it is given back.
     """
     key = allocation.metadata.key
-    held = (span.text for span in statusranges.list_held_ranges(allocation))
+    held_ranges = (span.text for span in statusranges.list_held_ranges(allocation))
     return {
         "allocation": str(key),
         "tenant": str(allocation.spec.tenantClusterRef.key),
-        **holder_fields(f"IPAllocation {key}", held, str(allocation.pool_key), reason),
+        **holder_fields(f"IPAllocation {key}", held_ranges, str(allocation.pool_key), reason),
     }
 
 

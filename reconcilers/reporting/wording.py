@@ -30,14 +30,14 @@ def count_addresses(number: int, of: str = "") -> str:
     return count_noun(number, f"{kind}address", f"{kind}addresses")
 
 
-def truncate(text: str, longest: int) -> str:
+def truncate(message: str, longest: int) -> str:
     """Return a text, or its first characters and an ellipsis if it is longer.
 
     Args:
-        text: of any origin.
+        message: of any origin.
         longest: how many characters are kept, without the ellipsis.
     """
-    return text if len(text) <= longest else f"{text[:longest]}…"
+    return message if len(message) <= longest else f"{message[:longest]}…"
 
 
 def name_with_count(

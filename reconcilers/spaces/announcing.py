@@ -157,7 +157,7 @@ class OverlapAnnouncer:
     def _touching(self, changes: Iterable[_Change]) -> set[PoolName]:
         """Return the pools that hand out addresses which other pools began or ceased to."""
         return self._spaces.touching(
-            merged([part for change in changes for part in change.ranges])
+            merge_ranges([part for change in changes for part in change.ranges])
         )
 
     def _shares(self, pool: PoolName) -> Shares:
@@ -169,8 +169,8 @@ class OverlapAnnouncer:
             handler(pool.key)
 
 
-def merged(ranges: Sequence[AddressRange]) -> Iterator[AddressRange]:
-    """Yield the addresses of these ranges, each once."""
+def merge_ranges(ranges: Sequence[AddressRange]) -> Iterator[AddressRange]:
+    """Yield ranges that cover the same addresses, each address once."""
     by_family: dict[Family, list[Span]] = {}
     for part in ranges:
         by_family.setdefault(part.family, []).append((part.first, part.last))

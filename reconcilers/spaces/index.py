@@ -115,7 +115,7 @@ class SpaceIndex:
             self._notify([*gone, *new])
 
     def offers(self, pool: PoolName) -> tuple[Offer, ...]:
-        """Return what a pool hands out."""
+        """Return the offers of a pool: the ranges that it hands out, by part."""
         return self._offers.get(pool, ())
 
     def names(self) -> list[PoolName]:
@@ -150,9 +150,11 @@ class SpaceIndex:
         others = self._others(parts, (None,), NAMED + 1)
         if len(others) > NAMED:
             near = self._others(parts, sorted(home), NAMED)
-            return Sharing(tuple(self._counted(parts, other) for other in near), has_more=True)
+            return Sharing(
+                tuple(self._count_shared_addresses(parts, other) for other in near), has_more=True
+            )
         others.sort(key=lambda other: (other[0].key.namespace not in home, other))
-        return Sharing(tuple(self._counted(parts, other) for other in others))
+        return Sharing(tuple(self._count_shared_addresses(parts, other) for other in others))
 
     def touching(self, ranges: Iterable[AddressRange]) -> set[PoolName]:
         """Return all pools that hand out some of these addresses, whatever their sites."""
@@ -188,7 +190,9 @@ class SpaceIndex:
                         return list(others)
         return list(others)
 
-    def _counted(self, parts: Iterable[Offer], other: tuple[PoolName, str]) -> SharingPool:
+    def _count_shared_addresses(
+        self, parts: Iterable[Offer], other: tuple[PoolName, str]
+    ) -> SharingPool:
         """Return another pool with the number of addresses that it shares with a pool's parts."""
         by_family: dict[Family, int] = {}
         pool, name = other
@@ -214,13 +218,13 @@ class SpaceIndex:
         return intervals.touching(part.first, part.last) if intervals is not None else iter(())
 
     def _add(self, offer: Offer) -> None:
-        for group, interval in _placed(offer):
+        for group, interval in _list_group_intervals(offer):
             self._groups.setdefault(group, Intervals()).add(interval)
         platform = offer.site.platform
         self._platforms[platform] = self._platforms.get(platform, 0) + 1
 
     def _remove(self, offer: Offer) -> None:
-        for group, interval in _placed(offer):
+        for group, interval in _list_group_intervals(offer):
             self._groups[group].remove(interval)
             if not self._groups[group]:
                 del self._groups[group]
@@ -233,7 +237,7 @@ class SpaceIndex:
             listener(changed)
 
 
-def _placed(offer: Offer) -> Iterator[tuple[_Group, Interval]]:
+def _list_group_intervals(offer: Offer) -> Iterator[tuple[_Group, Interval]]:
     """Yield the intervals of an offer, each with every group in which it lies."""
     site, namespace = offer.site, offer.pool.key.namespace
     for part in offer.ranges:

@@ -48,7 +48,7 @@ class Offer:
     site: Site = ANYWHERE
 
     def of_family(self, family: Family) -> "Offer":
-        """Return what the pool hands out of one family."""
+        """Return the offer with only its ranges of a family."""
         kept = tuple(part for part in self.ranges if part.family == family)
         return self if kept == self.ranges else replace(self, ranges=kept)
 

@@ -70,11 +70,11 @@ class Sharing:
     def sentence(self) -> str:
         """Which other pools hand out the same addresses; empty if there are none."""
         if not self.pools:
-            named = f"more than {NAMED} pools of other namespaces" if self.has_more else ""
+            pool_labels = f"more than {NAMED} pools of other namespaces" if self.has_more else ""
         else:
-            named = ", ".join(pool.label for pool in self.pools)
-            named += ", and others" if self.has_more else ""
-        return f"addresses are also handed out by {named}" if named else ""
+            pool_labels = ", ".join(pool.label for pool in self.pools)
+            pool_labels += ", and others" if self.has_more else ""
+        return f"addresses are also handed out by {pool_labels}" if pool_labels else ""
 
 
 NOTHING_SHARED = Sharing()
@@ -97,10 +97,10 @@ def overlapping_condition(
         message = f"no other {kinds} hands out these addresses"
         return Finding(OVERLAPPING, False, "NoOverlap", message)
     labels = [f"{pool.kind} {pool.key}" for pool in sorted(unreadable)]
-    named = name_with_count(labels, named_at_most=NAMED)
+    pool_labels = name_with_count(labels, named_at_most=NAMED)
     message = (
         f"no other {kinds} that can be read hands out these addresses; what these pools hand out"
-        f" is unknown, as they cannot be read: {named}; correct or delete them"
+        f" is unknown, as they cannot be read: {pool_labels}; correct or delete them"
     )
     return Finding(OVERLAPPING, None, "PoolsUnreadable", message)
 

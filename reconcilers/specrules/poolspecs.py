@@ -101,8 +101,8 @@ def _list_block_warnings(at: Path, block: NetworkPoolSpec, layout: Layout) -> It
             if parsed.overlaps(other):
                 sentence = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
                 yield Remark(path, sentence)
-    for field, text, parsed in written:
-        if warning := addresstexts.describe_host_bits(text, parsed):
+    for field, cidr, parsed in written:
+        if warning := addresstexts.describe_host_bits(cidr, parsed):
             yield Remark(field, warning)
     if layout.total == 0:
         sentence = "everything that tenants may draw from is reserved: nothing can be handed out"

@@ -22,7 +22,7 @@ from reconcilers.api.providerconfig import (
     ProviderConfig,
     ProviderConfigSpec,
 )
-from reconcilers.specrules.verdict import Verdict, forbidden, required
+from reconcilers.specrules.verdict import Verdict, build_required_cause, forbidden
 
 IDENTIFIERS: Mapping[str, tuple[str, ...]] = {
     "azure": ("subscriptionID", "resourceGroup"),
@@ -42,7 +42,7 @@ def review_provider(new: ProviderConfig) -> Verdict:
 def _credentials(spec: ProviderConfigSpec) -> Iterator[Cause]:
     reference = spec.credentialsRef
     if spec.provider != LOCAL and (reference is None or not reference.name):
-        yield required(("spec", "credentialsRef"), NEEDS_CREDENTIALS.message)
+        yield build_required_cause(("spec", "credentialsRef"), NEEDS_CREDENTIALS.message)
 
 
 def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
@@ -51,18 +51,18 @@ def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
         return
     settings = getattr(spec, spec.provider)
     if settings is None:
-        yield required(("spec", spec.provider), NEEDS_SETTINGS[spec.provider].message)
+        yield build_required_cause(("spec", spec.provider), NEEDS_SETTINGS[spec.provider].message)
         return
     for name in IDENTIFIERS[spec.provider]:
         if not getattr(settings, name):
             message = f"required when provider is {quote_value(spec.provider)}"
-            yield required(("spec", spec.provider, name), message)
+            yield build_required_cause(("spec", spec.provider, name), message)
 
 
 def _scope(spec: ProviderConfigSpec) -> Iterator[Cause]:
     scope = spec.scope
     if scope is not None and scope.type == "team" and scope.teamRef is None:
-        yield required(("spec", "scope", "teamRef"), TEAM_NAMED.message)
+        yield build_required_cause(("spec", "scope", "teamRef"), TEAM_NAMED.message)
 
 
 def _network(spec: ProviderConfigSpec) -> Iterator[Cause]:
@@ -72,7 +72,7 @@ def _network(spec: ProviderConfigSpec) -> Iterator[Cause]:
     if spec.provider in CLOUDS:
         yield forbidden(("spec", "network", "mode"), NO_IPAM_IN_CLOUDS.message)
     if not network.poolRefs:
-        yield required(("spec", "network", "poolRefs"), HAS_POOLS.message)
+        yield build_required_cause(("spec", "network", "poolRefs"), HAS_POOLS.message)
 
 
 def find_initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:

@@ -43,7 +43,7 @@ def review_request(new: IPAllocation) -> Verdict:
 
 
 def _find_contradictions(spec: IPAllocationSpec) -> Iterator[Cause]:
-    """Yield what the schema refuses of a spec, too, in the same words."""
+    """Yield the contradictions of a spec that the schema rejects too, in the same words."""
     dual = spec.ipFamilyPolicy in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
     pinned = spec.pinnedRange is not None or bool(spec.pinnedRanges)
     if spec.prefixLength is not None and (spec.count is not None or pinned):

@@ -44,8 +44,8 @@ def forbidden(path: Path, message: str) -> Cause:
     return Cause(field(path), FORBIDDEN, message)
 
 
-def required(path: Path, message: str) -> Cause:
-    """Return the cause that a required field is missing."""
+def build_required_cause(path: Path, message: str) -> Cause:
+    """Return the cause of a rejection because a required field is missing."""
     return Cause(field(path), REQUIRED, message)
 
 
@@ -82,8 +82,8 @@ class Verdict:
 
     def sentence(self) -> str:
         """Return all causes in one text, as the API server puts them."""
-        shown = [f"{c.field}: {c.message}" if c.field else c.message for c in self.causes]
-        return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+        sentences = [f"{c.field}: {c.message}" if c.field else c.message for c in self.causes]
+        return sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
 
 
 NOTHING = Verdict()

@@ -24,7 +24,7 @@ class CorrectionReports:
     def report(self, tenant: TenantCluster, corrections: Iterable[Correction]) -> None:
         """Report corrections that were made in a tenant."""
         for correction in corrections:
-            self._metrics.corrected(correction.kind)
+            self._metrics.count_corrected(correction.kind)
             self._recorder.record(
                 TENANT_CLUSTER,
                 tenant,

@@ -27,7 +27,7 @@ from reconcilers.api.tenantcluster import (
 from reconcilers.api.tenantcluster import READY as READY_PHASE
 from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
-from reconcilers.reporting.conditions import READY, Finding, rendered, with_findings
+from reconcilers.reporting.conditions import READY, Finding, render_conditions, with_findings
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.networkstatus import status_change
 
@@ -228,8 +228,8 @@ def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, A
             change["observedGeneration"] = tenant.metadata.generation
     kept = [known for known in tenant.status.conditions if known.type not in obsolete]
     conditions = with_findings(kept, findings, tenant.metadata.generation, now)
-    if rendered(conditions) != rendered(tenant.status.conditions):
-        change["conditions"] = rendered(conditions)
+    if render_conditions(conditions) != render_conditions(tenant.status.conditions):
+        change["conditions"] = render_conditions(conditions)
     for name, value in verdict.refs.items():
         current = getattr(tenant.status, name)
         if (current.name if current is not None else None) != value:

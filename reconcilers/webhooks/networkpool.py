@@ -291,7 +291,7 @@ class _LeftOut:
     def cause(self) -> Cause:
         """Return the refusal of the edit."""
         if self.reserved is not None:
-            reserved = quote_value(self.reserved.text)
+            reserved = quote_value(self.reserved.label)
             if self.reserved.field == (poolgeometry.EXCLUDE_EDGES,):
                 reserved = f"{self.reserved.note} {reserved}"
             what = f"cannot reserve {reserved}: {self.holder} has address {self.address} in it"
@@ -306,7 +306,7 @@ class _LeftOut:
         """Return the warning about the edit, where the holder does not depend on the pool."""
         where = "outside the proposed ranges"
         if self.reserved is not None:
-            where = f"in {self.reserved.text}"
+            where = f"in {self.reserved.label}"
         return (
             f"{field(self.at)}: {self.holder} has address {self.address} {where}; it keeps it, and"
             " the pool no longer counts it as in use"

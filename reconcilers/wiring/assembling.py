@@ -112,7 +112,7 @@ def add_orphans(shared: Shared) -> None:
         recorder=shared.recorder,
         clock=shared.clock,
         settings=shared.settings.orphans,
-        collected=shared.metrics.collected,
+        collected=shared.metrics.count_collected,
     )
 
     async def run() -> None:

@@ -19,7 +19,7 @@ from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
 from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.promises.holdings import Holdings
-from reconcilers.reporting.conditions import READY, Finding, rendered, with_findings
+from reconcilers.reporting.conditions import READY, Finding, render_conditions, with_findings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 
@@ -162,5 +162,5 @@ def patch_of(
     if conditions:
         found = with_findings(status.conditions, findings, pool.metadata.generation, now)
         if found != tuple(status.conditions):
-            patch["conditions"] = rendered(found)
+            patch["conditions"] = render_conditions(found)
     return patch

@@ -161,7 +161,8 @@ class Views:
     def held(self) -> Mapping[Key, Sequence[AddressRange]]:
         """What requests of other kinds hold of NetworkPools, by pool."""
         return {
-            key: [entry.range for entry in holders.held] for key, holders in self.holders.items()
+            key: [entry.range for entry in holders.held_addresses]
+            for key, holders in self.holders.items()
         }
 
 

@@ -52,7 +52,7 @@ def _family(contents: DatacenterContents) -> PoolFamily:
         cidr.text,
         cidr,
         usable,
-        held=list(_held(contents, space)),
+        held_addresses=list(_held(contents, space)),
         capacity_of=partial(_capacity, contents, space),
         prefix_length=settings.allocationPrefix if space.prefixes else None,
         all_known=not contents.unreadable,

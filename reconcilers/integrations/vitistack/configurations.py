@@ -50,7 +50,7 @@ from reconcilers.integrations.vitistack.interfaces import (
 )
 from reconcilers.integrations.vitistack.ranges import space_of
 from reconcilers.integrations.vitistack.writing import release
-from reconcilers.reporting.conditions import Finding, rendered, with_findings
+from reconcilers.reporting.conditions import Finding, render_conditions, with_findings
 
 RETRY = 0.2
 
@@ -186,7 +186,7 @@ class ConfigurationReconciler:
             "phase": wanted.phase,
             "status": wanted.status,
             "message": wanted.message,
-            "conditions": rendered(conditions),
+            "conditions": render_conditions(conditions),
             "networkInterfaces": list(wanted.interfaces),
         }
         same = (has.phase, has.status, has.message, has.conditions, has.networkInterfaces) == (

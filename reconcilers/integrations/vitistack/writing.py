@@ -42,7 +42,7 @@ from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Granted, Kept, refused_message
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
-from reconcilers.reporting.conditions import Finding, rendered, with_findings
+from reconcilers.reporting.conditions import Finding, render_conditions, with_findings
 from reconcilers.reporting.releaselog import holder_fields
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
@@ -306,7 +306,7 @@ class NetworkStatuses:
             now, generation = self._clock.now(), network.metadata.generation
             conditions = with_findings(has, [overlapping], generation, now)
             if conditions != tuple(has):
-                patch["conditions"] = rendered(conditions)
+                patch["conditions"] = render_conditions(conditions)
         if not patch:
             return
         written = await self._client.patch_status(NETWORKS, network, patch)

@@ -217,7 +217,7 @@ class Requester:
                 return number_created
             with self._choice.keep_free(new.pool, new.count, tenant.networking):
                 created = await self._create(tenant, new)
-            self._metrics.grown(created.pool_key)
+            self._metrics.count_grown(created.pool_key)
             _log.info(
                 "elastic IPAM: created growth allocation",
                 allocation=created.metadata.name,

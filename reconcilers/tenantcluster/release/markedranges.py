@@ -109,4 +109,4 @@ class MarkedReleaser:
             await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
         except NotFound:
             return
-        self._metrics.shrunk(allocation.pool_key)
+        self._metrics.count_shrunk(allocation.pool_key)

@@ -9,7 +9,7 @@ from reconcilers.api.networkpool import NetworkPoolStatus
 from reconcilers.integrations.clusterapi import poolstatus
 from reconcilers.integrations.vitistack.writing import NetworkStatuses
 from reconcilers.networkpool import status
-from reconcilers.reporting.conditions import rendered
+from reconcilers.reporting.conditions import render_conditions
 
 Patch = pytest.MonkeyPatch
 
@@ -25,7 +25,7 @@ def networkpool_figures_not_updated(mp: Patch) -> None:
     def lazy(has: NetworkPoolStatus, wanted: Mapping[str, Any]) -> bool:
         others = {name: value for name, value in wanted.items() if name not in figures}
         return not has.conditions or differs(
-            has, others | {"conditions": rendered(has.conditions)}
+            has, others | {"conditions": render_conditions(has.conditions)}
         )
 
     mp.setattr(status, "differs", lazy)

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from controller.errors import ConfigurationError
 from reconcilers.cli.run import run
-from reconcilers.configuration.settings import PoolSettings, Settings, TenantSettings, checked
+from reconcilers.configuration.settings import PoolSettings, Settings, TenantSettings, check_names
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -194,7 +194,7 @@ async def test_a_ready_cluster_keeps_its_addresses_when_its_namespace_is_no_long
 
 def test_a_namespace_that_can_be_none_is_refused_at_the_start() -> None:
     with pytest.raises(ConfigurationError, match="pool namespaces: 'No Space' is not as objects"):
-        checked(Settings(pool=PoolSettings(namespaces=("platform", "No Space"))))
+        check_names(Settings(pool=PoolSettings(namespaces=("platform", "No Space"))))
 
 
 @pytest.mark.parametrize("value", [",", " , ,"])
