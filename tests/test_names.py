@@ -29,6 +29,7 @@ PACKAGES = (
     "reconcilers/spaces",
     "reconcilers/specrules",
     "reconcilers/tenantcluster",
+    "reconcilers/webhooks",
     "version.py",
 )
 EMPTY_NAMES = {

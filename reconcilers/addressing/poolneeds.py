@@ -66,7 +66,7 @@ def sum_pool_needs(
     pools: Mapping[Key, NetworkPool],
     waiting_allocations: Iterable[IPAllocation],
 ) -> dict[tuple[Key, Family], PoolNeed]:
-    """Count the allocations and clusters that wait for each family; pools without any are left out.
+    """Count the allocations and clusters that wait for each family of a pool, if there are any.
 
     Args:
         clusters: the TenantClusters that are not being deleted.

@@ -218,8 +218,8 @@ class Gauges(Collector):
         for phase in PHASES:
             counts.add_metric([phase], phases[phase])
         yield counts
-        for name, what, kind, only_built in TENANT_GAUGES:
-            gauge = GaugeMetricFamily(f"butler_tenant_cluster_{name}", what, labels=TENANT)
+        for name, description, kind, only_built in TENANT_GAUGES:
+            gauge = GaugeMetricFamily(f"butler_tenant_cluster_{name}", description, labels=TENANT)
             for cluster in clusters:
                 said = find(cluster.status.conditions, kind)
                 left_out = only_built and not (cluster.is_ready or cluster.observed_only)

@@ -68,7 +68,7 @@ def handler(
     """
     read: Callable[[bytes], T] = msgspec.json.Decoder(resource.type).decode
 
-    def stored(data: bytes) -> T | None:
+    def decode_stored(data: bytes) -> T | None:
         try:
             return read(data)
         except _UNFIT:
@@ -80,11 +80,11 @@ def handler(
         if refusal is not None:
             return refusal
         if request.operation == "DELETE":
-            old = stored(request.oldObjectBytes)
+            old = decode_stored(request.oldObjectBytes)
             return (
                 NOTHING
                 if old is None or old.metadata.terminating
-                else await validator.deleted(old)
+                else await validator.review_deletion(old)
             )
         if request.subResource or same_spec(request.objectBytes, request.oldObjectBytes):
             return NOTHING
@@ -95,8 +95,8 @@ def handler(
                 [invalid((), f"it cannot be read as a {resource.kind}: {error}")]
             )
         if request.operation == "CREATE":
-            return await validator.created(new)
-        return await validator.updated(new, stored(request.oldObjectBytes))
+            return await validator.review_creation(new)
+        return await validator.review_update(new, decode_stored(request.oldObjectBytes))
 
     async def handle(request: AdmissionRequest[bytes]) -> Answer:
         return _answer(request, await verdict(request))
@@ -108,8 +108,8 @@ def same_spec(new: bytes, old: bytes) -> bool:
     """Return whether two objects, as JSON, have the same spec; nothing has none."""
     if not new or not old:
         return False
-    one, other = _spec(new), _spec(old)
-    return one == other and one is not None
+    new_spec, old_spec = _spec(new), _spec(old)
+    return new_spec == old_spec and new_spec is not None
 
 
 def _spec(data: bytes) -> Any:
@@ -132,8 +132,8 @@ def _answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
     if request.operation == "DELETE":
         return Denied(sentence, causes=verdict.causes, warnings=verdict.warnings)
     kind = request.kind
-    named = f'{kind.kind}.{kind.group} "{request.name}" is invalid: {sentence}'
-    return Denied.invalid(named, *verdict.causes, warnings=verdict.warnings)
+    message = f'{kind.kind}.{kind.group} "{request.name}" is invalid: {sentence}'
+    return Denied.invalid(message, *verdict.causes, warnings=verdict.warnings)
 
 
 def path(resource: Resource[Any]) -> str:

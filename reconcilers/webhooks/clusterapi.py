@@ -41,7 +41,7 @@ class ClusterApiPoolValidator:
         self._kind = kind
         self._spaces = spaces
 
-    async def created(self, new: Pool) -> Verdict:
+    async def review_creation(self, new: Pool) -> Verdict:
         """Validate a new pool."""
         warnings = [*rules.warnings(new.spec)]
         if sentence := self._spaces.sharing(offers_of(self._kind, new)).sentence:
@@ -49,9 +49,9 @@ class ClusterApiPoolValidator:
             warnings.append(f"{field}: {sentence}")
         return Verdict.from_causes(rules.faults(new.spec), warnings)
 
-    async def updated(self, new: Pool, old: Pool | None) -> Verdict:
+    async def review_update(self, new: Pool, old: Pool | None) -> Verdict:
         """Validate an edit; addresses are read only if the pool would lose some."""
-        verdict = await self.created(new)
+        verdict = await self.review_creation(new)
         before = None if old is None else old.spec
         if before is not None:
             causes = (*verdict.causes, *rules.immutable(new.spec, before))
@@ -65,7 +65,7 @@ class ClusterApiPoolValidator:
             return Verdict(warnings=verdict.warnings, refusal=why)
         return Verdict(warnings=verdict.warnings, refusal=rules.left_out(new.spec, before, in_use))
 
-    async def deleted(self, old: Pool) -> Verdict:
+    async def review_deletion(self, old: Pool) -> Verdict:
         """Validate a deletion."""
         try:
             if rules.may_be_deleted_in_use(old) or not await self._in_use(old):
@@ -82,17 +82,20 @@ class ClusterApiPoolValidator:
             DiscoveryIncomplete: it is not known whether IPAddresses are served.
         """
         meta = pool.metadata
-        wanted = (self._kind.kind, meta.key)
+        kind_and_key = (self._kind.kind, meta.key)
         resource = await find_served(self._client, map(addresses, CONTRACT_VERSIONS))
         if resource is None:
             return []
         page = await self._client.list(resource, namespace=meta.namespace)
         check_readable(self._kind, meta.key, {}, page.unreadable)
         return [
-            (one.spec.address, one.spec.prefix)
-            for one in page.items
-            if (one.spec.poolRef.kind, pool_key(one.spec.poolRef, one.metadata.namespace))
-            == wanted
+            (address.spec.address, address.spec.prefix)
+            for address in page.items
+            if (
+                address.spec.poolRef.kind,
+                pool_key(address.spec.poolRef, address.metadata.namespace),
+            )
+            == kind_and_key
         ]
 
 

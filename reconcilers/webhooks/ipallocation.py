@@ -28,7 +28,7 @@ from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 from reconcilers.specrules.verdict import Verdict, field, forbidden, invalid
 
 
-def created(
+def review_creation(
     new: IPAllocation,
     pool: NetworkPool | None,
     view: Callable[[], View],
@@ -48,16 +48,16 @@ def created(
     if not alone.allowed:
         return alone
     if pool is None:
-        what = f"NetworkPool {new.pool_key} does not exist; the request waits until it does"
-        return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}"])
+        message = f"NetworkPool {new.pool_key} does not exist; the request waits until it does"
+        return Verdict.from_causes(warnings=[f"spec.poolRef.name: {message}"])
     if refused := describe_refused_namespace(pool.metadata.namespace, namespaces):
-        what = f"NetworkPool {new.pool_key} hands out nothing: {refused}"
-        return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}"])
+        message = f"NetworkPool {new.pool_key} hands out nothing: {refused}"
+        return Verdict.from_causes(warnings=[f"spec.poolRef.name: {message}"])
     try:
         geometry = poolgeometry.parse_layouts(pool.spec, max_addresses)
     except InvalidPool as contradicting:
-        what = f"NetworkPool {new.pool_key} hands out nothing until its spec is corrected"
-        return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}: {contradicting}"])
+        message = f"NetworkPool {new.pool_key} hands out nothing until its spec is corrected"
+        return Verdict.from_causes(warnings=[f"spec.poolRef.name: {message}: {contradicting}"])
     count = requestedranges.count_requested(new, pool)
     impossible = requestspecs.find_impossibility(new, count, pool, geometry)
     if impossible is not None:
@@ -65,8 +65,8 @@ def created(
     return Verdict.from_causes(warnings=_waiting_warnings(new, pool, geometry, view))
 
 
-def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
-    """Validate a change of spec: there is none. One that cannot be read may be repaired.
+def review_update(new: IPAllocation, old: IPAllocation | None) -> Verdict:
+    """Reject a change of spec, unless the stored request cannot be read and so needs a repair.
 
     Args:
         new: the request as it would be.
@@ -74,51 +74,51 @@ def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
     """
     if old is None or new.spec == old.spec:
         return Verdict()
-    what = "spec cannot be changed: delete the IPAllocation, ask again"
-    return Verdict.from_causes([forbidden(("spec",), what)])
+    message = "spec cannot be changed: delete the IPAllocation, ask again"
+    return Verdict.from_causes([forbidden(("spec",), message)])
 
 
-def deleted(old: IPAllocation, cluster: TenantCluster | None) -> Verdict:
+def review_deletion(old: IPAllocation, cluster: TenantCluster | None) -> Verdict:
     """Warn about the deletion of a request whose range is in use; never refuse it.
 
     Args:
         old: the request.
         cluster: its TenantCluster, as the cache shows it; None if it has none.
     """
-    held = statusranges.list_held_ranges(old)
-    if not held or old.releasing or cluster is None or cluster.metadata.terminating:
+    held_ranges = statusranges.list_held_ranges(old)
+    if not held_ranges or old.releasing or cluster is None or cluster.metadata.terminating:
         return Verdict()
-    text = " and ".join(span.text for span in held)
-    where = f"IPAllocation {old.metadata.key} has {text}, which"
+    ranges = " and ".join(span.text for span in held_ranges)
+    where = f"IPAllocation {old.metadata.key} has {ranges}, which"
     key, network = cluster.metadata.key, cluster.status.network
-    shown = network.ranges if network is not None else ()
+    network_ranges = network.ranges if network is not None else ()
     services = dict.fromkeys(
         name
-        for known in shown
+        for known in network_ranges
         if (known.namespace, known.allocation) == old.metadata.key
         for name in known.services
     )
     if services:
         names = list(services)[:MOST_SERVICES]
         more = " and perhaps others" if len(services) >= MOST_SERVICES else ""
-        what = f"{where} Services {', '.join(names)}{more} of TenantCluster {key} use"
-        return Verdict.from_causes(warnings=[f"{what}; they lose these addresses"])
+        message = f"{where} Services {', '.join(names)}{more} of TenantCluster {key} use"
+        return Verdict.from_causes(warnings=[f"{message}; they lose these addresses"])
     if cluster.is_ready:
-        what = f"{where} may be in use: TenantCluster {key} is Ready"
-        return Verdict.from_causes(warnings=[what])
+        message = f"{where} may be in use: TenantCluster {key} is Ready"
+        return Verdict.from_causes(warnings=[message])
     return Verdict()
 
 
 def _waiting_warnings(
     new: IPAllocation, pool: NetworkPool, geometry: Sequence[Layout], view: Callable[[], View]
 ) -> Iterator[str]:
-    """Warn of what keeps a request waiting that could be served at another time."""
+    """Yield warnings about conditions that keep a valid request waiting."""
     key = pool.metadata.key
     if pool.metadata.terminating:
         yield f"spec.poolRef.name: NetworkPool {key} is being deleted and hands out nothing"
         return
     try:
-        asked = familychoice.choose_families(new, pool, [one.family for one in geometry])
+        asked = familychoice.choose_families(new, pool, [layout.family for layout in geometry])
     except AllocatorError as refused:
         yield f"spec: {refused}; the request waits"
         return
@@ -127,12 +127,14 @@ def _waiting_warnings(
         yield from _full(new, pool, asked, geometry)
         return
     if new.spec.count is not None and new.spec.count != pins[0].size:
-        named = field(requestspecs.locate_pins(new)).removeprefix("spec.")
-        yield f"spec.count: ignored, as {named} names {count_addresses(pins[0].size)}"
-    for (name, held), (number, wanted) in product(_held(pool, view()), enumerate(pins)):
-        if held.overlaps(wanted):
-            what = f"{wanted.text} is not free now: {name} has {held.text}"
-            yield f"{field(requestspecs.locate_pins(new, number))}: {what}; the request waits"
+        pin_field = field(requestspecs.locate_pins(new)).removeprefix("spec.")
+        yield f"spec.count: ignored, as {pin_field} names {count_addresses(pins[0].size)}"
+    for (name, held_range), (number, pin) in product(
+        _list_held_ranges(pool, view()), enumerate(pins)
+    ):
+        if held_range.overlaps(pin):
+            message = f"{pin.text} is not free now: {name} has {held_range.text}"
+            yield f"{field(requestspecs.locate_pins(new, number))}: {message}; the request waits"
             return
 
 
@@ -142,7 +144,7 @@ def _full(
     asked: familychoice.FamilyChoice,
     geometry: Sequence[Layout],
 ) -> Iterator[str]:
-    """Warn of a request that is larger than the largest free block of its pool."""
+    """Warn about a request that is larger than the largest free block of its pool."""
     status, count = pool.status, requestedranges.count_requested(new, pool)
     if status.observedGeneration != pool.metadata.generation:
         return
@@ -161,11 +163,13 @@ def _full(
             )
 
 
-def _held(pool: NetworkPool, view: View) -> Iterator[tuple[str, AddressRange]]:
-    """Yield the ranges that are held or promised, with kind and name of what has them."""
-    for one in view.of_pool:
-        holder = f"IPAllocation {one.metadata.name}"
-        yield from ((holder, held) for held in statusranges.list_held_ranges(one))
+def _list_held_ranges(pool: NetworkPool, view: View) -> Iterator[tuple[str, AddressRange]]:
+    """Yield each range that is held or promised, with kind and name of its holder."""
+    for allocation in view.of_pool:
+        holder = f"IPAllocation {allocation.metadata.name}"
+        yield from (
+            (holder, held_range) for held_range in statusranges.list_held_ranges(allocation)
+        )
     for promise in settle_pool(pool, view).promises:
         holder = f"{shown_kind(promise)} {promise.key.name}"
         yield from ((holder, promised.range) for promised in promise.ranges)

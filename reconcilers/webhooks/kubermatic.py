@@ -27,7 +27,7 @@ class IPAMPoolValidator:
         self._client = client
         self._spaces = spaces
 
-    async def created(self, new: IPAMPool) -> Verdict:
+    async def review_creation(self, new: IPAMPool) -> Verdict:
         """Validate a new pool."""
         if missing := rules.missing_datacenters(new) or rules.unnamed_datacenter(new):
             return Verdict(refusal=missing, forbidden=True)
@@ -35,7 +35,7 @@ class IPAMPoolValidator:
             return Verdict(refusal=fault, forbidden=True)
         return Verdict(warnings=(*rules.warnings(new), *shared_addresses(new, self._spaces)))
 
-    async def updated(self, new: IPAMPool, old: IPAMPool | None) -> Verdict:
+    async def review_update(self, new: IPAMPool, old: IPAMPool | None) -> Verdict:
         """Validate an edit; allocations are read only if it excludes more than before."""
         if missing := rules.missing_datacenters(new, old) or rules.unnamed_datacenter(new, old):
             return Verdict(refusal=missing, forbidden=True)
@@ -57,7 +57,7 @@ class IPAMPoolValidator:
                     return Verdict(refusal=conflict, forbidden=True)
         return Verdict(warnings=(*rules.warnings(new, old), *shared_addresses(new, self._spaces)))
 
-    async def deleted(self, old: IPAMPool) -> Verdict:
+    async def review_deletion(self, old: IPAMPool) -> Verdict:
         """Allow every deletion: KKP does, and its allocations go with the pool."""
         del old
         return NOTHING

@@ -45,7 +45,7 @@ MOST_NAMED = 5
 """So many objects of another platform whose addresses are left out are named in warnings."""
 
 
-def created(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict:
+def review_creation(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict:
     """Validate a new pool.
 
     Args:
@@ -55,17 +55,17 @@ def created(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict
     """
     faults = poolspecs.find_pool_faults(new.spec, max_addresses)
     causes = [invalid(fault.path, fault.message) for fault in faults]
-    warnings = [*_deprecated(new)]
+    warnings = [*_warn_about_start_and_end(new)]
     if not faults:
         geometry = poolgeometry.parse_layouts(new.spec, max_addresses)
         warnings += [
-            describe_remark(one) for one in poolspecs.list_pool_warnings(new.spec, geometry)
+            describe_remark(remark) for remark in poolspecs.list_pool_warnings(new.spec, geometry)
         ]
         warnings += _overlap_warnings(new, geometry, spaces)
     return Verdict.from_causes(causes, warnings)
 
 
-def updated(  # noqa: PLR0913 - the pool, and all that holds addresses of it
+def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of it
     new: NetworkPool,
     old: NetworkPool | None,
     view: View | None,
@@ -87,25 +87,27 @@ def updated(  # noqa: PLR0913 - the pool, and all that holds addresses of it
         claimed_kinds: the kinds of requests, by full name, whose promises `claimed` has.
     """
     moved = _geometry(new, max_addresses) != _geometry(old, max_addresses)
-    verdict = created(new, spaces if moved else SpaceIndex(), max_addresses)
+    verdict = review_creation(new, spaces if moved else SpaceIndex(), max_addresses)
     causes, warnings = list(verdict.causes), list(verdict.warnings)
     if old is not None:
-        causes += _shrunk(new, old)
+        causes += _review_shrunk_cidrs(new, old)
     if verdict.allowed and view is not None:
-        ours = [*_holders(old, view, claimed_kinds), *(one for one in claimed if not one.foreign)]
-        named = _left_out(new, old, ours, max_addresses)
+        ours = [*_holders(old, view, claimed_kinds), *(one for holding in claimed if not holding.foreign)]
+        left_out_addresses = _left_out(new, old, ours, max_addresses)
         field_of_ranges = _field_of_ranges(SPEC, new.spec)
         causes += limit_causes(
-            (one.cause() for one in named),
+            (address.cause() for address in left_out_addresses),
             field_of_ranges,
             "allocation would be left out",
             "allocations would be left out",
         )
-        foreign = [one for one in claimed if one.foreign]
-        left_out = [one.warning() for one in _left_out(new, old, foreign, max_addresses)]
-        warnings += left_out[:MOST_NAMED]
-        if len(left_out) > MOST_NAMED:
-            more = len(left_out) - MOST_NAMED
+        foreign = [holding for holding in claimed if holding.foreign]
+        foreign_warnings = [
+            address.warning() for address in _left_out(new, old, foreign, max_addresses)
+        ]
+        warnings += foreign_warnings[:MOST_NAMED]
+        if len(foreign_warnings) > MOST_NAMED:
+            more = len(foreign_warnings) - MOST_NAMED
             objects = count_noun(more, "more object holds", "more objects hold")
             warnings.append(f"{field(field_of_ranges)}: {objects} such addresses")
     return Verdict.from_causes(causes, warnings)
@@ -118,10 +120,10 @@ def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses:
     except InvalidPool:
         return False  # refused for that reason alone
     before = _geometry(old, max_addresses)
-    return before is None or next(_lost(before, after), None) is not None
+    return before is None or next(_list_lost_spans(before, after), None) is not None
 
 
-def deleted(
+def review_deletion(
     old: NetworkPool,
     view: View,
     claimed: Sequence[HeldRange] = (),
@@ -146,25 +148,25 @@ def deleted(
     refusal = f"cannot delete NetworkPool {quote_value(old.metadata.name)}:"
     opening = f"{refusal} IPAllocation"
     namespace = quote_value(old.metadata.namespace)
-    causes, named = [], set()
-    for one in sorted(view.of_pool, key=lambda one: one.metadata.name):
-        if _keeps(one):
-            named.add(one.metadata.uid)
-            phase = one.status.phase or "(none)"
+    causes, holder_uids = [], set()
+    for allocation in sorted(view.of_pool, key=lambda allocation: allocation.metadata.name):
+        if _keeps(allocation):
+            holder_uids.add(allocation.metadata.uid)
+            phase = allocation.status.phase or "(none)"
             phase += "" if phase == ALLOCATED else ", yet holds a range"
-            what = f"{opening} {quote_value(one.metadata.name)} in namespace {namespace}"
-            causes.append(forbidden((), f"{what} is still in phase {phase}"))
+            message = f"{opening} {quote_value(allocation.metadata.name)} in namespace {namespace}"
+            causes.append(forbidden((), f"{message} is still in phase {phase}"))
     for promise in settle_pool(old, view).promises:
-        if promise.uid not in named and promise.kind not in claimed_kinds:
+        if promise.uid not in holder_uids and promise.kind not in claimed_kinds:
             holder = f"{shown_kind(promise)} {quote_value(promise.key.name)}"
-            what = f"{refusal} {holder} in namespace {namespace}"
+            message = f"{refusal} {holder} in namespace {namespace}"
             promised = promise.ranges[0].range.start_text
-            causes.append(forbidden((), f"{what} was promised {promised}"))
+            causes.append(forbidden((), f"{message} was promised {promised}"))
     for holding in claimed:
         if holding.foreign:
             continue  # it does not depend on the pool
-        what = f"{refusal} {holding.holder} holds {holding.range.start_text}"
-        causes.append(forbidden((), f"{what}. Delete the claim first"))
+        message = f"{refusal} {holding.holder} holds {holding.range.start_text}"
+        causes.append(forbidden((), f"{message}. Delete the claim first"))
     causes = limit_causes(causes, (), "allocation holds addresses", "allocations hold addresses")
     if not unknown:
         return Verdict.from_causes(causes)
@@ -181,8 +183,8 @@ def _keeps(allocation: IPAllocation) -> bool:
     return phase == ALLOCATED or (not leaving and bool(statusranges.list_held_ranges(allocation)))
 
 
-def _deprecated(pool: NetworkPool) -> Iterator[str]:
-    """Warn of start and end, the older way to give one range."""
+def _warn_about_start_and_end(pool: NetworkPool) -> Iterator[str]:
+    """Warn about the deprecated fields start and end."""
     tenant = pool.spec.tenantAllocation
     if tenant is None or not (tenant.start or tenant.end):
         return
@@ -199,14 +201,14 @@ def _deprecated(pool: NetworkPool) -> Iterator[str]:
 def _overlap_warnings(
     pool: NetworkPool, geometry: Sequence[Layout], spaces: SpaceIndex
 ) -> Iterator[str]:
-    """Warn of pools that share addresses: allowed for separate sites and NAT, else a mistake."""
+    """Warn about pools that share addresses: right for separate sites and NAT, else a mistake."""
     for (at, _), layout in zip(poolspecs.list_blocks(pool.spec), geometry, strict=True):
         sentence = spaces.sharing(layout_offers(pool, [layout])).sentence
         if sentence:
             yield f"{field((*at, 'cidr'))}: {sentence}"
 
 
-def _shrunk(new: NetworkPool, old: NetworkPool) -> Iterator[Cause]:
+def _review_shrunk_cidrs(new: NetworkPool, old: NetworkPool) -> Iterator[Cause]:
     """Yield a cause for each new CIDR that does not contain the old one."""
     olds = dict(poolspecs.list_blocks(old.spec))
     for at, block in poolspecs.list_blocks(new.spec):
@@ -220,11 +222,11 @@ def _shrunk_cidr(at: Path, new: str, old: str) -> Iterator[Cause]:
     except InvalidCIDR:
         return  # the new one is refused for that; an old one that was none holds nothing
     if not after.contains(before):
-        what = (
+        message = (
             f"new CIDR {quote_value(new)} does not contain the previous CIDR"
             f" {quote_value(old)}; shrinking a pool may orphan existing allocations"
         )
-        yield invalid(at, what)
+        yield invalid(at, message)
 
 
 def _geometry(pool: NetworkPool | None, max_addresses: int) -> tuple[Layout, ...] | None:
@@ -235,8 +237,8 @@ def _geometry(pool: NetworkPool | None, max_addresses: int) -> tuple[Layout, ...
         return None
 
 
-def _lost(before: Iterable[Layout], after: Iterable[Layout]) -> Iterator[Span]:
-    """Yield what `before` could hand out and `after` cannot."""
+def _list_lost_spans(before: Iterable[Layout], after: Iterable[Layout]) -> Iterator[Span]:
+    """Yield the address spans that `before` could hand out and `after` cannot."""
     kept = {layout.family: layout for layout in after}
     for layout in before:
         now = kept.get(layout.family)
@@ -255,17 +257,19 @@ def _holders(
     The promises of a pool that cannot be read are unknown: no new ones can be made either, and the
     OutOfRange condition reports one that was kept after the edit.
     """
-    found = {
-        HeldRange(_allocation(one.metadata.name), held)
-        for one in view.of_pool
-        for held in statusranges.list_held_ranges(one)
+    holdings = {
+        HeldRange(_allocation(allocation.metadata.name), held_range)
+        for allocation in view.of_pool
+        for held_range in statusranges.list_held_ranges(allocation)
     }
     for promise in settle_pool(old, view).promises if old is not None else ():
         if promise.kind in claimed_kinds:
             continue
         holder = f"{shown_kind(promise)} {quote_value(promise.key.name)}"
-        found |= {HeldRange(holder, promised.range) for promised in promise.ranges}
-    yield from sorted(found, key=lambda one: (one.holder, one.range.first, one.range.last))
+        holdings |= {HeldRange(holder, promised.range) for promised in promise.ranges}
+    yield from sorted(
+        holdings, key=lambda holding: (holding.holder, holding.range.first, holding.range.last)
+    )
 
 
 def _allocation(name: str) -> str:
@@ -294,13 +298,13 @@ class _LeftOut:
             reserved = quote_value(self.reserved.label)
             if self.reserved.field == (poolgeometry.EXCLUDE_EDGES,):
                 reserved = f"{self.reserved.note} {reserved}"
-            what = f"cannot reserve {reserved}: {self.holder} has address {self.address} in it"
+            message = f"cannot reserve {reserved}: {self.holder} has address {self.address} in it"
         else:
-            what = (
+            message = (
                 f"cannot narrow tenant allocation ranges: {self.holder} has address"
                 f" {self.address} outside the proposed ranges"
             )
-        return forbidden(self.at, f"{what}. Migrate or delete affected allocations first")
+        return forbidden(self.at, f"{message}. Migrate or delete affected allocations first")
 
     def warning(self) -> str:
         """Return the warning about the edit, where the holder does not depend on the pool."""
@@ -327,14 +331,14 @@ def _left_out(
     )
     places = [at for at, _ in poolspecs.list_blocks(new.spec)]
     for holder in holders:
-        had = [holder.range] if before is None else _had(before, holder.range)
+        had = [holder.range] if before is None else _list_covered_parts(before, holder.range)
         if not had:
             continue
-        found = _of(after, holder.range)
-        if found is None:  # of a family that the pool loses
+        match = _find_layout(after, holder.range)
+        if match is None:  # of a family that the pool loses
             yield _outside(new, SECONDARY, holder.holder, holder.range.start_text)
             continue
-        layout, span = found
+        layout, span = match
         covered = [span] if before is None else _spans(had)
         lost = list(minus(covered, _spans(layout.blocks)))
         outside = list(minus(lost, _spans(layout.ranges)))
@@ -343,21 +347,23 @@ def _left_out(
             first = address_text(outside[0][0], layout.family)
             yield _outside(new, at, holder.holder, first)
         for first_reserved, _ in islice(minus(lost, outside), 1):
-            yield _reserved(new, at, layout, holder.holder, first_reserved)
+            yield _find_reservation(new, at, layout, holder.holder, first_reserved)
 
 
-def _of(layouts: Iterable[Layout], held: AddressRange) -> tuple[Layout, Span] | None:
-    """Return which of the layouts is of a range's family, and the range in it."""
-    found = ((one, one.span_of(held)) for one in layouts)
-    return next(((layout, span) for layout, span in found if span is not None), None)
+def _find_layout(
+    layouts: Iterable[Layout], held_range: AddressRange
+) -> tuple[Layout, Span] | None:
+    """Return the layout of a range's family, and the span of the range in it; None without one."""
+    spans = ((layout, layout.span_of(held_range)) for layout in layouts)
+    return next(((layout, span) for layout, span in spans if span is not None), None)
 
 
-def _had(before: Iterable[Layout], held: AddressRange) -> list[AddressRange]:
+def _list_covered_parts(before: Iterable[Layout], held_range: AddressRange) -> list[AddressRange]:
     """Return the parts of a range that the old spec covers."""
-    found = _of(before, held)
-    if found is None:
+    match = _find_layout(before, held_range)
+    if match is None:
         return []
-    layout, span = found
+    layout, span = match
     return [AddressRange(*part, layout.family) for part in layout.clip(span)]
 
 
@@ -370,12 +376,14 @@ def _outside(new: NetworkPool, at: Path, holder: str, address: str) -> _LeftOut:
     return _LeftOut(at if block is None else _field_of_ranges(at, block), holder, address)
 
 
-def _reserved(new: NetworkPool, at: Path, after: Layout, holder: str, address: int) -> _LeftOut:
-    """Return which reservation covers an allocation's address."""
+def _find_reservation(
+    new: NetworkPool, at: Path, after: Layout, holder: str, address: int
+) -> _LeftOut:
+    """Return the finding about an address that a reservation of the new spec covers."""
     block = dict(poolspecs.list_blocks(new.spec))[at]
     pairs = zip(poolgeometry.list_reservations(block), after.reserved, strict=True)
-    reservation = next(one for one, parsed in pairs if parsed.contains(address))
-    text = address_text(address, after.family)
+    reservation = next(reservation for reservation, parsed in pairs if parsed.contains(address))
+    address_string = address_text(address, after.family)
     if reservation.field[0] == "reserved":
-        return _LeftOut((*at, *reservation.field), holder, text, reservation)
-    return _LeftOut((*SPEC, *reservation.field), holder, text, reservation)
+        return _LeftOut((*at, *reservation.field), holder, address_string, reservation)
+    return _LeftOut((*SPEC, *reservation.field), holder, address_string, reservation)

@@ -15,7 +15,7 @@ from reconcilers.api.providerconfig import (
 from reconcilers.specrules.verdict import Verdict, forbidden, limit_causes
 
 
-def deleted(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
+def review_deletion(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
     """Validate the deletion of one.
 
     Args:

@@ -59,7 +59,7 @@ def review_spec(new: TenantCluster, provision: Provision, spaces: SpaceIndex) ->
     return Verdict(verdict.causes, tuple(warnings))
 
 
-def moved(
+def review_provider_change(
     old: TenantCluster | None,
     providers: tuple[Provision, Provision],
     allocations: Iterable[Key],
@@ -74,16 +74,18 @@ def moved(
     before, after = providers
     if old is None or (before.key is None and not before.unknown) or before.key == after.key:
         return Verdict()
-    named = [ref.name for ref in (old.status.lbAllocationRef, old.status.ipAllocationRef) if ref]
-    holders = sorted({*named, *(key.name for key in allocations)})
+    referenced_names = [
+        ref.name for ref in (old.status.lbAllocationRef, old.status.ipAllocationRef) if ref
+    ]
+    holders = sorted({*referenced_names, *(key.name for key in allocations)})
     if not holders:
         return Verdict()
-    what = (
+    message = (
         f"cannot change from ProviderConfig {before.key or '(not known)'} to"
         f" {after.key or '(none)'} while the"
         f" cluster has addresses of its pools: IPAllocation {', '.join(holders)}"
     )
-    return Verdict.from_causes([forbidden(REFERENCE, what)])
+    return Verdict.from_causes([forbidden(REFERENCE, message)])
 
 
 def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str]:
@@ -92,15 +94,15 @@ def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str
         yield f"{provision.unknown}; the cluster waits until then"
         return
     if provision.refused:
-        what = f"ProviderConfig {provision.key} is not used: {provision.refused}"
-        yield f"spec.providerConfigRef: {what}"
+        message = f"ProviderConfig {provision.key} is not used: {provision.refused}"
+        yield f"spec.providerConfigRef: {message}"
         return
     if provision.config is None:
         if provision.key is not None:
-            what = (
+            message = (
                 f"ProviderConfig {provision.key} does not exist; the cluster waits until it does"
             )
-            yield f"spec.providerConfigRef: {what}"
+            yield f"spec.providerConfigRef: {message}"
         return
     network = provision.config.spec.networking
     size, quota = new.networking.lbPoolSize, network.quota.maxLoadBalancerIPs

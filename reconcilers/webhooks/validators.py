@@ -59,15 +59,15 @@ T_contra = TypeVar("T_contra", contravariant=True)
 class Validator(Protocol[T_contra]):
     """Validates the writes of one kind that change a spec, or delete."""
 
-    async def created(self, new: T_contra) -> Verdict:
+    async def review_creation(self, new: T_contra) -> Verdict:
         """Validate a new object."""
         ...
 
-    async def updated(self, new: T_contra, old: T_contra | None) -> Verdict:
+    async def review_update(self, new: T_contra, old: T_contra | None) -> Verdict:
         """Validate a changed spec; `old` is None if what is stored cannot be read."""
         ...
 
-    async def deleted(self, old: T_contra) -> Verdict:
+    async def review_deletion(self, old: T_contra) -> Verdict:
         """Validate a deletion."""
         ...
 
@@ -108,7 +108,7 @@ ListOtherHoldings = Callable[[NetworkPool], Awaitable[OtherHoldings]]
 
 
 async def list_nothing(pool: NetworkPool) -> OtherHoldings:
-    """Return that nobody but IPAllocations holds addresses: no integration hands out any."""
+    """Return no other holdings: without integrations only IPAllocations hold addresses."""
     del pool
     return OtherHoldings()
 
@@ -143,20 +143,20 @@ class PoolValidator(_Validator):
         self._spaces = spaces
         self._list_others = list_others
 
-    async def created(self, new: NetworkPool) -> Verdict:
+    async def review_creation(self, new: NetworkPool) -> Verdict:
         """Validate a new pool."""
         if refused := refuse_namespace(new.metadata.namespace, self._namespaces):
             return refused
-        return networkpool.created(new, self._spaces, self._limit)
+        return networkpool.review_creation(new, self._spaces, self._limit)
 
-    async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
+    async def review_update(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
         """Validate an edit; allocations are read only if the pool would lose addresses."""
         if refused := refuse_namespace(new.metadata.namespace, self._namespaces):
             return refused
         others = OtherHoldings()
 
-        def validated(view: View | None) -> Verdict:
-            return networkpool.updated(
+        def review(view: View | None) -> Verdict:
+            return networkpool.review_update(
                 new,
                 old,
                 view,
@@ -167,24 +167,26 @@ class PoolValidator(_Validator):
             )
 
         if not networkpool.gives_up_addresses(new, old, self._limit):
-            return validated(None)
+            return review(None)
         others = await self._list_others(new if old is None else old)
         key, unknown = new.metadata.key, others.unknown
         try:
             if old is not None and self._covers(old) and not unknown:
-                verdict = validated(await self._reader.at_least(old, STATUS_JOURNALS.read(old)))
+                verdict = review(await self._reader.at_least(old, STATUS_JOURNALS.read(old)))
                 if verdict.allowed:
                     return verdict
-            verdict = validated(await self._reader.live(key))
+            verdict = review(await self._reader.live(key))
         except Unreadable as unreadable:
-            verdict = validated(self._reader.cached(key))
+            verdict = review(self._reader.cached(key))
             unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
         if not unknown:
             return verdict
-        what = f"cannot tell whose addresses would be left out: {unknown}. Repair or delete them"
-        return replace(verdict, causes=(*verdict.causes, forbidden(("spec",), f"{what} first")))
+        message = (
+            f"cannot tell whose addresses would be left out: {unknown}. Repair or delete them"
+        )
+        return replace(verdict, causes=(*verdict.causes, forbidden(("spec",), f"{message} first")))
 
-    async def deleted(self, old: NetworkPool) -> Verdict:
+    async def review_deletion(self, old: NetworkPool) -> Verdict:
         """Validate a deletion.
 
         Objects that cannot be read do not block it: the pool's finalizer does, until they are gone
@@ -193,20 +195,20 @@ class PoolValidator(_Validator):
         others = await self._list_others(old)
         unknown = others.unknown
 
-        def validated(view: View) -> Verdict:
-            return networkpool.deleted(
+        def review(view: View) -> Verdict:
+            return networkpool.review_deletion(
                 old, view, others.ranges, unknown, claimed_kinds=others.kinds
             )
 
         try:
             if self._covers(old):
-                verdict = validated(await self._reader.at_least(old, STATUS_JOURNALS.read(old)))
+                verdict = review(await self._reader.at_least(old, STATUS_JOURNALS.read(old)))
                 if verdict.allowed:
                     return verdict
-            return validated(await self._reader.live(old.metadata.key))
+            return review(await self._reader.live(old.metadata.key))
         except Unreadable as unreadable:
             unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
-            return validated(self._reader.cached(old.metadata.key))
+            return review(self._reader.cached(old.metadata.key))
 
     def _covers(self, old: NetworkPool) -> bool:
         """Return whether the cache shows all that was handed out and settled since.
@@ -245,32 +247,32 @@ class AllocationValidator(_Validator):
         super().__init__(client, pools, allocations, clock, max_addresses, namespaces=namespaces)
         self._clusters = clusters
 
-    async def created(self, new: IPAllocation) -> Verdict:
+    async def review_creation(self, new: IPAllocation) -> Verdict:
         """Validate a new request, by the pool as it is if what the cache shows is against it."""
 
         def view() -> View:
             return self._reader.cached(new.pool_key)
 
         pool = self._pools.get(new.pool_key)
-        verdict = ipallocation.created(new, pool, view, self._limit, self._namespaces)
+        verdict = ipallocation.review_creation(new, pool, view, self._limit, self._namespaces)
         if pool is not None and verdict.allowed:
             return verdict
         try:
             pool = await self._client.get(NETWORK_POOL, new.pool_key)
         except NotFound:
             pool = None
-        return ipallocation.created(new, pool, view, self._limit, self._namespaces)
+        return ipallocation.review_creation(new, pool, view, self._limit, self._namespaces)
 
-    async def updated(self, new: IPAllocation, old: IPAllocation | None) -> Verdict:
+    async def review_update(self, new: IPAllocation, old: IPAllocation | None) -> Verdict:
         """Refuse a changed spec."""
-        return ipallocation.updated(new, old)
+        return ipallocation.review_update(new, old)
 
-    async def deleted(self, old: IPAllocation) -> Verdict:
-        """Refuse nothing, as the finalizer sees to the order; warn if the range is in use."""
+    async def review_deletion(self, old: IPAllocation) -> Verdict:
+        """Allow the deletion, as the finalizer keeps the order; warn if the range is in use."""
         cluster = self._clusters.get(old.spec.tenantClusterRef.key)
         if cluster is not None and is_foreign(old, cluster):
             cluster = None
-        return ipallocation.deleted(old, cluster)
+        return ipallocation.review_deletion(old, cluster)
 
 
 class ClusterValidator:
@@ -301,11 +303,11 @@ class ClusterValidator:
         self._allocations = allocations
         self._namespace = default_namespace
 
-    async def created(self, new: TenantCluster) -> Verdict:
+    async def review_creation(self, new: TenantCluster) -> Verdict:
         """Validate a new cluster."""
         return tenantcluster.review_spec(new, await self._provision(new), self._spaces)
 
-    async def updated(self, new: TenantCluster, old: TenantCluster | None) -> Verdict:
+    async def review_update(self, new: TenantCluster, old: TenantCluster | None) -> Verdict:
         """Validate an edit.
 
         Whether the cluster has addresses is known by its status, or by the cache. That it had
@@ -317,9 +319,9 @@ class ClusterValidator:
         if old is None or new.spec.providerConfigRef == old.spec.providerConfigRef:
             return verdict
         both = (await self._provision(old), after)
-        moved = tenantcluster.moved(old, both, self._cached_members(old))
+        moved = tenantcluster.review_provider_change(old, both, self._cached_members(old))
         if moved.causes:
-            moved = tenantcluster.moved(old, both, await self._list_members(old))
+            moved = tenantcluster.review_provider_change(old, both, await self._list_members(old))
         return Verdict((*verdict.causes, *moved.causes), verdict.warnings)
 
     def _cached_members(self, cluster: TenantCluster) -> list[Key]:
@@ -330,7 +332,7 @@ class ClusterValidator:
         return [*readable, *(allocation.key for allocation in unreadable)]
 
     async def _list_members(self, cluster: TenantCluster) -> list[Key]:
-        """Return what `_cached_members` does, by a live list."""
+        """Return a cluster's allocations, and unreadable ones that may be its, by a live list."""
         page = await self._client.list(IP_ALLOCATION)
         key, uid = cluster.metadata.key, cluster.metadata.uid
         readable = [
@@ -341,8 +343,8 @@ class ClusterValidator:
         unreadable = unreadable_in_list(page.unreadable, key, uid)
         return [*readable, *(allocation.key for allocation in unreadable)]
 
-    async def deleted(self, old: TenantCluster) -> Verdict:  # noqa: ARG002 - whatever it is
-        """Refuse nothing: the finalizer gives everything back first."""
+    async def review_deletion(self, old: TenantCluster) -> Verdict:  # noqa: ARG002 - whatever it is
+        """Allow the deletion: the finalizer releases all addresses first."""
         return NOTHING
 
     async def _provision(self, cluster: TenantCluster) -> Provision:
@@ -351,11 +353,11 @@ class ClusterValidator:
             config = await self._providers.for_tenant(cluster)
         except ProviderUnknown as unknown:
             return Provision(unknown.key, None, str(unknown))
-        named = cluster.spec.providerConfigRef
-        if named is None:
+        reference = cluster.spec.providerConfigRef
+        if reference is None:
             key = config.metadata.key if config is not None else None
-            return Provision(key, config, refused=self._refused(key))
-        key = Key(named.namespace or self._namespace, named.name)
+            return Provision(key, config, refused=self._describe_refusal(key))
+        key = Key(reference.namespace or self._namespace, reference.name)
         if config is None:
             try:
                 config = await self._client.get(PROVIDER_CONFIG, key)
@@ -363,9 +365,9 @@ class ClusterValidator:
                 config = None
             except MalformedAnswer:
                 return Provision(key, None, str(ProviderUnreadable(key)))
-        return Provision(key, config, refused=self._refused(key))
+        return Provision(key, config, refused=self._describe_refusal(key))
 
-    def _refused(self, provider: Key | None) -> str:
+    def _describe_refusal(self, provider: Key | None) -> str:
         if provider is None:
             return ""
         return describe_refused_namespace(provider.namespace, self._namespaces)
@@ -393,23 +395,23 @@ class ProviderValidator:
         self._clusters = clusters
         self._namespace = default_namespace
 
-    async def created(self, new: ProviderConfig) -> Verdict:
-        """Validate a new one."""
+    async def review_creation(self, new: ProviderConfig) -> Verdict:
+        """Validate a new ProviderConfig."""
         refused = refuse_namespace(new.metadata.namespace, self._namespaces)
         return refused or providerspecs.review_provider(new)
 
-    async def updated(self, new: ProviderConfig, old: ProviderConfig | None) -> Verdict:  # noqa: ARG002 - it must be sound, whatever it was
+    async def review_update(self, new: ProviderConfig, old: ProviderConfig | None) -> Verdict:  # noqa: ARG002 - it must be sound, whatever it was
         """Validate an edit."""
         refused = refuse_namespace(new.metadata.namespace, self._namespaces)
         return refused or providerspecs.review_provider(new)
 
-    async def deleted(self, old: ProviderConfig) -> Verdict:
+    async def review_deletion(self, old: ProviderConfig) -> Verdict:
         """Validate a deletion."""
         referring = self._referring(old, self._clusters)
         if self._clusters.synced and not referring:
             return NOTHING
         page = await self._client.list(TENANT_CLUSTER)
-        return providerconfig.deleted(old, self._referring(old, page.items))
+        return providerconfig.review_deletion(old, self._referring(old, page.items))
 
     def _referring(self, config: ProviderConfig, clusters: Iterable[TenantCluster]) -> list[Key]:
         return [

@@ -173,7 +173,7 @@ async def everything_else() -> None:
             ),
             "a sweep for orphans": replica.orphans.sweep,
             "a scrape of the metrics": scrape,
-            "a judgement of a request": partial(judge.created, wanted),
+            "a judgement of a request": partial(judge.review_creation, wanted),
         }
         for what, step in steps.items():
             click.echo(f"  {what:25} {await measured(step)}")

@@ -52,15 +52,15 @@ def index_of(*kinds: str) -> SpaceIndex:
 async def warnings(kind: str, spaces: SpaceIndex) -> list[str]:
     """Return what the webhook warns of when the pool of a kind is created."""
     if kind == "NetworkPool":
-        return [*networkpool.created(NETWORK_POOL, spaces, 1 << 20).warnings]
+        return [*networkpool.review_creation(NETWORK_POOL, spaces, 1 << 20).warnings]
     if kind == "InClusterIPPool":
         found = clusterapi_objects.from_bodies(bodies(kind), HOME, NOW)
         [ip_pool] = found.pools[kind]
         validator = ClusterApiPoolValidator(CLIENT, clusterapi.IN_CLUSTER_IP_POOL, spaces)
-        return [*(await validator.created(ip_pool)).warnings]
+        return [*(await validator.review_creation(ip_pool)).warnings]
     read = from_bodies(bodies(kind), kubermatic.KINDS, HOME, NOW, filled)
     [ipam_pool] = read.found[kind]
-    return [*(await IPAMPoolValidator(CLIENT, spaces).created(ipam_pool)).warnings]
+    return [*(await IPAMPoolValidator(CLIENT, spaces).review_creation(ipam_pool)).warnings]
 
 
 @pytest.mark.parametrize(("kind", "other"), PAIRS, ids=map("-".join, PAIRS))

@@ -173,7 +173,7 @@ async def test_a_judgement_of_a_request_by_count_reads_no_allocations() -> None:
         )
 
         async def judged(by: AllocationValidator = judge) -> None:
-            assert (await by.created(make.allocation("new", size=8))).allowed
+            assert (await by.review_creation(make.allocation("new", size=8))).allowed
 
         await judged()
         calls[count] = await calls_of(judged)

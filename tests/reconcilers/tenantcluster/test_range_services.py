@@ -45,7 +45,7 @@ async def test_a_deletion_is_warned_about_with_these_names() -> None:
     names = _services(lab)["team-a-lb"]
     assert {name.partition("/")[2] for name in names} == {"web", "api"}
     [held] = [one for one in lab.caches["ipallocations"] if one.metadata.name == "team-a-lb"]
-    [warning] = ipallocation.deleted(
+    [warning] = ipallocation.review_deletion(
         held, lab.caches["tenantclusters"].get(make.key("a", "team"))
     ).warnings
     assert f"Services {', '.join(names)} of TenantCluster team/a use" in warning

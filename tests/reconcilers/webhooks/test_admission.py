@@ -24,15 +24,15 @@ class Grumpy:
     def __init__(self) -> None:
         self.asked: list[tuple[str, NetworkPool | None]] = []
 
-    async def created(self, new: NetworkPool) -> Verdict:
+    async def review_creation(self, new: NetworkPool) -> Verdict:
         self.asked.append(("created", None))
         return NO
 
-    async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
+    async def review_update(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
         self.asked.append(("updated", old))
         return NO
 
-    async def deleted(self, old: NetworkPool) -> Verdict:
+    async def review_deletion(self, old: NetworkPool) -> Verdict:
         self.asked.append(("deleted", old))
         return NO
 

@@ -14,7 +14,7 @@ HAS = "IPAllocation butler-system/a has 10.40.0.0/29, which"
 def warnings(status: dict[str, Any], *, meta: Any = None, **allocation: Any) -> list[str]:
     cluster = make.tenant(status=status, **(meta or {}))
     old = make.allocation("a", **({"held": RANGE} | allocation))
-    verdict = ipallocation.deleted(old, cluster)
+    verdict = ipallocation.review_deletion(old, cluster)
     assert verdict.allowed
     return list(verdict.warnings)
 
@@ -63,4 +63,4 @@ def test_what_is_not_in_use_is_deleted_without_a_warning() -> None:
     assert warnings(ready, held=None) == []
     gone = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     assert warnings(used_by("shop/web"), meta=gone) == []
-    assert ipallocation.deleted(make.allocation("a", held=RANGE), None).warnings == ()
+    assert ipallocation.review_deletion(make.allocation("a", held=RANGE), None).warnings == ()

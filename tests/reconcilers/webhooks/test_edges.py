@@ -27,7 +27,7 @@ def offered(**spec: object) -> list[str]:
 
 def created(cidr: str, **spec: object) -> Verdict:
     pool = make.pool(cidr=cidr, **({"edges": None} | spec))  # type: ignore[arg-type]
-    return networkpool.created(pool, make.spaces(), LIMIT)
+    return networkpool.review_creation(pool, make.spaces(), LIMIT)
 
 
 def test_a_pool_that_excludes_them_offers_the_addresses_between() -> None:
@@ -80,7 +80,7 @@ def excluded(first: str, last: str, cidr: str = "10.0.0.0/24") -> Verdict:
         "a", status={"phase": "Allocated", "startAddress": first, "endAddress": last}
     )
     assert networkpool.gives_up_addresses(new, old, LIMIT)
-    return networkpool.updated(new, old, make.view(held), make.spaces(), LIMIT)
+    return networkpool.review_update(new, old, make.view(held), make.spaces(), LIMIT)
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,12 @@ def ranges(*spans: tuple[str, str]) -> dict[str, Any]:
 
 def update(new: NetworkPool, *holders: IPAllocation, old: NetworkPool | None = None) -> Verdict:
     before = dual() if old is None else old
-    return networkpool.updated(new, before, make.view(*holders), make.spaces(), LIMIT)
+    return networkpool.review_update(new, before, make.view(*holders), make.spaces(), LIMIT)
 
 
 def ask(pool: NetworkPool, **spec: Any) -> Verdict:
     new = make.allocation("a", asks=spec)
-    return ipallocation.created(new, pool, lambda: make.view(HOLDER), LIMIT)
+    return ipallocation.review_creation(new, pool, lambda: make.view(HOLDER), LIMIT)
 
 
 def causes(verdict: Verdict) -> list[tuple[str, str]]:
@@ -64,7 +64,7 @@ def causes(verdict: Verdict) -> list[tuple[str, str]]:
 def test_a_second_block_that_contradicts_itself_is_refused_at_its_field(
     second: dict[str, Any], field: str, what: str
 ) -> None:
-    [(where, message)] = causes(networkpool.created(dual(**second), make.spaces(), LIMIT))
+    [(where, message)] = causes(networkpool.review_creation(dual(**second), make.spaces(), LIMIT))
     assert where == field
     assert what in message
 
@@ -83,13 +83,13 @@ def test_a_gateway_of_the_other_family_is_refused(cidr: str, gateway: str, refus
     """It would be told to machines of the first family, and handed out of the second."""
     pool = make.pool(cidr=cidr, secondary=None if ":" in cidr else SECOND)
     new = replace(pool, spec=replace(pool.spec, gateway=gateway))
-    found = causes(networkpool.created(new, make.spaces(), LIMIT))
+    found = causes(networkpool.review_creation(new, make.spaces(), LIMIT))
     assert found == ([("spec.gateway", GATEWAY_FAMILY.message)] if refused else [])
 
 
 def test_a_second_block_is_warned_of_like_the_first() -> None:
     other = make.pool("other", cidr="fd00::/64")
-    verdict = networkpool.created(dual(cidr="fd00::7/120"), make.spaces(other), LIMIT)
+    verdict = networkpool.review_creation(dual(cidr="fd00::7/120"), make.spaces(other), LIMIT)
     host_bits, shared = verdict.warnings
     assert host_bits == (
         "spec.secondary.cidr: 'fd00::7/120' has host bits set; it is taken for fd00::/120"

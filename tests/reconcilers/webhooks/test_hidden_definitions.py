@@ -67,7 +67,7 @@ async def test_an_older_version_that_is_served_suffices_to_refuse_a_deletion() -
     site = Site("v1beta1")
     await site.hold("v1beta1", POOL.kind, POOL.group)
     validator = ClusterApiPoolValidator(site.client, POOL, SpaceIndex())
-    assert not (await validator.deleted(pool(POOL, SPEC))).allowed
+    assert not (await validator.review_deletion(pool(POOL, SPEC))).allowed
 
 
 async def test_a_first_answer_without_the_kinds_is_not_taken_for_none() -> None:
@@ -76,6 +76,6 @@ async def test_a_first_answer_without_the_kinds_is_not_taken_for_none() -> None:
     validator = ClusterApiPoolValidator(site.client, POOL, SpaceIndex())
     for _ in range(LOOKS - 1):
         with pytest.raises(DiscoveryIncomplete):
-            await validator.deleted(pool(POOL, SPEC))
+            await validator.review_deletion(pool(POOL, SPEC))
         await site.clock.advance(LOOK_SECONDS)
-    assert (await validator.deleted(pool(POOL, SPEC))).allowed
+    assert (await validator.review_deletion(pool(POOL, SPEC))).allowed

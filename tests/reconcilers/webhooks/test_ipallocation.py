@@ -15,7 +15,7 @@ POOL = make.pool(reserved=["10.40.0.0/28"])
 
 
 def create(new: IPAllocation, pool: NetworkPool | None = POOL, *others: Any) -> Verdict:
-    return ipallocation.created(new, pool, lambda: make.view(*others), LIMIT)
+    return ipallocation.review_creation(new, pool, lambda: make.view(*others), LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_a_count_together_with_another_pinned_range_is_a_warning() -> None:
 @pytest.mark.parametrize("change", [{"size": 9}, {"of": "other"}, {"tenant": "team/b"}])
 def test_a_spec_cannot_be_changed(change: dict[str, Any]) -> None:
     old, new = make.allocation("a", size=8), make.allocation("a", **({"size": 8} | change))
-    [cause] = ipallocation.updated(new, old).causes
+    [cause] = ipallocation.review_update(new, old).causes
     assert (cause.field, cause.reason) == ("spec", "FieldValueForbidden")
 
 
 def test_an_object_that_cannot_be_decoded_may_be_repaired() -> None:
-    assert ipallocation.updated(make.allocation("a"), None).allowed
+    assert ipallocation.review_update(make.allocation("a"), None).allowed

@@ -27,11 +27,11 @@ def pool(*spans: tuple[int, int], **made: Any) -> NetworkPool:
 
 
 def create(new: NetworkPool, *others: NetworkPool) -> Verdict:
-    return networkpool.created(new, make.spaces(*others), LIMIT)
+    return networkpool.review_creation(new, make.spaces(*others), LIMIT)
 
 
 def update(new: NetworkPool, old: NetworkPool | None, *allocations: Any) -> Verdict:
-    return networkpool.updated(new, old, make.view(*allocations), make.spaces(), LIMIT)
+    return networkpool.review_update(new, old, make.view(*allocations), make.spaces(), LIMIT)
 
 
 def causes(verdict: Verdict) -> list[tuple[str, str]]:
@@ -139,7 +139,9 @@ def test_pools_that_divide_a_cidr_among_them_are_not_warned_of() -> None:
     high = make.pool("high", "10.0.0.0/24", reserved=["10.0.0.0/25"])
     assert not [one for one in create(high, low, high).warnings if "handed out" in one]
     widened = make.pool("high", "10.0.0.0/24", reserved=["10.0.0.0/26"])
-    warnings = networkpool.updated(widened, high, None, make.spaces(low, high), LIMIT).warnings
+    warnings = networkpool.review_update(
+        widened, high, None, make.spaces(low, high), LIMIT
+    ).warnings
     shared = "addresses are also handed out by NetworkPool butler-system/low (64 addresses)"
     assert f"spec.cidr: {shared}" in warnings
 
@@ -292,7 +294,7 @@ def test_whether_an_edit_gives_up_addresses_is_decided_without_allocations() -> 
 
 
 def test_a_pool_with_an_allocated_range_cannot_be_deleted() -> None:
-    verdict = networkpool.deleted(pool(), make.view(HELD))
+    verdict = networkpool.review_deletion(pool(), make.view(HELD))
     assert verdict.sentence() == (
         'cannot delete NetworkPool "lab": IPAllocation "a" in namespace "butler-system" is still'
         " in phase Allocated"
@@ -305,7 +307,7 @@ def test_a_pool_cannot_be_deleted_whatever_phase_a_person_wrote_beside_a_range(
 ) -> None:
     holder = make.allocation("a", phase=phase, held=("10.0.0.5", "10.0.0.5"))
     assert blockers(Journal(), make.view(holder)) == 1, "its finalizer would wait for ever"
-    assert networkpool.deleted(pool(), make.view(holder)).sentence() == (
+    assert networkpool.review_deletion(pool(), make.view(holder)).sentence() == (
         'cannot delete NetworkPool "lab": IPAllocation "a" in namespace "butler-system" is still'
         f" in phase {phase}, yet holds a range"
     )
@@ -313,7 +315,7 @@ def test_a_pool_cannot_be_deleted_whatever_phase_a_person_wrote_beside_a_range(
 
 def test_a_pool_with_an_open_promise_to_a_claim_cannot_be_deleted() -> None:
     old = pool(status={"assignments": [make.listed_for_claim("10.0.0.5", "10.0.0.5")]})
-    sentence = networkpool.deleted(old, make.view(make.allocation("a"))).sentence()
+    sentence = networkpool.review_deletion(old, make.view(make.allocation("a"))).sentence()
     assert 'IPAddressClaim "a" in namespace "butler-system" was promised 10.0.0.5' in sentence
 
 
@@ -321,7 +323,9 @@ def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:
     waiting = make.allocation("late")
     promise = make.listed(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
     old = pool(status={"assignments": [promise]})
-    assert "was promised 10.0.0.5" in networkpool.deleted(old, make.view(waiting)).sentence()
+    assert (
+        "was promised 10.0.0.5" in networkpool.review_deletion(old, make.view(waiting)).sentence()
+    )
 
 
 @pytest.mark.parametrize(
@@ -340,7 +344,7 @@ def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:
     ids=lambda left: str(left.metadata.name),
 )
 def test_requests_that_hold_nothing_do_not_block_deletion(left: Any) -> None:
-    assert networkpool.deleted(pool(), make.view(left)).allowed
+    assert networkpool.review_deletion(pool(), make.view(left)).allowed
 
 
 # -- what another platform allocates by itself ---------------------------------------------------
@@ -377,17 +381,17 @@ def test_addresses_that_kkp_allocated_may_be_left_out_with_a_warning(
     new: NetworkPool, warning: str
 ) -> None:
     held = [observed("10.0.0.9")]
-    verdict = networkpool.updated(new, pool(), make.view(), make.spaces(), LIMIT, held)
+    verdict = networkpool.review_update(new, pool(), make.view(), make.spaces(), LIMIT, held)
     assert verdict.allowed
     ends = "; it keeps it, and the pool no longer counts it as in use"
     assert f"{warning}{ends}" in verdict.warnings
-    assert networkpool.deleted(pool(), make.view(), held).allowed
+    assert networkpool.review_deletion(pool(), make.view(), held).allowed
 
 
 def test_many_objects_whose_addresses_are_left_out_are_counted() -> None:
     held = [observed(f"10.0.0.{number}", f"team/k{number}") for number in range(8)]
     new = pool(reserved=["10.0.0.0/29"])
-    verdict = networkpool.updated(new, pool(), make.view(), make.spaces(), LIMIT, held)
+    verdict = networkpool.review_update(new, pool(), make.view(), make.spaces(), LIMIT, held)
     assert verdict.allowed
     assert len(verdict.warnings) == 6
     assert verdict.warnings[-1] == "spec.cidr: 3 more objects hold such addresses"

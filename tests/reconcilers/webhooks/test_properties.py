@@ -132,14 +132,14 @@ def edited(new: NetworkPool, old: NetworkPool, allocations: list[IPAllocation]) 
     """Judge as the webhook does: who holds what is looked up only if something is let go."""
     lost = networkpool.gives_up_addresses(new, old, LIMIT)
     view = make.view(*allocations) if lost else None
-    return networkpool.updated(new, old, view, make.spaces(), LIMIT)
+    return networkpool.review_update(new, old, view, make.spaces(), LIMIT)
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(POOLS)
 def test_what_is_accepted_is_what_the_pools_controller_accepts(new: NetworkPool) -> None:
-    verdict = networkpool.created(new, make.spaces(), LIMIT)
+    verdict = networkpool.review_creation(new, make.spaces(), LIMIT)
     assert verdict.allowed is (oracle(new.spec) is not None)
 
 

@@ -7,8 +7,8 @@ from tests.reconcilers import make
 
 
 def test_a_provider_that_clusters_refer_to_cannot_be_deleted() -> None:
-    verdict = providerconfig.deleted(make.provider("lab", name="p"), [Key("team", "a")])
+    verdict = providerconfig.review_deletion(make.provider("lab", name="p"), [Key("team", "a")])
     assert verdict.sentence() == (
         'cannot delete ProviderConfig "p": TenantCluster team/a still references it'
     )
-    assert providerconfig.deleted(make.provider("lab"), []) == Verdict()
+    assert providerconfig.review_deletion(make.provider("lab"), []) == Verdict()

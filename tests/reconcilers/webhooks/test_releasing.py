@@ -41,13 +41,13 @@ class Reviewing:
 class Content:
     """Allows every spec."""
 
-    async def created(self, new: Any) -> Verdict:
+    async def review_creation(self, new: Any) -> Verdict:
         return NOTHING
 
-    async def updated(self, new: Any, old: Any) -> Verdict:
+    async def review_update(self, new: Any, old: Any) -> Verdict:
         return NOTHING
 
-    async def deleted(self, old: Any) -> Verdict:
+    async def review_deletion(self, old: Any) -> Verdict:
         return NOTHING
 
 

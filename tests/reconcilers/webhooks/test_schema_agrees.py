@@ -50,7 +50,9 @@ STRADDLING = "straddles ranges["
 @settings(deadline=None, max_examples=200)
 @given(POOLS)
 def test_schema_and_webhook_refuse_the_same_new_pools(new: NetworkPool) -> None:
-    said = [cause.message for cause in networkpool.created(new, make.spaces(), LIMIT).causes]
+    said = [
+        cause.message for cause in networkpool.review_creation(new, make.spaces(), LIMIT).causes
+    ]
     by_cel = faults(new)
     assert bool(by_cel) is any(STRADDLING not in message for message in said), (by_cel, said)
 
@@ -61,5 +63,5 @@ def test_schema_and_webhook_refuse_the_same_new_pools(new: NetworkPool) -> None:
 def test_the_schema_refuses_no_edit_that_the_webhook_lets_through(
     old: NetworkPool, new: NetworkPool
 ) -> None:
-    if networkpool.updated(new, old, make.view(), make.spaces(), LIMIT).allowed:
+    if networkpool.review_update(new, old, make.view(), make.spaces(), LIMIT).allowed:
         assert faults(new, old) == set()

@@ -104,7 +104,9 @@ def test_the_provider_cannot_be_changed_once_addresses_were_given(
     status: dict[str, Any], allocations: list[Key]
 ) -> None:
     old = make.tenant(status=status)
-    verdict = tenantcluster.moved(old, (provision(IPAM), provision(CLOUD)), allocations)
+    verdict = tenantcluster.review_provider_change(
+        old, (provision(IPAM), provision(CLOUD)), allocations
+    )
     [cause] = verdict.causes
     assert cause.field == "spec.providerConfigRef"
     assert cause.message == (
@@ -123,16 +125,22 @@ def test_a_default_that_is_not_known_is_a_warning_and_keeps_addresses_where_they
         " the cluster waits until then"
     )
     both = (unknown, provision(IPAM))
-    assert tenantcluster.moved(make.tenant(), both, []).allowed
-    assert not tenantcluster.moved(make.tenant(), both, [Key("team", "a-lb")]).allowed
+    assert tenantcluster.review_provider_change(make.tenant(), both, []).allowed
+    assert not tenantcluster.review_provider_change(
+        make.tenant(), both, [Key("team", "a-lb")]
+    ).allowed
 
 
 def test_the_provider_can_be_changed_before_addresses_were_given() -> None:
     both = (provision(IPAM), provision(CLOUD))
-    assert tenantcluster.moved(make.tenant(), both, []).allowed
+    assert tenantcluster.review_provider_change(make.tenant(), both, []).allowed
 
 
 def test_the_same_provider_may_be_referred_to_in_another_form() -> None:
     old = make.tenant(status={"lbAllocationRef": {"name": "x"}})
-    assert tenantcluster.moved(old, (provision(IPAM), provision(IPAM)), []).allowed
-    assert tenantcluster.moved(None, (provision(IPAM), provision(CLOUD)), []).allowed
+    assert tenantcluster.review_provider_change(
+        old, (provision(IPAM), provision(IPAM)), []
+    ).allowed
+    assert tenantcluster.review_provider_change(
+        None, (provision(IPAM), provision(CLOUD)), []
+    ).allowed

@@ -65,8 +65,8 @@ async def test_a_pool_of_cluster_api_is_neither_narrowed_nor_deleted(
     client = await client_with(ADDRESSES, "team", "a", unreadable_address(of))
     validator = ClusterApiPoolValidator(client, POOLS, SpaceIndex())
     old = pool(IN_USE, namespace="team")
-    narrowed = await validator.updated(pool(FEWER, namespace="team"), old)
-    deleted = await validator.deleted(old)
+    narrowed = await validator.review_update(pool(FEWER, namespace="team"), old)
+    deleted = await validator.review_deletion(old)
     assert [verdict.allowed for verdict in (narrowed, deleted)] == [allowed] * 2
     if not allowed:
         assert TODO in narrowed.refusal
@@ -80,7 +80,7 @@ async def test_an_ipampool_excludes_no_more(of: str, allowed: bool) -> None:
     old = pool({"datacenters": {"dc": settings}}, kubermatic.POOLS)
     fewer = {**settings, "excludeRanges": ["10.0.0.0-10.0.0.1"]}
     new = pool({"datacenters": {"dc": fewer}}, kubermatic.POOLS)
-    verdict = await IPAMPoolValidator(client, SpaceIndex()).updated(new, old)
+    verdict = await IPAMPoolValidator(client, SpaceIndex()).review_update(new, old)
     assert verdict.allowed == allowed
     if not allowed:
         assert "IPAMAllocation cluster-a/p cannot be read; correct or delete it" in verdict.refusal
@@ -122,10 +122,10 @@ async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns(holder: str)
     kind, unreadable, list_others = HOLDERS[holder]
     client = await client_with(kind, make.NAMESPACE, "a", unreadable)
     validator = networkpool_validator(client, list_others)
-    narrowed = await validator.updated(NARROWED, networkpool())
+    narrowed = await validator.review_update(NARROWED, networkpool())
     todo = f"{holder} {make.NAMESPACE}/a cannot be read; correct or delete it"
     assert todo in narrowed.sentence()
-    deleted = await validator.deleted(networkpool())
+    deleted = await validator.review_deletion(networkpool())
     assert deleted.allowed
     assert any(todo in warning for warning in deleted.warnings)
 
@@ -137,8 +137,8 @@ async def test_refusals_name_the_claims_that_can_be_read_beside_one_that_cannot(
     await client.create(ADDRESSES, make.NAMESPACE, {"metadata": {"name": "c"}, "spec": spec})
     validator = networkpool_validator(client, list_holdings)
     for verdict in (
-        await validator.deleted(networkpool()),
-        await validator.updated(NARROWED, networkpool()),
+        await validator.review_deletion(networkpool()),
+        await validator.review_update(NARROWED, networkpool()),
     ):
         assert not verdict.allowed
         assert f"IPAddressClaim {make.NAMESPACE}/c h" in verdict.sentence()
@@ -157,8 +157,8 @@ async def test_an_unreadable_allocation_of_kkp_does_not_hide_the_claim_that_refu
     integration = (CLUSTER_API, KUBERMATIC)
     settings = Settings(integration=integration, kubermatic=KubermaticSettings(observe=True))
     list_others = lister_of_others(client, settings)
-    verdict = await networkpool_validator(client, lambda _, pool: list_others(pool)).deleted(
-        networkpool()
-    )
+    verdict = await networkpool_validator(
+        client, lambda _, pool: list_others(pool)
+    ).review_deletion(networkpool())
     assert f"IPAddressClaim {make.NAMESPACE}/c holds 10.0.0.10" in verdict.sentence()
     assert f"IPAMAllocation {make.NAMESPACE}/a cannot be read" in verdict.sentence()

@@ -86,7 +86,7 @@ async def test_a_narrowing_that_excludes_no_holder_costs_no_request(lab: Lab) ->
     await served(lab)
     before = len(lab.server.requests)
     wide = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": "10.40.0.15"}]})
-    assert (await pools(lab).updated(wide, stored(lab))).allowed
+    assert (await pools(lab).review_update(wide, stored(lab))).allowed
     assert len(lab.server.requests) == before
 
 
@@ -95,9 +95,9 @@ async def test_a_range_that_was_just_assigned_counts_although_the_cache_lags(lab
     slow.hold("ipallocations")
     await served(lab)
     assert not slow.caches["ipallocations"].by_index("spec.poolRef.name", "butler-system/lab")
-    verdict = await pools(slow).updated(NARROW, stored(lab))
+    verdict = await pools(slow).review_update(NARROW, stored(lab))
     assert 'IPAllocation "a" has address 10.40.0.0 outside' in verdict.sentence()
-    assert not (await pools(slow).deleted(stored(lab))).allowed
+    assert not (await pools(slow).review_deletion(stored(lab))).allowed
 
 
 async def test_a_promised_range_counts_however_far_the_cache_lags(
@@ -108,7 +108,7 @@ async def test_a_promised_range_counts_however_far_the_cache_lags(
     late = make.allocation("late")
     promise = make.listed(make.promise(late, "10.40.0.0", "10.40.0.3"))
     old = make.pool(tenant=TENANT, status={"assignments": [promise]})
-    verdict = await pools(slow).updated(NARROW, old)
+    verdict = await pools(slow).review_update(NARROW, old)
     assert 'IPAllocation "late" has address 10.40.0.0' in verdict.sentence()
 
 
@@ -117,15 +117,15 @@ async def test_a_refusal_is_not_based_on_what_is_gone_already(lab: Lab) -> None:
     slow = lab.another()
     slow.hold("ipallocations")
     lab.server.vanish("ipallocations", "a")
-    assert (await pools(slow).updated(NARROW, stored(lab))).allowed
-    assert (await pools(slow).deleted(stored(lab))).allowed
+    assert (await pools(slow).review_update(NARROW, stored(lab))).allowed
+    assert (await pools(slow).review_deletion(stored(lab))).allowed
 
 
 async def test_a_pool_without_memory_is_judged_by_a_list(lab: Lab) -> None:
     lab.server.add("networkpools", make.pool(tenant=TENANT, memory=None))
     lab.server.add("ipallocations", make.allocation("a", held=("10.40.0.0", "10.40.0.3")))
     before = lists(lab)
-    assert not (await pools(lab).updated(NARROW, stored(lab))).allowed
+    assert not (await pools(lab).review_update(NARROW, stored(lab))).allowed
     assert lists(lab) == before + 1
 
 
@@ -133,7 +133,7 @@ async def test_nothing_is_narrowed_while_some_allocations_cannot_be_read(lab: La
     await served(lab)
     cache = lab.caches["ipallocations"]
     cache.replace(list(cache), cache.position + 1, {make.key("odd"): "what is this?"})
-    verdict = await pools(lab).updated(NARROW, stored(lab))
+    verdict = await pools(lab).review_update(NARROW, stored(lab))
     assert "cannot tell whose addresses would be left out" in verdict.sentence()
     assert "odd" in verdict.sentence()
 
@@ -142,14 +142,14 @@ async def test_allocations_that_cannot_be_read_do_not_block_a_pools_deletion(lab
     lab.server.add("networkpools", make.pool())
     cache = lab.caches["ipallocations"]
     cache.replace([], cache.position + 1, {make.key("odd"): "what is this?"})
-    verdict = await pools(lab).deleted(stored(lab))
+    verdict = await pools(lab).review_deletion(stored(lab))
     assert verdict.allowed
     assert "the pool may stay until they are repaired or deleted" in verdict.warnings[0]
 
 
 async def test_pools_that_share_addresses_are_found_in_the_cache(lab: Lab) -> None:
     lab.server.add("networkpools", make.pool("other", "10.40.0.0/16"))
-    [warning] = (await pools(lab).created(make.pool())).warnings
+    [warning] = (await pools(lab).review_creation(make.pool())).warnings
     assert "addresses are also handed out by NetworkPool butler-system/other" in warning
 
 
@@ -157,8 +157,8 @@ async def test_a_request_is_judged_by_a_pool_that_is_not_in_the_cache_yet(lab: L
     slow = lab.another()
     slow.hold("networkpools")
     lab.server.add("networkpools", make.pool())
-    assert not (await allocations(slow).created(make.allocation("a", size=500))).allowed
-    assert (await allocations(slow).created(make.allocation("a", size=4))).warnings == ()
+    assert not (await allocations(slow).review_creation(make.allocation("a", size=500))).allowed
+    assert (await allocations(slow).review_creation(make.allocation("a", size=4))).warnings == ()
 
 
 async def test_a_request_is_not_refused_by_a_pool_that_has_grown(lab: Lab) -> None:
@@ -166,11 +166,11 @@ async def test_a_request_is_not_refused_by_a_pool_that_has_grown(lab: Lab) -> No
     slow = lab.another()
     slow.hold("networkpools")
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
-    assert (await allocations(slow).created(make.allocation("a", size=16))).allowed
+    assert (await allocations(slow).review_creation(make.allocation("a", size=16))).allowed
 
 
 async def test_a_request_to_a_pool_that_is_nowhere_is_warned_of(lab: Lab) -> None:
-    verdict = await allocations(lab).created(make.allocation("a"))
+    verdict = await allocations(lab).review_creation(make.allocation("a"))
     assert verdict.allowed
     assert "does not exist" in verdict.warnings[0]
 
@@ -185,10 +185,10 @@ async def test_the_provider_of_a_cluster_with_addresses_is_found_by_reference(la
     lab.server.add("providerconfigs", make.provider("lab", name="other"))
     lab.server.add("ipallocations", make.allocation("team-a-lb", labels={}))
     judge, old = clusters(lab), cluster(None)
-    assert (await judge.updated(cluster("default"), old)).allowed, (
+    assert (await judge.review_update(cluster("default"), old)).allowed, (
         "named otherwise, still the same"
     )
-    verdict = await judge.updated(cluster("other"), old)
+    verdict = await judge.review_update(cluster("other"), old)
     assert [cause.field for cause in verdict.causes] == ["spec.providerConfigRef"]
     assert "IPAllocation team-a-lb" in verdict.sentence()
 
@@ -202,10 +202,10 @@ async def test_a_cluster_may_turn_to_another_provider_once_its_addresses_are_gon
     slow = lab.another()
     slow.hold("ipallocations")
     lab.server.vanish("ipallocations", "team-a-lb")
-    assert (await clusters(slow).updated(cluster("other"), cluster("default"))).allowed
+    assert (await clusters(slow).review_update(cluster("other"), cluster("default"))).allowed
     earlier = {"butler.butlerlabs.dev/tenant-uid": "of an earlier cluster"}
     lab.server.add("ipallocations", make.allocation("old-lb", annotations=earlier))
-    assert (await clusters(lab).updated(cluster("other"), cluster("default"))).allowed
+    assert (await clusters(lab).review_update(cluster("other"), cluster("default"))).allowed
 
 
 @pytest.mark.parametrize("uid", ["", "of an earlier cluster"], ids=["its own", "an earlier one's"])
@@ -222,7 +222,7 @@ async def test_a_cluster_with_an_unreadable_allocation_keeps_its_provider(
         judge = lab.another()
         judge.hold("ipallocations")
     lab.server.edit("ipallocations", "team-a-lb", {"spec": {"count": "many"}})
-    verdict = await clusters(judge).updated(cluster("other"), cluster("default"))
+    verdict = await clusters(judge).review_update(cluster("other"), cluster("default"))
     assert verdict.allowed == bool(uid)
     assert uid or "IPAllocation team-a-lb" in verdict.sentence()
 
@@ -233,8 +233,8 @@ async def test_a_cluster_does_not_turn_from_an_unreadable_provider_to_another(la
         lab.server.edit("providerconfigs", name, {"spec": {"network": 7}})
     lab.server.add("ipallocations", make.allocation("team-a-lb"))
     judge, old = clusters(lab), cluster("default")
-    assert not (await judge.updated(cluster("other"), old)).allowed
-    verdict = await judge.updated(cluster("default"), cluster(None))
+    assert not (await judge.review_update(cluster("other"), old)).allowed
+    verdict = await judge.review_update(cluster("default"), cluster(None))
     assert verdict.allowed, "it is the default"
     [warning] = verdict.warnings
     assert warning == (
@@ -248,7 +248,7 @@ async def test_a_provider_that_is_read_live_and_cannot_be_decoded_is_a_warning(l
     slow.hold("providerconfigs")
     lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
     lab.server.edit("providerconfigs", "onprem", {"spec": {"network": 7}})
-    [warning] = (await clusters(slow).created(cluster("onprem"))).warnings
+    [warning] = (await clusters(slow).review_creation(cluster("onprem"))).warnings
     assert "ProviderConfig butler-system/onprem cannot be read" in warning
 
 
@@ -257,24 +257,24 @@ async def test_a_namespace_that_is_the_default_may_be_written_or_not(lab: Lab) -
     given = {"lbAllocationRef": {"name": "team-a-lb"}}
     full = {"providerConfigRef": {"name": "onprem", "namespace": make.NAMESPACE}}
     new, old = make.tenant(spec=full), cluster("onprem", status=given)
-    assert (await clusters(lab).updated(new, old)).allowed
+    assert (await clusters(lab).review_update(new, old)).allowed
 
 
 async def test_a_provider_that_is_not_in_the_cache_yet_is_read_live(lab: Lab) -> None:
     slow = lab.another()
     slow.hold("providerconfigs")
     lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
-    assert (await clusters(slow).created(cluster("onprem"))).warnings == ()
-    [warning] = (await clusters(slow).created(cluster("nowhere"))).warnings
+    assert (await clusters(slow).review_creation(cluster("onprem"))).warnings == ()
+    [warning] = (await clusters(slow).review_creation(cluster("nowhere"))).warnings
     assert "ProviderConfig butler-system/nowhere does not exist" in warning
 
 
 async def test_a_provider_is_kept_for_the_clusters_that_name_it(lab: Lab) -> None:
     lab.server.add("tenantclusters", cluster("onprem"))
     lab.server.add("tenantclusters", make.tenant("b"))
-    verdict = await providers(lab).deleted(make.provider("lab", name="onprem"))
+    verdict = await providers(lab).review_deletion(make.provider("lab", name="onprem"))
     assert "TenantCluster team/a still references it" in verdict.sentence()
-    assert (await providers(lab).deleted(make.provider("lab", name="default"))).allowed
+    assert (await providers(lab).review_deletion(make.provider("lab", name="default"))).allowed
 
 
 async def test_a_provider_may_go_after_a_cluster_that_went_just_now(lab: Lab) -> None:
@@ -283,13 +283,13 @@ async def test_a_provider_may_go_after_a_cluster_that_went_just_now(lab: Lab) ->
     slow.hold("tenantclusters")
     lab.server.vanish("tenantclusters", "a", namespace="team")
     assert Key("team", "a") in slow.caches["tenantclusters"]
-    assert (await providers(slow).deleted(make.provider("lab", name="onprem"))).allowed
+    assert (await providers(slow).review_deletion(make.provider("lab", name="onprem"))).allowed
     assert lists(lab, TENANT_CLUSTER.plural) == 1
 
 
 async def test_deletions_of_all_other_kinds_are_allowed(lab: Lab) -> None:
-    assert (await allocations(lab).deleted(make.allocation("a"))).allowed
-    assert (await clusters(lab).deleted(make.tenant())).allowed
+    assert (await allocations(lab).review_deletion(make.allocation("a"))).allowed
+    assert (await clusters(lab).review_deletion(make.tenant())).allowed
 
 
 @pytest.mark.parametrize("owner", ["ours", "another"])
@@ -302,6 +302,6 @@ async def test_a_deletion_is_warned_about_by_the_cluster_that_the_allocation_is_
     held = make.allocation(
         "a", held=("10.40.0.0", "10.40.0.7"), annotations={names.ANNOTATION_TENANT_UID: uid}
     )
-    verdict = await allocations(lab).deleted(held)
+    verdict = await allocations(lab).review_deletion(held)
     assert verdict.allowed
     assert bool(verdict.warnings) is (owner == "ours")

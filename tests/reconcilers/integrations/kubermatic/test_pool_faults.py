@@ -36,9 +36,9 @@ def test_check_reports_an_exclusion_of_another_length_in_the_words_of_the_webhoo
 async def test_a_datacenter_without_a_name_is_refused_and_reported(
     tmp_path: Path, validator: IPAMPoolValidator
 ) -> None:
-    verdict = await validator.created(pool(**{"": GOOD}))
+    verdict = await validator.review_creation(pool(**{"": GOOD}))
     assert verdict.refusal == UNNAMED_DATACENTER
-    verdict = await validator.updated(pool(dc=GOOD, **{"": GOOD}), pool(dc=GOOD))
+    verdict = await validator.review_update(pool(dc=GOOD, **{"": GOOD}), pool(dc=GOOD))
     assert verdict.refusal == UNNAMED_DATACENTER
     report = asked(tmp_path, "check -o yaml", ipam_pool("metallb", **{"": PREFIX})).out
     assert UNNAMED_DATACENTER in " ".join(report.split())
@@ -48,4 +48,4 @@ async def test_a_stored_pool_with_a_datacenter_without_a_name_can_be_written(
     validator: IPAMPoolValidator,
 ) -> None:
     stored = pool(**{"": GOOD})
-    assert not (await validator.updated(stored, stored)).refusal
+    assert not (await validator.review_update(stored, stored)).refusal
