@@ -31,8 +31,8 @@ class Column:
     path: str
     wide: bool = False
 
-    def rendered(self) -> Schema:
-        """Return the column as the CRD carries it."""
+    def to_schema(self) -> Schema:
+        """Return the column as an entry of additionalPrinterColumns."""
         column: Schema = {"name": self.name, "type": self.type, "jsonPath": self.path}
         return column | {"priority": 1} if self.wide else column
 
@@ -185,7 +185,7 @@ def definition(kind: Kind) -> Schema:
         "storage": True,
         "schema": {"openAPIV3Schema": structural_schema(kind.model)},
         "subresources": {"status": {}},
-        "additionalPrinterColumns": [column.rendered() for column in kind.columns],
+        "additionalPrinterColumns": [column.to_schema() for column in kind.columns],
     }
     if kind.selectable:
         version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
@@ -251,7 +251,7 @@ def _structural_schema(model: type) -> bytes:
 
 def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Schema:
     """Return a JSON schema as a structural one: references resolved, titles removed."""
-    merged = _resolved(schema, definitions)
+    merged = _resolve(schema, definitions)
     result = {key: value for key, value in merged.items() if key not in {"title", "default"}}
     default = merged.get("default")
     if isinstance(default, bool | int) or (isinstance(default, str) and default):
@@ -268,15 +268,15 @@ def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) ->
     return result
 
 
-def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Schema:
-    """Write out a reference, drop the "or null" of an optional field, make one word a list."""
+def _resolve(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Schema:
+    """Resolve a reference, drop the "or null" of an optional field, turn a const into an enum."""
     merged = dict(schema)
     for choice in merged.pop("anyOf", ()):
         if choice.get("type") != "null":
             merged = {**choice, **merged}
     reference = merged.pop("$ref", None)
     if reference is not None:
-        target = _resolved(definitions[reference.rsplit("/", 1)[-1]], definitions)
+        target = _resolve(definitions[reference.rsplit("/", 1)[-1]], definitions)
         merged = {**target, **merged}
     if "const" in merged:
         merged["enum"] = [merged.pop("const")]
@@ -291,11 +291,11 @@ def _without_defaults(schema: Any) -> Any:
     return schema
 
 
-def by_name(wanted: Iterable[str] = (), integrated: Sequence[Kind] = ()) -> list[Schema]:
+def by_name(requested_names: Iterable[str] = (), integrated: Sequence[Kind] = ()) -> list[Schema]:
     """Return the CRDs whose kind, plural or a short name is in `wanted`.
 
     Args:
-        wanted: the names; our own kinds if there are none.
+        requested_names: the names; our own kinds if there are none.
         integrated: kinds of integrations, which are found by their names only.
 
     Raises:
@@ -306,5 +306,5 @@ def by_name(wanted: Iterable[str] = (), integrated: Sequence[Kind] = ()) -> list
         for kind in (*KINDS, *integrated)
         for name in (kind.kind, kind.plural, *kind.short_names)
     }
-    chosen = [known[name.lower()] for name in wanted]
+    chosen = [known[name.lower()] for name in requested_names]
     return [definition(kind) for kind in chosen or KINDS]

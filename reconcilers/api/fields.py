@@ -76,15 +76,15 @@ class Rule(NamedTuple):
         expression: CEL for the message, where it quotes the value.
     """
 
-    text: str
+    cel: str
     message: str
     at: str = ""
     reason: str = ""
     expression: str = ""
 
-    def rendered(self) -> dict[str, str]:
+    def to_schema(self) -> dict[str, str]:
         """Return the rule as an entry of x-kubernetes-validations."""
-        entry = {"rule": self.text, "message": self.message}
+        entry = {"rule": self.cel, "message": self.message}
         extra = {
             "messageExpression": self.expression,
             "fieldPath": self.at,
@@ -104,7 +104,7 @@ def rules(*cel: Rule) -> dict[str, Any]:
     Each has to be cheap by the API server's estimate, which takes every list and text to be as
     long as the schema allows: what a rule walks through has maxItems and maxLength.
     """
-    return {"x-kubernetes-validations": [rule.rendered() for rule in cel]}
+    return {"x-kubernetes-validations": [rule.to_schema() for rule in cel]}
 
 
 def model(*cel: Rule) -> Config:
@@ -171,11 +171,11 @@ def in_order(first: str, last: str) -> Rule:
 
     Texts that are no addresses of one family pass: what is wrong with them is said elsewhere.
     """
-    given = f"has(self.{first}) && has(self.{last})"
+    both_set = f"has(self.{first}) && has(self.{last})"
     ends = f"self.{first}", f"self.{last}"
     four, six = (" && ".join(map(rule, ends)) for rule in (is_ipv4, is_ipv6))
     return Rule(
-        f"!({given}) || ({four} ? {number(ends[0])} <= {number(ends[1])}"
+        f"!({both_set}) || ({four} ? {number(ends[0])} <= {number(ends[1])}"
         f" : !({six}) || {precedes(*ends, equal=True)})",
         f"{first} must not be after {last}",
     )

@@ -26,7 +26,7 @@ from reconcilers.api.fields import (
     words,
 )
 from reconcilers.api.markers import FieldSchema, with_config
-from reconcilers.api.networkpool import exactly
+from reconcilers.api.networkpool import parse_exact_count
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 
 PENDING = "Pending"
@@ -197,7 +197,7 @@ class IPAllocationStatus:
     @property
     def count(self) -> int:
         """How many addresses the range holds, 0 if there is none."""
-        return exactly(self.exactCount, self.allocatedCount or 0)
+        return parse_exact_count(self.exactCount, self.allocatedCount or 0)
 
 
 POOL_INDEX = "spec.poolRef.name"
@@ -239,7 +239,7 @@ POLICY_OF_TWO_FAMILIES = Rule(
     ".ipFamilyPolicy",
 )
 POLICY_OF_TWO = POLICY_OF_TWO_FAMILIES._replace(
-    text=f"!(({_TWO_FAMILIES}) || (has(self.pinnedRanges) && size(self.pinnedRanges) > 1))"
+    cel=f"!(({_TWO_FAMILIES}) || (has(self.pinnedRanges) && size(self.pinnedRanges) > 1))"
     f" || ({_DUAL})"
 )
 _IS_IPV6 = "startAddress.contains(':')"

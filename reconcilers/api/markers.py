@@ -56,8 +56,8 @@ class FieldSchema:
 def with_config(config: Config) -> Callable[[type[T]], type[T]]:
     """Return a class decorator that gives a dataclass its configuration, as pydantic's does."""
 
-    def configured(model: type[T]) -> type[T]:
+    def set_config(model: type[T]) -> type[T]:
         model.__pydantic_config__ = config  # type: ignore[attr-defined] # pydantic's protocol
         return model
 
-    return configured
+    return set_config

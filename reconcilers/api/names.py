@@ -85,18 +85,18 @@ DNS_SUBDOMAIN = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
 _HASH_LENGTH = 8
 
 
-def short_hash(text: str) -> str:
-    """Return eight hexadecimal digits that tell `text` from others."""
-    return sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
+def short_hash(value: str) -> str:
+    """Return eight hexadecimal digits that identify a string."""
+    return sha256(value.encode()).hexdigest()[:_HASH_LENGTH]
 
 
-def shortened(text: str, limit: int) -> str:
-    """Return `text`, or its beginning and a hash of all of it if it is longer than `limit`."""
-    if len(text) <= limit:
-        return text
-    return f"{text[: limit - _HASH_LENGTH - 1].rstrip('-._')}-{short_hash(text)}"
+def shorten(value: str, limit: int) -> str:
+    """Return a string; longer than `limit` characters, its beginning and a hash of all of it."""
+    if len(value) <= limit:
+        return value
+    return f"{value[: limit - _HASH_LENGTH - 1].rstrip('-._')}-{short_hash(value)}"
 
 
-def label_value(text: str) -> str:
-    """Return `text` as a label value: at most 63 characters, the end hashed if it is longer."""
-    return shortened(text, LABEL_VALUE_MAX)
+def label_value(value: str) -> str:
+    """Return a string as a label value: at most 63 characters, the end hashed if it is longer."""
+    return shorten(value, LABEL_VALUE_MAX)

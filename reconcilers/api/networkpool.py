@@ -32,14 +32,18 @@ MAX_KINDS = 16
 """The most kinds that a pool's status may have a revision of."""
 
 
-def capped(number: int) -> int:
-    """Return a count of addresses as an Int32 shows it: the greatest that fits, if it is more."""
+def cap_at_int32(number: int) -> int:
+    """Return a count of addresses, or the largest Int32 if it is more."""
     return min(number, INT32_MAX)
 
 
-def exactly(text: str | None, shown: int) -> int:
-    """Return a count of addresses, given it as text, if it was too large, and as an Int32."""
-    return int(text) if text is not None and re.fullmatch(BIG_NUMBER, text) else shown
+def parse_exact_count(exact_count: str | None, capped_count: int) -> int:
+    """Return a count of addresses from its fields: the string if an Int32 is too small for it."""
+    return (
+        int(exact_count)
+        if exact_count is not None and re.fullmatch(BIG_NUMBER, exact_count)
+        else capped_count
+    )
 
 
 @with_config(MODEL)
@@ -264,7 +268,7 @@ class _Counted:
     def _exact(self, field: str) -> int:
         """Return a count of addresses, however large."""
         exact = getattr(self, "exactCounts", None)
-        return exactly(getattr(exact, field, None), getattr(self, field))
+        return parse_exact_count(getattr(exact, field, None), getattr(self, field))
 
     @property
     def total(self) -> int:
@@ -376,7 +380,9 @@ class NetworkPoolStatus(_Counted):
     def fullest(self) -> _Counted:
         """The counts of the family of which most is held: the conditions and events go by it."""
         families = [self, *([self.secondary] if self.secondary is not None else [])]
-        return max(families, key=lambda one: one.allocated / one.total if one.total else 0.0)
+        return max(
+            families, key=lambda counts: counts.allocated / counts.total if counts.total else 0.0
+        )
 
 
 @with_config(MODEL)
@@ -396,7 +402,9 @@ class NetworkPool:
         if self.spec.secondary is None:
             return (self,)
         counts = self.status.secondary or SecondaryCounts()
-        shown = {one.name: getattr(counts, one.name) for one in fields(counts)}
-        status = replace(self.status, secondary=None, **shown)
+        secondary_counts = {
+            count_field.name: getattr(counts, count_field.name) for count_field in fields(counts)
+        }
+        status = replace(self.status, secondary=None, **secondary_counts)
         first, second = self.spec.blocks
         return replace(self, spec=first), replace(self, spec=second, status=status)

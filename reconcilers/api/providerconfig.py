@@ -243,14 +243,14 @@ class Capacity:
     families: Annotated[tuple[FamilyCapacity, ...], FieldSchema(max_length=2)] = ()
     """The same of each family, secondary blocks included; only if its pools have both families."""
 
-    def written(self, before: "Capacity | None") -> dict[str, Any]:
-        """Return it as a merge patch has it, of what was there before."""
+    def to_patch(self, before: "Capacity | None") -> dict[str, Any]:
+        """Return the capacity as a merge patch of the capacity before; None if there was none."""
         counts = {"availableIPs": self.availableIPs, "estimatedTenants": self.estimatedTenants}
         if not self.families and not (before and before.families):
             return counts
         families = [
-            {name: value for name, value in asdict(one).items() if value is not None}
-            for one in self.families
+            {name: value for name, value in asdict(family).items() if value is not None}
+            for family in self.families
         ]
         return counts | {"families": families or None}
 

@@ -149,7 +149,7 @@ _KKP_TROUBLE = {
 _KKP_CLUSTER = {
     "Allocated": "True: it has its addresses of the pools that the message names",
     "NoPool": "True: no pool names its datacenter",
-    **{reason: f"False: {text}" for reason, text in _KKP_TROUBLE.items()},
+    **{reason: f"False: {meaning}" for reason, meaning in _KKP_TROUBLE.items()},
     "OutOfPool": f"False: {_KKP_TROUBLE['OutOfPool']}; True: a range has excluded addresses,"
     " which it keeps",
     "Overlapping": f"False: {_KKP_TROUBLE['Overlapping']}; True: the pools do, and the cluster"

@@ -41,10 +41,10 @@ _LIMITS: Sequence[tuple[str, str]] = (
 )
 
 
-def _limit(text: str, value: object) -> str:
-    """Return a limit in words; what is counted is in the singular where there is one."""
+def _limit(template: str, value: object) -> str:
+    """Describe a limit; a limit of one has its noun in the singular."""
     singular = {"characters": "character", "entries": "entry"}
-    *words, noun = text.format(value).split(" ")
+    *words, noun = template.format(value).split(" ")
     return " ".join([*words, singular.get(noun, noun) if value == 1 else noun])
 
 
@@ -96,7 +96,7 @@ def _contents(kinds: Iterable[str]) -> str:
 
 
 def _short_names(kind: crd.Kind) -> str:
-    """Return what the heading of a kind says about the short names that kubectl takes."""
+    """Describe the short names of a kind that kubectl accepts, for the kind's heading."""
     if not kind.short:
         return ""
     if not kind.alias:
@@ -120,8 +120,10 @@ def _kind(kind: crd.Kind, definition: Schema, sections: _Sections) -> Iterator[s
     if kind.selectable:
         fields = ", ".join(f"`{path.removeprefix('.')}`" for path in kind.selectable)
         yield f"Field selectors: {fields}."
-    shown = ", ".join(f"{one.name}{' (wide)' if one.wide else ''}" for one in kind.columns)
-    yield f"Columns: {shown}.\n"
+    columns = ", ".join(
+        f"{column.name}{' (wide)' if column.wide else ''}" for column in kind.columns
+    )
+    yield f"Columns: {columns}.\n"
     for part in ("spec", "status"):
         table = _table(("field", "type", "what it is"), _fields(part, schema))
         yield from sections.lines(f"{kind.kind} {part}", table)
@@ -188,14 +190,18 @@ def _type(schema: Schema) -> str:
 
 
 def _description(schema: Schema, *, needed: bool) -> str:
-    """Return what a field's cell says: its description, words, limits and default."""
+    """Describe a field in its cell: its description, enum values, limits and default."""
     parts = ["**required**."] if needed else []
     if described := schema.get("description"):
         parts.append(str(described))
     if words := schema.get("enum"):
         parts.append(f"One of {', '.join(f'`{word}`' for word in words)}.")
-    given = {name: schema[name] for name, _ in _LIMITS if schema.get(name, QUANTITY) != QUANTITY}
-    limits = [_limit(text, given[name]) for name, text in _LIMITS if name in given]
+    limit_values = {
+        name: schema[name] for name, _ in _LIMITS if schema.get(name, QUANTITY) != QUANTITY
+    }
+    limits = [
+        _limit(template, limit_values[name]) for name, template in _LIMITS if name in limit_values
+    ]
     if limits:
         parts.append(f"Limits: {', '.join(limits)}.")
     if "default" in schema:
@@ -209,11 +215,11 @@ def _description(schema: Schema, *, needed: bool) -> str:
 
 def _rules(schema: Schema) -> Iterator[str]:
     """Yield the table of a kind's rules; nothing if it has none."""
-    found = list(_all_rules(schema, ""))
-    if not found:
+    rule_rows = list(_all_rules(schema, ""))
+    if not rule_rows:
         return
     yield "The API server refuses what breaks one of these, whether the webhooks run or not.\n"
-    yield from _table(("at", "message", "CEL"), found)
+    yield from _table(("at", "message", "CEL"), rule_rows)
 
 
 def _all_rules(schema: Schema, path: str) -> Iterator[tuple[str, str, str]]:
@@ -229,14 +235,14 @@ def _all_rules(schema: Schema, path: str) -> Iterator[tuple[str, str, str]]:
 
 def _conditions(conditions: Iterable[Condition]) -> Iterator[str]:
     rows = []
-    for one in conditions:
-        rows.append((f"**{one.type}**", "", f"True while {one.meaning}"))
-        rows += [("", f"`{reason}`", said) for reason, said in one.reasons.items()]
+    for condition in conditions:
+        rows.append((f"**{condition.type}**", "", f"True while {condition.meaning}"))
+        rows += [("", f"`{reason}`", said) for reason, said in condition.reasons.items()]
     yield from _table(("condition", "reason", "what it says"), rows)
 
 
 def _events(events: Iterable[Event]) -> Iterator[str]:
-    rows = [(one.type, f"`{one.reason}`", one.meaning) for one in events]
+    rows = [(event.type, f"`{event.reason}`", event.meaning) for event in events]
     yield from _table(("type", "reason", "when"), rows)
 
 
@@ -259,6 +265,6 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(_cell(cell) for cell in cells)} |"
 
 
-def _cell(text: str) -> str:
-    """Return a text that does not end its cell: a bar in code is still a bar to Markdown."""
-    return text.replace("|", "\\|").replace("\n", " ")
+def _cell(content: str) -> str:
+    """Escape content that would end its cell: Markdown reads a bar in code as a bar too."""
+    return content.replace("|", "\\|").replace("\n", " ")

@@ -130,8 +130,8 @@ WORDS: Mapping[str, Words] = {
                     "AllocationFailed": "False, phase Pending: the API server refused to store the"
                     " range; the message has its sentence, and it is tried again each minute",
                     **{
-                        reason: text.replace("False", "False, phase Failed")
-                        for reason, text in UNMET.items()
+                        reason: meaning.replace("False", "False, phase Failed")
+                        for reason, meaning in UNMET.items()
                     },
                     "WaitingForTenant": "False, being deleted: the tenant still has the range, or"
                     " cannot be asked",

@@ -22,7 +22,7 @@ from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.addressing.familychoice import FAMILY_NAMES
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus, exactly
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus, parse_exact_count
 from reconcilers.api.providerconfig import FamilyCapacity, ProviderConfig
 from reconcilers.api.tenantcluster import (
     DELETING,
@@ -203,7 +203,7 @@ class Gauges(Collector):
             }
             ready.add_sample(ready.name, labels, float(config.status.ready or False))
             for family, capacity in _capacities(config):
-                free = exactly(capacity.exactAvailableIPs, capacity.availableIPs)
+                free = parse_exact_count(capacity.exactAvailableIPs, capacity.availableIPs)
                 available.add_sample(available.name, labels | family, free)
                 tenants.add_sample(tenants.name, labels | family, capacity.estimatedTenants)
         yield from (ready, available, tenants)

@@ -26,7 +26,7 @@ from reconcilers.api.ipallocation import (
     WRITE_REFUSED,
     IPAllocation,
 )
-from reconcilers.api.networkpool import NetworkPool, capped
+from reconcilers.api.networkpool import NetworkPool, cap_at_int32
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.networkpool.choicewords import allocated_message
 from reconcilers.promises.choosing import Refusal
@@ -175,8 +175,8 @@ def _range_status(given: AddressRange) -> dict[str, Any]:
         "cidr": given.text,
         "startAddress": given.start_text,
         "endAddress": given.end_text,
-        "allocatedCount": capped(given.size),
-        **({"exactCount": str(given.size)} if capped(given.size) != given.size else {}),
+        "allocatedCount": cap_at_int32(given.size),
+        **({"exactCount": str(given.size)} if cap_at_int32(given.size) != given.size else {}),
     }
 
 

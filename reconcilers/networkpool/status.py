@@ -12,7 +12,7 @@ from reconcilers.api.networkpool import (
     NetworkPool,
     NetworkPoolStatus,
     SecondaryCounts,
-    capped,
+    cap_at_int32,
 )
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
@@ -120,7 +120,7 @@ def _counters(size: Capacity, before: ExactCounts | None) -> dict[str, Any]:
 
 def _counts(counts: Mapping[str, int], before: ExactCounts | None) -> dict[str, Any]:
     """Return the counts of addresses: as numbers, and as texts where one is too large for that."""
-    shown: dict[str, Any] = {name: capped(count) for name, count in counts.items()}
+    shown: dict[str, Any] = {name: cap_at_int32(count) for name, count in counts.items()}
     if shown != counts:
         return shown | {"exactCounts": {name: str(count) for name, count in counts.items()}}
     return shown | ({"exactCounts": None} if before is not None else {})

@@ -7,7 +7,7 @@ from itertools import starmap
 from controller.meta import Key
 from reconcilers.addressing.familychoice import FAMILY_NAMES
 from reconcilers.api import names
-from reconcilers.api.networkpool import NetworkPool, capped
+from reconcilers.api.networkpool import NetworkPool, cap_at_int32
 from reconcilers.api.providerconfig import (
     ELASTIC,
     IPAM,
@@ -210,8 +210,8 @@ def pools(
             for family, (free, fitting) in by_family.items()
         )
     capacity = Capacity(
-        availableIPs=capped(available),
-        estimatedTenants=capped(tenants),
+        availableIPs=cap_at_int32(available),
+        estimatedTenants=cap_at_int32(tenants),
         families=tuple(starmap(_family, by_family.items())) if several else (),
     )
     return Finding(POOL_AVAILABLE, True, "PoolAvailable", f"{message}{also}"), capacity
@@ -233,8 +233,8 @@ def _by_family(
 
 def _family(family: FamilyName, counts: tuple[int, int]) -> FamilyCapacity:
     free, fitting = counts
-    exact = str(free) if free > capped(free) else None
-    return FamilyCapacity(family, capped(free), exact, capped(fitting))
+    exact = str(free) if free > cap_at_int32(free) else None
+    return FamilyCapacity(family, cap_at_int32(free), exact, cap_at_int32(fitting))
 
 
 def estimated_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) -> int:

@@ -226,7 +226,7 @@ class ProviderConfigReconciler:
             if valid:
                 change["lastValidationTime"] = rfc3339(now)
         if result.capacity != status.capacity:
-            change["capacity"] = result.capacity and result.capacity.written(status.capacity)
+            change["capacity"] = result.capacity and result.capacity.to_patch(status.capacity)
         if change:
             change["lastProbeTime"] = rfc3339(now)
         return change

@@ -17,7 +17,7 @@ from controller.conditions import rfc3339
 from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import capped
+from reconcilers.api.networkpool import cap_at_int32
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.api.tenantnetwork import (
@@ -142,7 +142,7 @@ def network_status(  # noqa: PLR0913 - the parts of a status
         loadBalancer=TenantLoadBalancerAddresses(
             _addresses(members, names.TYPE_LOADBALANCER),
             quota.maxLoadBalancerIPs,
-            capped(services.waiting) if services is not None else services_waiting,
+            cap_at_int32(services.waiting) if services is not None else services_waiting,
         ),
         ranges=_ranges(tenant, members, users),
         waiting=tuple(_with_time(request, before.waiting, now) for request in waiting),
@@ -257,7 +257,7 @@ def _addresses(members: Iterable[IPAllocation], kind: str) -> int:
     """Return how many addresses of a type and of each family are held, at most an int32."""
     of_kind = (allocation for allocation in members if allocation.spec.type == kind)
     spans_by_allocation = map(statusranges.list_held_ranges, of_kind)
-    return capped(
+    return cap_at_int32(
         sum(max((span.size for span in spans), default=0) for spans in spans_by_allocation)
     )
 
@@ -280,7 +280,7 @@ def _describe_waiting(
         type=state.kind,
         role=names.ROLE_INITIAL,
         reason=reason,
-        addresses=capped(count),
+        addresses=cap_at_int32(count),
         namespace=provider.metadata.namespace,
         pools=pools,
         allocation=allocation.metadata.name if allocation is not None else None,
@@ -292,7 +292,7 @@ def _waiting_growth(growth: RefusedGrowth, provider: ProviderConfig) -> WaitingR
         type=names.TYPE_LOADBALANCER,
         role=names.ROLE_GROWTH,
         reason=growth.finding.reason,
-        addresses=capped(growth.addresses),
+        addresses=cap_at_int32(growth.addresses),
         namespace=provider.metadata.namespace,
         pools=growth.pools,
     )

@@ -88,7 +88,7 @@ IS_CIDR6 = (
     Rule("!isCIDR(self) || self.contains(':')", "only IPv6 prefixes are supported"),
 )
 IS_ENTRY6 = (
-    Rule(IS_ENTRY.text, "provided entry is not a valid IP, range, nor CIDR"),
+    Rule(IS_ENTRY.cel, "provided entry is not a valid IP, range, nor CIDR"),
     Rule("self.contains(':') || !self.contains('.')", "only IPv6 excluded prefixes are supported"),
 )
 IS_GATEWAY6 = (

@@ -16,7 +16,7 @@ from controller.indexes import IndexFunction
 from controller.meta import Key, Object
 from controller.plaintext import escape_text
 from controller.unreadables import find_near
-from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, short_hash, shortened
+from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, short_hash, shorten
 from reconcilers.integrations.core.objects import SPACE_INDEX, Objects, is_of
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -331,10 +331,10 @@ def allocation_names(configuration: str, interface: str) -> tuple[str, str]:
     """
     digits = short_hash(f"{configuration}/{interface}")
     cleaned = _NOT_IN_NAMES.sub("-", interface.lower()).strip("-") or "interface"
-    hashed = shortened(f"{configuration}-{cleaned}", NAME_MAX - len(digits) - 1) + f"-{digits}"
+    hashed = shorten(f"{configuration}-{cleaned}", NAME_MAX - len(digits) - 1) + f"-{digits}"
     if not re.fullmatch(DNS_SUBDOMAIN, interface):
         return hashed, hashed
-    return shortened(f"{configuration}-{interface}", NAME_MAX), hashed
+    return shorten(f"{configuration}-{interface}", NAME_MAX), hashed
 
 
 def name_of(interface: Interface, index: int) -> str:

@@ -66,7 +66,7 @@ def _is_growth_name(name: str, tenant: TenantCluster) -> bool:
 
 def _growth_name(base: str, index: str) -> str:
     tail = f"-{index}"
-    return names.shortened(base, names.NAME_MAX - len(tail)) + tail
+    return names.shorten(base, names.NAME_MAX - len(tail)) + tail
 
 
 def _canonical(tenant: TenantCluster, kind: str) -> set[str]:
@@ -96,7 +96,7 @@ def base_name(tenant: TenantCluster, kind: str) -> str:
     """Return the name of the tenant's first allocation of type `kind`."""
     meta = tenant.metadata
     suffix = f"-{_SUFFIX[kind]}"
-    return names.shortened(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
+    return names.shorten(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
 
 
 def hashed_name(tenant: TenantCluster, kind: str) -> str:
@@ -123,7 +123,7 @@ def successor_name(tenant: TenantCluster, deleted: IPAllocation) -> str:
 def _make_hashed_name(tenant: TenantCluster, kind: str, hashed_value: str) -> str:
     meta = tenant.metadata
     suffix = f"-{_SUFFIX[kind]}-{names.short_hash(hashed_value)}"
-    return names.shortened(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
+    return names.shorten(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
 
 
 def is_generated_name(name: str, tenant: Key) -> bool:

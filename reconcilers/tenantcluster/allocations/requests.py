@@ -16,7 +16,7 @@ from controller.cacheparts import CachePart
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
-from reconcilers.api.networkpool import NetworkPool, capped
+from reconcilers.api.networkpool import NetworkPool, cap_at_int32
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.tenantcluster.allocations import membership
@@ -290,7 +290,9 @@ class RequestPlanner:
         waiting = [rival.requested_at for rival in rivals]
         first = min([deleted.requested_at, *waiting]) - timedelta(seconds=1)
         name, pool = membership.successor_name(tenant, deleted), deleted.spec.poolRef.name
-        body = membership.request(tenant, deleted.spec.type, name, pool, capped(spans[0].size))
+        body = membership.request(
+            tenant, deleted.spec.type, name, pool, cap_at_int32(spans[0].size)
+        )
         body["metadata"]["annotations"] |= {
             names.ANNOTATION_REPLACES: meta.uid,
             names.ANNOTATION_REQUESTED_AT: first.isoformat(),
