@@ -92,7 +92,7 @@ def add_fields(
 
 
 @contextmanager
-def muted() -> Iterator[None]:
+def mute_lines() -> Iterator[None]:
     """Drop all lines that are logged inside, and in tasks started there."""
     token = _is_muted.set(True)
     try:

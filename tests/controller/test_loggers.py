@@ -6,7 +6,7 @@ import sys
 import anyio
 from structlog.testing import capture_logs
 
-from controller.loggers import add_fields, get_logger, muted, with_fields
+from controller.loggers import add_fields, get_logger, mute_lines, with_fields
 
 log = get_logger("mine")
 
@@ -14,10 +14,10 @@ log = get_logger("mine")
 def test_structlog_is_imported_with_the_first_line_and_not_before() -> None:
     script = (
         "import sys\n"
-        "from controller.loggers import get_logger, muted\n"
+        "from controller.loggers import get_logger, mute_lines\n"
         "import controller.runner, controller.client, controller.webhooks\n"
         "log = get_logger('mine')\n"
-        "with muted():\n    log.error('dropped')\n"
+        "with mute_lines():\n    log.error('dropped')\n"
         "print('structlog' in sys.modules)\n"
         "log.debug('written')\n"
         "print('structlog' in sys.modules)\n"
@@ -51,7 +51,7 @@ async def test_tasks_that_are_started_inside_have_the_fields_too() -> None:
 
 def test_lines_inside_a_muted_block_are_dropped() -> None:
     with capture_logs() as lines:
-        with muted():
+        with mute_lines():
             log.error("dropped")
         log.error("written")
     assert [line["event"] for line in lines] == ["written"]

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import anyio
 
-from controller.loggers import muted
+from controller.loggers import mute_lines
 from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.testing.clock import VirtualClock
@@ -49,7 +49,7 @@ def run_controllers(manifests: Manifests, settings: Settings, now: datetime) -> 
         pool=replace(settings.pool, width=_WIDTH),
         tenant=replace(settings.tenant, requeue_waiting=_POLL, requeue_not_ready=_POLL),
     )
-    with muted(), _without_collection():
+    with mute_lines(), _without_collection():
         return anyio.run(_run, manifests, VirtualClock(now), planned)
 
 
