@@ -19,6 +19,7 @@ PACKAGES = (
     "examples",
     "manifests",
     "reconcilers/addressing",
+    "reconcilers/addressmap",
     "reconcilers/api",
     "reconcilers/clusteraccess",
     "reconcilers/configuration",

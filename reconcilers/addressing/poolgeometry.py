@@ -17,7 +17,7 @@ class Reservation:
 
     Args:
         cidr: the part.
-        text: the part as messages show it: as the spec writes it, or the address alone.
+        label: the part as messages show it: as the spec writes it, or the address alone.
         field: the field of the block that reserves it: `("reserved", 0)`.
         note: why, for people.
     """

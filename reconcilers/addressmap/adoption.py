@@ -28,21 +28,21 @@ def unnoted_orphans(
 
     No controller collects such a one: it may have been made before its cluster.
     """
-    for one in allocations:
-        pool = pools.get(one.pool_key)
-        owner = one.spec.tenantClusterRef.key
+    for allocation in allocations:
+        pool = pools.get(allocation.pool_key)
+        owner = allocation.spec.tenantClusterRef.key
         if (
             pool is not None
             and _is_kept_by_another(pool)
             and owner not in clusters
-            and names.ANNOTATION_TENANT_UID not in one.metadata.annotations
-            and (held := statusranges.find_held_range(one)) is not None
+            and names.ANNOTATION_TENANT_UID not in allocation.metadata.annotations
+            and (held_range := statusranges.find_held_range(allocation)) is not None
         ):
             yield (
-                one,
+                allocation,
                 (
-                    f"holds {held.text} for TenantCluster {owner}, which is not there, and notes"
-                    " no uid of it: a controller that takes over keeps it for a cluster of that"
+                    f"holds {held_range.text} for TenantCluster {owner}, which is not there,"
+                    " and notes no uid of it: a controller that takes over keeps it for a cluster of that"
                     " name; delete it (action delete) if there will be none"
                 ),
             )
@@ -58,11 +58,15 @@ def newly_served(
 
     Butler asks for load balancers' addresses only, and not for a cluster whose turn has not come.
     """
-    present = {(one.spec.tenantClusterRef.key, one.spec.type) for one in allocations}
+    present = {
+        (allocation.spec.tenantClusterRef.key, allocation.spec.type) for allocation in allocations
+    }
     for key, cluster in clusters.items():
-        named = cluster.spec.providerConfigRef
+        reference = cluster.spec.providerConfigRef
         provider = providers.get(
-            Key(named.namespace or names.DEFAULT_NAMESPACE, named.name) if named else DEFAULT
+            Key(reference.namespace or names.DEFAULT_NAMESPACE, reference.name)
+            if reference
+            else DEFAULT
         )
         missing = [
             words
@@ -90,7 +94,7 @@ def _pools(provider: ProviderConfig, pools: Mapping[Key, NetworkPool]) -> list[N
     network = provider.spec.networking
     if network.mode != IPAM:
         return []
-    keys = [Key(provider.metadata.namespace, one.name) for one in network.poolRefs]
+    keys = [Key(provider.metadata.namespace, reference.name) for reference in network.poolRefs]
     return [pools[key] for key in keys if key in pools]
 
 

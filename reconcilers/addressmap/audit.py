@@ -101,15 +101,19 @@ def audit(objects: Objects, pictures: Sequence[PoolPicture]) -> list[Finding]:
         objects: the objects.
         pictures: their NetworkPools.
     """
-    found = [
+    findings = [
         *_unreadable(objects),
         *_pools(objects, pictures),
         *_taking_over(objects),
         *_references(objects),
         *_of_integrations(objects),
-        *(finding for one in objects.allocations.values() for finding in _one(one, objects)),
+        *(
+            finding
+            for allocation in objects.allocations.values()
+            for finding in _one(allocation, objects)
+        ),
     ]
-    return sorted(found, key=finding_order)
+    return sorted(findings, key=finding_order)
 
 
 def finding_order(finding: Finding) -> tuple[str, str, str, str, str]:
@@ -158,10 +162,10 @@ def _host_bits(pool: NetworkPool) -> Iterator[Finding]:
 
 
 def _taking_over(objects: Objects) -> Iterator[Finding]:
-    """Yield what changes for objects that another controller keeps, once these take over."""
+    """Yield findings about another controller's objects that change once our controllers start."""
     owned = (objects.pools, objects.allocations.values(), objects.clusters)
-    for one, said in adoption.unnoted_orphans(*owned) if objects.owners_known else ():
-        subject = Subject.from_object(IP_ALLOCATION, one)
+    for allocation, said in adoption.unnoted_orphans(*owned) if objects.owners_known else ():
+        subject = Subject.from_object(IP_ALLOCATION, allocation)
         yield Finding("UnnotedOrphan", "warning", subject, said, choices=("none", "delete"))
     if objects.limits_of(IP_ALLOCATION):
         return  # a cluster may have addresses that the user may not read
@@ -184,29 +188,39 @@ def _references(objects: Objects) -> Iterator[Finding]:
         subject = Subject.from_object(PROVIDER_CONFIG, provider)
         sentence = describe_absent_pools(provider, absent)
         yield Finding("UnknownPool", "error" if is_none_there else "warning", subject, sentence)
-    named = {key.name for key in objects.providers}
+    provider_names = {key.name for key in objects.providers}
     for _, tenant in sorted(objects.clusters.items()):
-        wanted = find_provider_key(tenant, names.DEFAULT_NAMESPACE, None)
-        if wanted is None or wanted in objects.providers or tenant.metadata.terminating:
+        provider_key = find_provider_key(tenant, names.DEFAULT_NAMESPACE, None)
+        if (
+            provider_key is None
+            or provider_key in objects.providers
+            or tenant.metadata.terminating
+        ):
             continue
         reference = tenant.spec.providerConfigRef
-        if reference is not None and not reference.namespace and wanted.name in named:
+        if (
+            reference is not None
+            and not reference.namespace
+            and provider_key.name in provider_names
+        ):
             continue  # --namespace of the controllers, which is not known here, may be another
-        if ("ProviderConfig", wanted) not in objects.unreadable:
+        if ("ProviderConfig", provider_key) not in objects.unreadable:
             subject = Subject.from_object(TENANT_CLUSTER, tenant)
-            sentence = describe_absent(tenant, wanted)
+            sentence = describe_absent(tenant, provider_key)
             yield Finding("UnknownProviderConfig", "error", subject, sentence)
 
 
 def _of_integrations(objects: Objects) -> Iterator[Finding]:
-    """Yield what integrations find wrong among the kinds of other platforms."""
-    for one in objects.integrations.troubles:
-        meta = one.seen.metadata if one.seen is not None else ObjectMeta()
+    """Yield the findings of integrations about the kinds of other platforms."""
+    for trouble in objects.integrations.troubles:
+        meta = trouble.seen.metadata if trouble.seen is not None else ObjectMeta()
         version = meta.uid, meta.resourceVersion
-        subject = Subject(one.subject, one.key.namespace, one.key.name, *version)
-        choices: tuple[Action, ...] = ("none", "delete") if one.removable else ("none",)
-        since = rfc3339(one.since) if one.since is not None else None
-        yield Finding(one.kind, one.severity, subject, one.sentence, choices=choices, since=since)
+        subject = Subject(trouble.subject, trouble.key.namespace, trouble.key.name, *version)
+        choices: tuple[Action, ...] = ("none", "delete") if trouble.removable else ("none",)
+        since = rfc3339(trouble.since) if trouble.since is not None else None
+        yield Finding(
+            trouble.kind, trouble.severity, subject, trouble.sentence, choices=choices, since=since
+        )
 
 
 def _overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
@@ -291,15 +305,17 @@ def _pools_among_each_other(
             yield Finding(POOLS_OVERLAP, "warning", subject, sentence)
 
 
-def _one(one: IPAllocation, objects: Objects) -> Iterator[Finding]:
+def _one(allocation: IPAllocation, objects: Objects) -> Iterator[Finding]:
     """Yield the findings about one allocation: pool, owner, finalizer, labels, deletion."""
-    subject = Subject.from_object(IP_ALLOCATION, one)
-    if one.pool_key not in objects.pools and not objects.may_exist(NETWORK_POOL, one.pool_key):
-        sentence = f"names NetworkPool {one.pool_key}, which does not exist; it waits"
+    subject = Subject.from_object(IP_ALLOCATION, allocation)
+    if allocation.pool_key not in objects.pools and not objects.may_exist(
+        NETWORK_POOL, allocation.pool_key
+    ):
+        sentence = f"names NetworkPool {allocation.pool_key}, which does not exist; it waits"
         yield Finding("UnknownPool", "error", subject, sentence)
-    yield from _owner(one, subject, objects)
-    where = ", ".join(held.text for held in statusranges.list_held_ranges(one))
-    if where and names.FINALIZER_ALLOCATION not in one.metadata.finalizers:
+    yield from _owner(allocation, subject, objects)
+    where = ", ".join(held_range.text for held_range in statusranges.list_held_ranges(allocation))
+    if where and names.FINALIZER_ALLOCATION not in allocation.metadata.finalizers:
         sentence = (
             f"holds {where} without our finalizer: if it is deleted, its range is handed out"
             " again while the tenant may still use it; a running controller adds the finalizer"
@@ -307,25 +323,27 @@ def _one(one: IPAllocation, objects: Objects) -> Iterator[Finding]:
         yield Finding("NoFinalizer", "warning", subject, sentence)
     wrong = {
         label: value
-        for label, value in allocationlabels.build_labels_of(one).items()
-        if one.metadata.labels.get(label) != value
+        for label, value in allocationlabels.build_labels_of(allocation).items()
+        if allocation.metadata.labels.get(label) != value
     }
-    if wrong and _is_repaired(one, objects):
+    if wrong and _is_repaired(allocation, objects):
         sentence = f"its labels do not say what its spec says: {', '.join(sorted(wrong))}"
         yield Finding(
             "LabelDrift", "warning", subject, sentence, "label", ("none", "label"), wrong
         )
 
 
-def _owner(one: IPAllocation, subject: Subject, objects: Objects) -> Iterator[Finding]:
+def _owner(allocation: IPAllocation, subject: Subject, objects: Objects) -> Iterator[Finding]:
     """Yield a finding if the cluster is gone whose uid an allocation notes."""
-    if not _is_orphan(one, objects):
+    if not _is_orphan(allocation, objects):
         return
-    key = one.spec.tenantClusterRef.key
-    stamped = one.metadata.annotations[names.ANNOTATION_TENANT_UID]
+    key = allocation.spec.tenantClusterRef.key
+    stamped = allocation.metadata.annotations[names.ANNOTATION_TENANT_UID]
     cluster = objects.clusters.get(key)
-    what = "is gone" if cluster is None else f"is another one now (uid {cluster.metadata.uid})"
-    sentence = f"TenantCluster {key}, whom it served (uid {stamped}), {what}"
+    deviation = (
+        "is gone" if cluster is None else f"is another one now (uid {cluster.metadata.uid})"
+    )
+    sentence = f"TenantCluster {key}, whom it served (uid {stamped}), {deviation}"
     yield Finding("Orphan", "error", subject, sentence, "delete", ("none", "delete"))
 
 

@@ -10,9 +10,9 @@ _EXACT = 1 << 53
 def exact(value: Any) -> Any:
     """Return a document with integers above 2^53 as text."""
     if isinstance(value, Mapping):
-        return {name: exact(one) for name, one in value.items()}
+        return {name: exact(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [exact(one) for one in value]
+        return [exact(item) for item in value]
     return str(value) if type(value) is int and abs(value) > _EXACT else value
 
 

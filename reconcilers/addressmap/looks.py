@@ -58,18 +58,18 @@ def looks(tenants: Iterable[str], known: Mapping[str, int] | None = None) -> dic
         tenants: their names, in any order.
         known: of an earlier picture; what is in it stays.
     """
-    wanted = set(tenants)
-    names = sorted(wanted)
-    found = {name: place for name, place in (known or {}).items() if name in wanted}
-    used = set(found.values())
+    tenant_names = set(tenants)
+    names = sorted(tenant_names)
+    places = {name: place for name, place in (known or {}).items() if name in tenant_names}
+    used = set(places.values())
     for name in names:
-        if name in found:
+        if name in places:
             continue
         if len(used) >= _COUNT:
             used = set()
         place = int.from_bytes(sha256(name.encode()).digest()[:4], "big") % _COUNT
         while place in used:
             place = (place + 1) % _COUNT
-        found[name] = place
+        places[name] = place
         used.add(place)
-    return {name: found[name] for name in names}
+    return {name: places[name] for name in names}

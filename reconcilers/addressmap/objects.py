@@ -72,7 +72,7 @@ class Objects:
         return (*self.not_read, *self.integrations.not_read)
 
     def limits_of(self, resource: Resource[Any], namespace: str = "") -> Sequence[NotRead]:
-        """Return what the user may not read of a kind.
+        """Return the lists of a kind that the user may not read.
 
         Args:
             resource: the kind.
@@ -95,9 +95,9 @@ class Objects:
         }
 
     def within(self, namespace: str) -> "Objects":
-        """Return what concerns a namespace: its pools, and those of the whole cluster.
+        """Return the objects of a namespace, with all TenantClusters and the cluster-scoped pools.
 
-        Clusters stay all, as allocations refer to them across namespaces.
+        Allocations refer to TenantClusters across namespaces.
 
         Args:
             namespace: which; empty for all.
@@ -105,14 +105,14 @@ class Objects:
         if not namespace:
             return self
 
-        def kept(objects: Mapping[Key, T]) -> dict[Key, T]:
+        def keep_namespace(objects: Mapping[Key, T]) -> dict[Key, T]:
             return {key: obj for key, obj in objects.items() if key.namespace == namespace}
 
         return replace(
             self,
-            pools=kept(self.pools),
-            allocations=kept(self.allocations),
-            providers=kept(self.providers),
+            pools=keep_namespace(self.pools),
+            allocations=keep_namespace(self.allocations),
+            providers=keep_namespace(self.providers),
             unreadable={
                 (kind, key): reason
                 for (kind, key), reason in self.unreadable.items()
@@ -125,15 +125,19 @@ class Objects:
         """Return the same with the TenantClusters of one namespace; empty for all."""
         if not namespace:
             return self
-        clusters = {key: one for key, one in self.clusters.items() if key.namespace == namespace}
+        clusters = {
+            key: cluster for key, cluster in self.clusters.items() if key.namespace == namespace
+        }
         return replace(self, clusters=clusters)
 
     def by_tenant(self) -> list[tuple[TenantCluster, list[IPAllocation]]]:
         """Return each tenant with the allocations for it, all by namespace and name."""
-        found: dict[Key, list[IPAllocation]] = {key: [] for key in sorted(self.clusters)}
-        for one in sorted_by_key(self.allocations):
-            found.get(one.spec.tenantClusterRef.key, []).append(one)
-        return [(self.clusters[key], members) for key, members in found.items()]
+        allocations_by_tenant: dict[Key, list[IPAllocation]] = {
+            key: [] for key in sorted(self.clusters)
+        }
+        for allocation in sorted_by_key(self.allocations):
+            allocations_by_tenant.get(allocation.spec.tenantClusterRef.key, []).append(allocation)
+        return [(self.clusters[key], members) for key, members in allocations_by_tenant.items()]
 
 
 REQUIRED: Sequence[Resource[Any]] = (IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER)
@@ -159,7 +163,7 @@ async def read_objects(
     unreadable: dict[tuple[str, Key], str] = {}
     lists = ScopedLists(client, namespace)
 
-    async def listed(resource: Resource[T]) -> dict[Key, T]:
+    async def list_kind(resource: Resource[T]) -> dict[Key, T]:
         if resource in required:
             page = await lists.list_required(resource)
         else:
@@ -173,11 +177,11 @@ async def read_objects(
 
     # Clusters last: the owner of an allocation was there before it, so none looks like an orphan
     # only because its owner was created while we read.
-    allocations = await listed(IP_ALLOCATION)
-    pools = await listed(NETWORK_POOL)
-    providers = await listed(PROVIDER_CONFIG)
+    allocations = await list_kind(IP_ALLOCATION)
+    pools = await list_kind(NETWORK_POOL)
+    providers = await list_kind(PROVIDER_CONFIG)
     before = len(lists.not_read)
-    clusters = await listed(TENANT_CLUSTER)
+    clusters = await list_kind(TENANT_CLUSTER)
     of_pools = {key for kind, key in unreadable if kind == NETWORK_POOL.kind}
     network_pools = views.NetworkPools([*pools.values()], of_pools, lists.not_read)
     integrations = await views.from_cluster(client, namespace, network_pools, datetime.now(UTC))
@@ -193,6 +197,6 @@ async def read_objects(
     )
 
 
-def sorted_by_key(found: Mapping[Key, T]) -> list[T]:
+def sorted_by_key(objects: Mapping[Key, T]) -> list[T]:
     """Return objects by namespace and name."""
-    return [found[key] for key in sorted(found)]
+    return [objects[key] for key in sorted(objects)]

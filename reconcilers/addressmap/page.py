@@ -36,8 +36,8 @@ def _web(name: str) -> str:
     return files(__package__).joinpath("web", name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
-    digest = base64.b64encode(sha256(text.encode()).digest()).decode()
+def _hash(source: str) -> str:
+    digest = base64.b64encode(sha256(source.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
 
@@ -50,8 +50,8 @@ def template() -> tuple[str, str]:
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)};"
         " connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
-    text = _web("page.html").replace("/*POLICY*/", policy)
-    return text.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script), policy
+    page_html = _web("page.html").replace("/*POLICY*/", policy)
+    return page_html.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script), policy
 
 
 def page(state: Mapping[str, Any] | None) -> str:

@@ -16,7 +16,7 @@ from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import pool_pictures
 from reconcilers.addressmap.styles import STYLES
-from reconcilers.addressmap.tenants import Holding, holdings, numbered
+from reconcilers.addressmap.tenants import Holding, holdings, number_looks
 from reconcilers.api import names
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.pictures.extents import BY_TENANT, Extent
@@ -59,7 +59,7 @@ def page_state(
         objects: all of a cluster's.
         now: the time.
         pools: the pools to show, from `pool_documents`.
-        numbers: of the tenants' looks, from `numbered`; None to compute them.
+        numbers: of the tenants' looks, from `number_looks`; None to compute them.
         tenants: what is kept of an earlier state; None for nothing.
     """
     by_key = {pool_key(pool): pool for pool in pools}
@@ -69,14 +69,14 @@ def page_state(
         for holding in holdings(objects)
         if holding.tenant or escape_text(str(holding.key)) in in_pools
     )
-    numbers = numbered(objects) if numbers is None else numbers
+    numbers = number_looks(objects) if numbers is None else numbers
     looks = {escape_text(name): number for name, number in numbers.items()}
-    shown = in_pools | {tenant["name"] for tenant in by_id.values()}
+    tenant_names = in_pools | {tenant["name"] for tenant in by_id.values()}
     return {
         **time_and_failures(now, ()),
         "events": [],
         "style": STYLE,
-        "looks": {name: looks[name] for name in sorted(shown)},
+        "looks": {name: looks[name] for name in sorted(tenant_names)},
         "tenants": by_id,
         "pools": by_key,
         "order": list(by_key),
@@ -106,7 +106,7 @@ def tenants_in(pool: Document) -> Iterator[str]:
 
 
 def documents_of(objects: Objects, names: Collection[PoolName]) -> dict[PoolName, list[Document]]:
-    """Return what to show of some pools; a pool of two families is two documents."""
+    """Return the documents of some pools; a pool of two families has two documents."""
     documents: dict[PoolName, list[Document]] = {name: [] for name in names}
     for pool in pool_pictures(objects, documents.__contains__):
         documents[pool.name] += pool_documents(pool)
@@ -114,7 +114,7 @@ def documents_of(objects: Objects, names: Collection[PoolName]) -> dict[PoolName
 
 
 def pool_documents(pool: PoolPicture) -> list[Document]:
-    """Return what to show of each family of a pool."""
+    """Return the document of each family of a pool."""
     return [_family_document(pool, family) for family in pool.families]
 
 
@@ -188,20 +188,20 @@ class TenantDocuments:
 
     def update(self, tenants: Iterable[Holding]) -> Document:
         """Return the documents of these tenants; an earlier tenant of a name comes second."""
-        found: dict[str, tuple[Holding, Document]] = {}
+        documents: dict[str, tuple[Holding, Document]] = {}
         for tenant in tenants:
             name = escape_text(str(tenant.key))
-            key = f"{name} (earlier)" if name in found else name
+            key = f"{name} (earlier)" if name in documents else name
             known = self._known.get(key)
             # Cheap: tuples compare objects that are the same one without looking into them.
             is_same = known is not None and known[0] == tenant
-            found[key] = known if known and is_same else (tenant, tenant_document(tenant))
-        self._known = found
-        return {key: document for key, (_, document) in found.items()}
+            documents[key] = known if known and is_same else (tenant, tenant_document(tenant))
+        self._known = documents
+        return {key: document for key, (_, document) in documents.items()}
 
 
 def tenant_document(tenant: Holding) -> Document:
-    """Return what to show of a tenant; `ready` and `reason` are of its NetworkReady condition.
+    """Return the document of a tenant; `ready` and `reason` are of its NetworkReady condition.
 
     `nodes` and `loadbalancer` map a family to the number of addresses.
     """
@@ -223,6 +223,6 @@ def tenant_document(tenant: Holding) -> Document:
 
 def _sizes(tenant: Holding, kind: str) -> dict[str, int]:
     sizes = Counter[str]()
-    for held in tenant.ranges(kind):
-        sizes[str(held.family)] += held.size
+    for held_range in tenant.ranges(kind):
+        sizes[str(held_range.family)] += held_range.size
     return dict(sorted(sizes.items()))

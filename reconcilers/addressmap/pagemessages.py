@@ -21,14 +21,14 @@ def whole(state: Mapping[str, Any]) -> Document:
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> Document:
-    """Return what a reader of one state lacks of another.
+    """Return the changes from one state to another, as a message for a reader of the first.
 
     The order of `requests`, `looks` and `tenants` is no part of a state.
     """
     message: Document = {}
     for name, part in now.items():
         if name in _KEYED:
-            change = _keyed(before.get(name, _NOTHING), part, are_pools=name == "pools")
+            change = _compare_by_key(before.get(name, _NOTHING), part, are_pools=name == "pools")
             if change is not None:
                 message[name] = change
         elif name not in before or before[name] != part:
@@ -41,10 +41,10 @@ def encode(message: Mapping[str, Any]) -> str:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
 
 
-def _keyed(
+def _compare_by_key(
     before: Mapping[str, Any], now: Mapping[str, Any], *, are_pools: bool = False
 ) -> Document | None:
-    """Return what changed in a keyed part; None if nothing did."""
+    """Return the entries of a keyed part to set and to drop; None if nothing changed."""
     if before is now:
         return None
     changed = {
@@ -65,7 +65,7 @@ def _of_pool(before: Mapping[str, Any], now: Mapping[str, Any]) -> Document:
     message: Document = {}
     for name, part in now.items():
         if name in _KEYED_OF_POOL:
-            change = _keyed(before.get(name, _NOTHING), part)
+            change = _compare_by_key(before.get(name, _NOTHING), part)
             if change is not None:
                 message[name] = change
         elif name not in before or before[name] != part:

@@ -20,23 +20,23 @@ from reconcilers.promises.unreadable import UnreadableObject, is_terminating
 from reconcilers.spaces.offers import PoolName
 
 
-def pool_pictures(objects: Objects, wanted: Wanted = every_pool) -> list[PoolPicture]:
+def pool_pictures(objects: Objects, is_wanted: Wanted = every_pool) -> list[PoolPicture]:
     """Return pools: NetworkPools by namespace and name, then those of other platforms.
 
     Args:
         objects: all of a cluster's.
-        wanted: which pools.
+        is_wanted: which pools.
     """
-    others = [pool for pool in objects.integrations.pictures if wanted(pool.name)]
-    return [*network_pool_pictures(objects, wanted), *others]
+    others = [pool for pool in objects.integrations.pictures if is_wanted(pool.name)]
+    return [*network_pool_pictures(objects, is_wanted), *others]
 
 
-def network_pool_pictures(objects: Objects, wanted: Wanted = every_pool) -> list[PoolPicture]:
+def network_pool_pictures(objects: Objects, is_wanted: Wanted = every_pool) -> list[PoolPicture]:
     """Return NetworkPools by namespace and name.
 
     Args:
         objects: all of a cluster's.
-        wanted: which pools.
+        is_wanted: which pools.
     """
     allocations: dict[Key, list[IPAllocation]] = {}
     for allocation in objects.allocations.values():
@@ -50,12 +50,12 @@ def network_pool_pictures(objects: Objects, wanted: Wanted = every_pool) -> list
             [str(limit) for limit in not_read_of(objects, key)],
         )
         for key in sorted(objects.pools)
-        if wanted(PoolName(NETWORK_POOL.kind, key))
+        if is_wanted(PoolName(NETWORK_POOL.kind, key))
     ]
 
 
 def not_read_of(objects: Objects, pool: Key) -> Sequence[NotRead | UnreadableObject]:
-    """Return what else may hold addresses of a NetworkPool, and may not or cannot be read."""
+    """Return the lists and objects that may hold addresses of a NetworkPool, but were not read."""
     return [
         *limits_in(pool.namespace, HOLDERS[NETWORK_POOL.kind], objects.all_not_read),
         *_unreadable_allocations(objects, pool),

@@ -41,8 +41,8 @@ def svg(title: str, picture: PoolFamily, numbers: Mapping[str, int]) -> str:
     first, size = picture.first_and_size
     per_row = max(LEAST_PER_ROW, power_of_two(size, ROWS))
     rows = -(-size // per_row)
-    found = {one.tenant_text for one in picture.inside if one.state in BY_TENANT}
-    by_tenant = {name: look_at(numbers[name]) for name in sorted(found)}
+    tenant_names = {extent.tenant_text for extent in picture.inside if extent.state in BY_TENANT}
+    by_tenant = {name: look_at(numbers[name]) for name in sorted(tenant_names)}
     entries = [*_states(picture), *_tenants(picture, by_tenant)]
     legend = HEAD + rows * ROW + LEGEND_ROW
     height = legend + -(-len(entries) // LEGEND_COLUMNS) * LEGEND_ROW
@@ -64,14 +64,14 @@ def svg(title: str, picture: PoolFamily, numbers: Mapping[str, int]) -> str:
     )
 
 
-def _definitions(found: set[Look]) -> str:
+def _definitions(looks: set[Look]) -> str:
     """Return the patterns that are used."""
     patterns = "".join(
-        f'<pattern id="{one.name}" width="{TILE}" height="{TILE}" patternUnits="userSpaceOnUse">'
-        f'<rect width="{TILE}" height="{TILE}" fill="{FILLS[one.colour]}"/>'
-        f'<path d="{PATTERNS[one.pattern]}" stroke="#ffffff" stroke-width="1.6" fill="none"/>'
+        f'<pattern id="{look.name}" width="{TILE}" height="{TILE}" patternUnits="userSpaceOnUse">'
+        f'<rect width="{TILE}" height="{TILE}" fill="{FILLS[look.colour]}"/>'
+        f'<path d="{PATTERNS[look.pattern]}" stroke="#ffffff" stroke-width="1.6" fill="none"/>'
         "</pattern>\n"
-        for one in sorted(found, key=lambda look: look.name)
+        for look in sorted(looks, key=lambda look: look.name)
     )
     return f"<defs>\n{patterns}</defs>\n"
 
@@ -92,9 +92,9 @@ def _rectangles(
         begin, end = extent.range.first - first, extent.range.last - first
         name = extent.tenant_text
         for row in range(begin // per_row, end // per_row + 1):
-            left = max(begin - row * per_row, 0)
-            right = min(end - row * per_row, per_row - 1)
-            x, width = LABEL + left * scale, (right - left + 1) * scale
+            first_column = max(begin - row * per_row, 0)
+            last_column = min(end - row * per_row, per_row - 1)
+            x, width = LABEL + first_column * scale, (last_column - first_column + 1) * scale
             yield (
                 f'<rect x="{x:.2f}" y="{HEAD + row * ROW}"'
                 f' width="{width:.2f}" height="{ROW - 2}" fill="{_fill(extent, by_tenant)}"'
@@ -123,14 +123,21 @@ def _plate(name: str, x: float, y: float) -> str:
 
 def _names_after_row(names: list[str], y: int) -> str:
     """Return the names that do not fit into their ranges, to the right of a row, cut to width."""
-    text, most = ", ".join(dict.fromkeys(names)), int(NAMES_WIDTH / _LETTER) - 2
-    short = text if len(text) <= most else text[: most - 1] + "…"
+    joined_names, most = ", ".join(dict.fromkeys(names)), int(NAMES_WIDTH / _LETTER) - 2
+    short = joined_names if len(joined_names) <= most else joined_names[: most - 1] + "…"
     return f'<text x="{LABEL + WIDTH + 6}" y="{y}" fill="#57606a">{escape(short)}</text>\n'
 
 
 def _in_words(extent: Extent) -> str:
-    who = "; ".join(f"{one.text} for {one.tenant} ({one.purpose})" for one in extent.holders)
-    parts = [f"{extent.range.text} ({extent.range.size:,})", extent.state.value, who, extent.note]
+    holders = "; ".join(
+        f"{holder.text} for {holder.tenant} ({holder.purpose})" for holder in extent.holders
+    )
+    parts = [
+        f"{extent.range.text} ({extent.range.size:,})",
+        extent.state.value,
+        holders,
+        extent.note,
+    ]
     return ", ".join(part for part in parts if part)
 
 
@@ -152,20 +159,20 @@ def _states(picture: PoolFamily) -> Iterator[tuple[str, str]]:
 def _tenants(picture: PoolFamily, by_tenant: Mapping[str, Look]) -> Iterator[tuple[str, str]]:
     """Yield fill and text of each tenant that holds something."""
     for name, look in by_tenant.items():
-        sizes = [one.range.size for one in picture.inside if one.tenant_text == name]
+        sizes = [extent.range.size for extent in picture.inside if extent.tenant_text == name]
         yield f"url(#{look.name})", f"{name} {sum(sizes):,}"
 
 
 def _legend(entries: list[tuple[str, str]], top: int) -> Iterator[str]:
-    for at, (fill, text) in enumerate(entries):
+    for at, (fill, label) in enumerate(entries):
         x = 8 + at % LEGEND_COLUMNS * ((LABEL + WIDTH + NAMES_WIDTH) // LEGEND_COLUMNS)
         y = top + at // LEGEND_COLUMNS * LEGEND_ROW
         yield (
             f'<rect x="{x}" y="{y - 12}" width="16" height="16" fill="{fill}"/>'
-            f'<text x="{x + 22}" y="{y}" fill="#1f2328">{escape(text)}</text>\n'
+            f'<text x="{x + 22}" y="{y}" fill="#1f2328">{escape(label)}</text>\n'
         )
 
 
-def escape(text: str) -> str:
+def escape(content: str) -> str:
     """Return a text of unknown origin for use in XML, which allows few control characters."""
-    return escape_markup(escape_text(text))
+    return escape_markup(escape_text(content))

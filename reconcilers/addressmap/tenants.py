@@ -34,7 +34,7 @@ class Holding:
         allocations: by namespace and name.
         missing: why there is no object.
         not_read: what it may hold and may not be read: its figures are not known then.
-        shown: what its status shows; None unless its allocations may not be read.
+        reported_network: its status.network; None unless its allocations may not be read.
     """
 
     key: Key
@@ -42,25 +42,31 @@ class Holding:
     allocations: tuple[IPAllocation, ...]
     missing: str = NO_OBJECT
     not_read: Sequence[NotRead] = ()
-    shown: TenantNetwork | None = None
+    reported_network: TenantNetwork | None = None
 
     def ranges(self, kind: str) -> list[AddressRange]:
         """Return the ranges of a type that it holds."""
-        if self.shown is not None:
+        if self.reported_network is not None:
             spans = (
-                shown.range.partition("-") for shown in self.shown.ranges if shown.type == kind
+                entry.range.partition("-")
+                for entry in self.reported_network.ranges
+                if entry.type == kind
             )
             parsed = (addresstexts.parse_ends(first, last) for first, _, last in spans)
             return [span for span in parsed if span is not None]
-        of_kind = (one for one in self.allocations if one.spec.type == kind)
-        return [held for one in of_kind for held in statusranges.list_held_ranges(one)]
+        of_kind = (allocation for allocation in self.allocations if allocation.spec.type == kind)
+        return [
+            held_range
+            for allocation in of_kind
+            for held_range in statusranges.list_held_ranges(allocation)
+        ]
 
     def sizes(self, kind: str) -> list[int]:
         """Return how many addresses of a type it holds: of each family of which it has some."""
-        found = Counter[int]()
-        for held in self.ranges(kind):
-            found[held.family] += held.size
-        return [found[family] for family in sorted(found)]
+        sizes = Counter[int]()
+        for held_range in self.ranges(kind):
+            sizes[held_range.family] += held_range.size
+        return [sizes[family] for family in sorted(sizes)]
 
     @property
     def phase(self) -> str | None:
@@ -87,10 +93,10 @@ class Holding:
     def waiting(self) -> int:
         """How many requests of it hold nothing yet, with or without an IPAllocation."""
         network = self.tenant.status.network if self.tenant else None
-        wanted = network.waiting if network is not None else ()
-        if self.shown is not None:
-            return len(wanted)
-        without_allocation = sum(not request.allocation for request in wanted)
+        requests = network.waiting if network is not None else ()
+        if self.reported_network is not None:
+            return len(requests)
+        without_allocation = sum(not request.allocation for request in requests)
         return without_allocation + sum(map(statusranges.waits_for_range, self.allocations))
 
     @property
@@ -102,9 +108,9 @@ class Holding:
     @property
     def grown(self) -> int:
         """How many of its ranges came by growth."""
-        if self.shown is not None:
-            return sum(shown.role == names.ROLE_GROWTH for shown in self.shown.ranges)
-        return sum(self.role(one) == names.ROLE_GROWTH for one in self.allocations)
+        if self.reported_network is not None:
+            return sum(entry.role == names.ROLE_GROWTH for entry in self.reported_network.ranges)
+        return sum(self.role(allocation) == names.ROLE_GROWTH for allocation in self.allocations)
 
     def role(self, allocation: IPAllocation) -> str | None:
         """Return whether an allocation is its first or came by growth; None if that is unknown."""
@@ -112,7 +118,7 @@ class Holding:
 
 
 def holdings(objects: Objects) -> list[Holding]:
-    """Return what every tenant holds, by namespace and name.
+    """Return the holding of every tenant, ordered by namespace and name.
 
     What is held for a cluster that does not exist, or for an earlier one of its name, is listed
     after those that are, under the same name.
@@ -120,24 +126,26 @@ def holdings(objects: Objects) -> list[Holding]:
     members: dict[tuple[Key, bool], list[IPAllocation]] = {
         (key, True): [] for key in objects.clusters
     }
-    for one in sorted_by_key(objects.allocations):
-        key = one.spec.tenantClusterRef.key
+    for allocation in sorted_by_key(objects.allocations):
+        key = allocation.spec.tenantClusterRef.key
         tenant = objects.clusters.get(key)
-        own = tenant is not None and not is_foreign(one, tenant)
-        members.setdefault((key, own), []).append(one)
+        own = tenant is not None and not is_foreign(allocation, tenant)
+        members.setdefault((key, own), []).append(allocation)
     missing = NO_OBJECT if objects.owners_known else NOT_READ
     not_read = objects.limits_of(IP_ALLOCATION)
-    ordered = sorted(members, key=lambda one: (one[0], not one[1]))
-    found = []
+    ordered = sorted(members, key=lambda member: (member[0], not member[1]))
+    holdings_found = []
     for key, own in ordered:
         tenant = objects.clusters[key] if own else None
-        shown = tenant.status.network if tenant is not None and not_read else None
-        hidden = not_read if shown is None else ()
-        found.append(Holding(key, tenant, tuple(members[key, own]), missing, hidden, shown))
-    return found
+        reported_network = tenant.status.network if tenant is not None and not_read else None
+        hidden = not_read if reported_network is None else ()
+        holdings_found.append(
+            Holding(key, tenant, tuple(members[key, own]), missing, hidden, reported_network)
+        )
+    return holdings_found
 
 
-def numbered(
+def number_looks(
     objects: Objects,
     known: Mapping[str, int] | None = None,
     also: Iterable[str] = (),
@@ -150,7 +158,9 @@ def numbered(
         also: names of tenants that are in the picture, and maybe not in `objects`.
     """
     others = objects.integrations
-    ours = (str(one.spec.tenantClusterRef.key) for one in objects.allocations.values())
+    ours = (
+        str(allocation.spec.tenantClusterRef.key) for allocation in objects.allocations.values()
+    )
     of_others = chain(
         *(holders.tenants() for holders in others.holders.values()),
         *(pool.tenants() for pool in others.pictures),

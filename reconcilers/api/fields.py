@@ -69,7 +69,7 @@ class Rule(NamedTuple):
     """A CEL rule, as the schema carries it.
 
     Args:
-        text: the rule.
+        cel: the rule.
         message: what is wrong if it does not hold.
         at: which field of `self` it is about, `.poolRefs` say; empty for `self` as a whole.
         reason: of the refusal's cause.

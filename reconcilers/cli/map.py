@@ -14,7 +14,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.page import page
 from reconcilers.addressmap.pagedata import page_state, pool_documents
 from reconcilers.addressmap.svg import svg as picture_as_svg
-from reconcilers.addressmap.tenants import numbered
+from reconcilers.addressmap.tenants import number_looks
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster import drawing
@@ -171,7 +171,7 @@ def _svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
     [(pool, block)] = blocks
     if block.fault:
         raise Problem(f"{pool.title} cannot be drawn: {block.fault}")
-    return picture_as_svg(pool.title, block, numbered(objects))
+    return picture_as_svg(pool.title, block, number_looks(objects))
 
 
 def _write(where: Path, text: str) -> None:

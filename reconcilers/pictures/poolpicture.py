@@ -60,7 +60,7 @@ class PoolHolders:
     """What objects of some kinds hold of a pool, and which of them wait.
 
     Args:
-        held: addresses in a row with their holders.
+        held_addresses: addresses in a row with their holders.
         waiting: the requests without addresses.
     """
 

@@ -26,7 +26,7 @@ from reconcilers.addressmap.pagedata import (
     time_and_failures,
 )
 from reconcilers.addressmap.pagemessages import difference, encode, whole
-from reconcilers.addressmap.tenants import numbered
+from reconcilers.addressmap.tenants import number_looks
 from reconcilers.spaces.offers import PoolName
 from reconcilers.ui.watched import ReadEvent, Watched
 
@@ -155,7 +155,7 @@ class Feed:
         # A tenant that comes takes no other tenant's look while another reader has it in view.
         # The objects lack the pools of other platforms that did not change.
         shown = chain.from_iterable(map(tenants_in, every))
-        self._numbers = numbered(objects, self._numbers, shown)
+        self._numbers = number_looks(objects, self._numbers, shown)
         state = page_state(objects, now, every, self._numbers, self._tenants)
         events = [escape_values(_event(event)) for event in self._latest()]
         return state | time_and_failures(now, failures) | {"events": events}

@@ -17,7 +17,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.page import page
 from reconcilers.addressmap.pagedata import page_state, pool_documents
 from reconcilers.addressmap.svg import svg
-from reconcilers.addressmap.tenants import numbered
+from reconcilers.addressmap.tenants import number_looks
 from reconcilers.cli.cluster.drawing import drawn
 from reconcilers.cli.output import as_json, as_yaml, fitted, wrapped
 from reconcilers.cli.tables import _ANSWERS, _POOLS, PoolRow, answers
@@ -95,7 +95,7 @@ def test_tables_and_maps_have_no_controls_and_one_line_for_each_row(texts: list[
 def test_a_picture_is_well_formed_and_a_page_keeps_its_texts_in_its_data(texts: list[str]) -> None:
     pool = picture(texts)
     objects = Objects({}, {}, {}, {}, integrations=Views([pool]))
-    image = svg(pool.title, pool.families[0], numbered(objects))
+    image = svg(pool.title, pool.families[0], number_looks(objects))
     assert controls(image) == []
     assert ElementTree.fromstring(image).tag.endswith("svg")
     html = page(page_state(objects, datetime.now(UTC), pool_documents(pool)))
