@@ -32,15 +32,15 @@ def main() -> None:
 
 
 def conflict(home: Path) -> str:
-    """Return which of our packages is another project's, and what to do; empty if none is.
+    """Describe the package of ours that another project replaced, and the remedy; empty if none.
 
     Args:
         home: the folder that ours are in.
     """
-    recorded = _recorded(home)
+    recorded = _read_recorded_digests(home)
     for name in PACKAGES:
-        found = find_spec(name)
-        file = Path(found.origin) if found is not None and found.origin else None
+        spec = find_spec(name)
+        file = Path(spec.origin) if spec is not None and spec.origin else None
         if file is None or file.parent.parent.resolve() != home.resolve():
             where = f"that of {file.parent}" if file else "not there"
             return (
@@ -57,7 +57,7 @@ def conflict(home: Path) -> str:
     return ""
 
 
-def _recorded(home: Path) -> dict[str, str]:
+def _read_recorded_digests(home: Path) -> dict[str, str]:
     """Return the digests of our files by path, as pip recorded them; none of a checkout.
 
     importlib.metadata would find the same file; importing it takes longer than the whole check.

@@ -23,6 +23,7 @@ PACKAGES = (
     "reconcilers/api",
     "reconcilers/clusteraccess",
     "reconcilers/configuration",
+    "reconcilers/health",
     "reconcilers/loadbalancers",
     "reconcilers/metrics",
     "reconcilers/pictures",
@@ -31,7 +32,10 @@ PACKAGES = (
     "reconcilers/spaces",
     "reconcilers/specrules",
     "reconcilers/tenantcluster",
+    "reconcilers/ui",
     "reconcilers/webhooks",
+    "reconcilers/wiring",
+    "reconcilers/__main__.py",
     "version.py",
 )
 EMPTY_NAMES = {

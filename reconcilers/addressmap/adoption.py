@@ -42,8 +42,8 @@ def unnoted_orphans(
                 allocation,
                 (
                     f"holds {held_range.text} for TenantCluster {owner}, which is not there,"
-                    " and notes no uid of it: a controller that takes over keeps it for a cluster of that"
-                    " name; delete it (action delete) if there will be none"
+                    " and notes no uid of it: a controller that takes over keeps it for a cluster"
+                    " of that name; delete it (action delete) if there will be none"
                 ),
             )
 

@@ -70,7 +70,7 @@ async def _serve(where: Scope, bind: Bind, opens: bool, not_read: Sequence[NotRe
         watched = Watched.over(
             transport,
             clock,
-            shown=where.namespace,
+            pool_namespace=where.namespace,
             not_read=not_read,
         )
         async with local_page(transport, clock, bind, watched) as url:

@@ -26,5 +26,5 @@ def finding_of_condition(
     """
     message = condition.message if condition is not None else "it was not reconciled yet"
     since = since or (condition.lastTransitionTime if condition is not None else None)
-    shown = rfc3339(since) if since is not None else None
-    return Finding(kind, severity, subject, f"{prefix}{message}", since=shown)
+    since_text = rfc3339(since) if since is not None else None
+    return Finding(kind, severity, subject, f"{prefix}{message}", since=since_text)

@@ -86,12 +86,12 @@ async def read_controllers(
     unreadable: list[str] = []
     for resource, read in _READERS:
         try:
-            summary, found = await read(client, namespace, lease_name, now)
+            summary, kind_findings = await read(client, namespace, lease_name, now)
         except Forbidden:
             unreadable.append(resource.full_name)
             continue
         parts.append(summary)
-        findings += found
+        findings += kind_findings
     state = state_of(findings)
     if unreadable:
         kinds = ", ".join(unreadable)
@@ -103,7 +103,7 @@ async def read_controllers(
 async def _read_leases(
     client: Client, namespace: str, lease_name: str, now: datetime
 ) -> tuple[str, list[Finding]]:
-    """Return who leads; a finding for each Lease without a living holder."""
+    """Return the leader, and a finding for each Lease without a living holder."""
     page = await client.list(LEASES, namespace=namespace)
     leases = [
         lease
@@ -145,11 +145,11 @@ async def _read_deployments(
     findings: list[Finding] = []
     parts: list[str] = []
     for item in ours:
-        ready, wanted = item.status.readyReplicas, item.spec.replicas
-        parts.append(f"{item.metadata.name} {ready}/{wanted} ready, {_images(item)}")
-        if ready < wanted:
+        ready, desired = item.status.readyReplicas, item.spec.replicas
+        parts.append(f"{item.metadata.name} {ready}/{desired} ready, {_images(item)}")
+        if ready < desired:
             subject = Subject.from_object(DEPLOYMENTS, item)
-            sentence = f"{ready} of {count_noun(wanted, 'replica is', 'replicas are')} ready"
+            sentence = f"{ready} of {count_noun(desired, 'replica is', 'replicas are')} ready"
             severity: Severity = "warning" if ready else "error"
             findings.append(Finding("ControllersNotReady", severity, subject, sentence))
     return "; ".join(parts) or "no Deployment", findings
@@ -192,9 +192,9 @@ _READERS: Sequence[tuple[Resource[Any], _Reader]] = (
 """What reads the objects of each kind."""
 
 
-def _time(text: str | None) -> datetime | None:
+def _time(timestamp: str | None) -> datetime | None:
     """Return the time that a Lease has; None if it has none."""
     try:
-        return datetime.fromisoformat(text or "")
+        return datetime.fromisoformat(timestamp or "")
     except ValueError:
         return None

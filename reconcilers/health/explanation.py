@@ -81,7 +81,7 @@ def explain_allocation(allocation: IPAllocation, objects: Objects) -> Explanatio
 
 
 def explain_unreadable(kind: str, key: Key, objects: Objects) -> Explanation:
-    """Return what is not served because a cluster or an allocation cannot be decoded."""
+    """Explain the consequence of a cluster or an allocation that cannot be decoded."""
     reason = objects.unreadable[kind, key]
     consequence = {
         TENANT_CLUSTER.kind: "no controller serves it, and its ranges are kept",
@@ -118,7 +118,7 @@ def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
 
 
 def _describe_provider(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
-    """Yield what a cluster asks for by its ProviderConfig, or why it asks for nothing."""
+    """Yield the demand of a cluster by its ProviderConfig, or why it has none."""
     provider = _provider_of(tenant, objects)
     if isinstance(provider, DefaultUnknown):
         yield f"{provider}; which pools the cluster tries is not known"
@@ -129,7 +129,7 @@ def _describe_provider(tenant: TenantCluster, objects: Objects) -> Iterator[str]
     elif provider.spec.networking.mode != IPAM:
         yield f"ProviderConfig {provider.metadata.key} is in cloud mode: it asks for no addresses"
     else:
-        yield from _wanted(tenant, provider, objects)
+        yield from _describe_demand(tenant, provider, objects)
 
 
 def _ranges_in_status(tenant: TenantCluster, read: Collection[Key]) -> Iterator[str]:
@@ -154,16 +154,18 @@ def _ranges_in_status(tenant: TenantCluster, read: Collection[Key]) -> Iterator[
 
 def _describe_absent_provider(tenant: TenantCluster, objects: Objects) -> str:
     """Return why there is nothing to say of a cluster's ProviderConfig."""
-    wanted = find_provider_key(tenant, names.DEFAULT_NAMESPACE, objects.platform_default.key)
-    key = wanted or _DEFAULT_PROVIDER
+    provider_key = find_provider_key(tenant, names.DEFAULT_NAMESPACE, objects.platform_default.key)
+    key = provider_key or _DEFAULT_PROVIDER
     if objects.limits_of(PROVIDER_CONFIG, key.namespace):
         provider = (
-            f"ProviderConfig {wanted}" if wanted else "the platform's default ProviderConfig"
+            f"ProviderConfig {provider_key}"
+            if provider_key
+            else "the platform's default ProviderConfig"
         )
         return f"you may not read {provider}: which pools the cluster tries is not known"
-    if wanted is None:
+    if provider_key is None:
         return "no ProviderConfig of it could be found: it cannot ask for addresses"
-    return f"{describe_absent(tenant, wanted)}: it cannot ask for addresses"
+    return f"{describe_absent(tenant, provider_key)}: it cannot ask for addresses"
 
 
 def _provider_of(
@@ -190,7 +192,7 @@ def unreadable_members_of(tenant: TenantCluster, objects: Objects) -> Sequence[U
 
 
 def _describe_absent_pool(pool: Key, objects: Objects) -> str:
-    """Return what is known of a pool that could not be read."""
+    """Return why a pool could not be read: unreadable, not allowed or absent."""
     if (NETWORK_POOL.kind, pool) in objects.unreadable:
         return "cannot be read; correct or delete it"
     if objects.may_exist(NETWORK_POOL, pool):
@@ -198,8 +200,10 @@ def _describe_absent_pool(pool: Key, objects: Objects) -> str:
     return "does not exist"
 
 
-def _wanted(tenant: TenantCluster, provider: ProviderConfig, objects: Objects) -> Iterator[str]:
-    """Yield what a cluster asks for, and what each pool has for it, in order.
+def _describe_demand(
+    tenant: TenantCluster, provider: ProviderConfig, objects: Objects
+) -> Iterator[str]:
+    """Yield the addresses that a cluster asks for, and the supply of each pool, in order.
 
     A pool has room for a cluster that waits if it has room for all that waits together, as
     `status` and the metrics count it.
@@ -259,12 +263,12 @@ def _describe_missing_room(
 
 
 def _free(pool: NetworkPool, objects: Objects) -> str:
-    """Return what a pool has free now, and why it hands out nothing if it does not."""
+    """Return the free addresses of a pool, and why it hands out none if it does not."""
     return _describe_supply(pool, _spaces(pool, objects, None), objects)
 
 
 def _describe_supply(pool: NetworkPool, spaces: Sequence[Space], objects: Objects) -> str:
-    """Return what `_free` does, given the addresses of the pool by family."""
+    """Return the free addresses of a pool, given its addresses by family; see `_free`."""
     ready = find(pool.status.conditions, READY)
     stopped = ""
     if ready is not None and ready.status == "False":
@@ -284,18 +288,18 @@ def _describe_free(space: Space) -> str:
 
 
 def _unknown_holders(pool: Key, objects: Objects) -> str:
-    """Return what may hold addresses of a pool and is not read; empty if everything is."""
+    """Name possible holders of a pool's addresses that were not read; empty if all were."""
     not_read = not_read_of(objects, pool)
     names = name_with_count(list(map(str, not_read)), "; ")
     return f"not all that may hold some is read ({names})" if not_read else ""
 
 
 def _state(allocation: IPAllocation) -> str:
-    """Return what an allocation holds, or why it holds nothing, in a few words."""
-    held = statusranges.list_held_ranges(allocation)
+    """Return the ranges of an allocation, or why it has none, in a few words."""
+    held_ranges = statusranges.list_held_ranges(allocation)
     leaving = ", being released" if allocation.releasing else ""
-    if held:
-        where = " and ".join(span.text for span in held)
+    if held_ranges:
+        where = " and ".join(span.text for span in held_ranges)
         return f"{allocation.spec.type} {where} of {allocation.pool_key}{leaving}"
     return f"{allocation.spec.type} of {allocation.pool_key} waits{leaving}: {_reason(allocation)}"
 
@@ -317,8 +321,8 @@ def _allocation(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
     addresses = count_addresses(needed)
     yield f"needs {addresses} in a row of NetworkPool {allocation.pool_key}"
     yield from _pool_choice(allocation, objects)
-    held = statusranges.list_held_ranges(allocation)
-    if not held:
+    held_ranges = statusranges.list_held_ranges(allocation)
+    if not held_ranges:
         yield f"waits, {_reason(allocation)}"
         yield f"the pool now has {_free(pool, objects)}"
         yield from _queue(allocation, objects)
@@ -330,7 +334,7 @@ def _allocation(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
     if unknown:
         yield f"which block best fit would take now is not known: {unknown}"
     for space in () if unknown else _spaces(pool, objects, allocation):
-        for span in held:
+        for span in held_ranges:
             if span.family == space.layout.family:
                 yield from _best_fit(span, space)
     if allocation.releasing:
@@ -417,15 +421,15 @@ def _spaces(pool: NetworkPool, objects: Objects, without: IPAllocation | None) -
         layouts: Sequence[Layout] = poolgeometry.parse_layouts(pool.spec, ALL_SIZES)
     except InvalidPool:
         return ()
-    taken = [
+    taken_ranges = [
         span
         for allocation in objects.allocations.values()
         if allocation.pool_key == pool.metadata.key and allocation is not without
         for span in statusranges.list_held_ranges(allocation)
     ]
     holders = objects.integrations.holders.get(pool.metadata.key, NO_HOLDERS)
-    taken += [entry.range for entry in holders.held_addresses]
+    taken_ranges += [entry.range for entry in holders.held_addresses]
     for promise in STATUS_JOURNALS.read(pool).promises:
         if without is None or promise.uid != without.metadata.uid:
-            taken += (part.range for part in promise.ranges)
-    return [Space(layout, taken) for layout in layouts]
+            taken_ranges += (part.range for part in promise.ranges)
+    return [Space(layout, taken_ranges) for layout in layouts]

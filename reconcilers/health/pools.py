@@ -53,7 +53,7 @@ def largest_free_blocks(pictures: Iterable[PoolPicture]) -> dict[Key, FreeBlocks
 
 
 def pool_findings(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> Iterator[Finding]:
-    """Yield what is wrong with the pools of all kinds.
+    """Yield the findings about the pools of all kinds.
 
     Args:
         objects: the objects.
@@ -67,7 +67,7 @@ def pool_findings(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> I
 
 
 def _network_pool(pool: NetworkPool) -> Iterator[Finding]:
-    """Yield what the conditions of a NetworkPool report."""
+    """Yield the findings that the conditions of a NetworkPool report."""
     conditions = pool.status.conditions
     ready = find(conditions, READY)
     if ready is not None and ready.status == "False":
@@ -142,8 +142,8 @@ def _requests_of_other_kinds(
             continue
         number = count_noun(len(waiting), "request waits", "requests wait")
         names = [f"{request.kind} {request.key.name}" for request in waiting]
-        named = name_with_count(names, named_at_most=MOST_NAMED)
-        sentence = f"{number} for an address ({named}); nothing is free"
+        request_names = name_with_count(names, named_at_most=MOST_NAMED)
+        sentence = f"{number} for an address ({request_names}); nothing is free"
         yield Finding("RequestsWait", "error", Subject.from_object(NETWORK_POOL, pool), sentence)
 
 

@@ -67,7 +67,7 @@ class AreaState:
 
 
 def all_findings(objects: Objects, now: datetime) -> list[Finding]:
-    """Return what waits or fails, and everything that the audit finds, gravest first.
+    """Return objects that wait or fail, and all findings of the audit, gravest first.
 
     An overlap that the audit finds is not reported a second time by the pool's condition. Where
     the user may not read everything, it is: the condition may name pools that the audit lacks.
@@ -85,7 +85,7 @@ def all_findings(objects: Objects, now: datetime) -> list[Finding]:
 
 
 def status_findings(objects: Objects, now: datetime) -> list[Finding]:
-    """Return what waits or fails, and the errors of the audit, gravest first.
+    """Return objects that wait or fail, and the errors of the audit, gravest first.
 
     Of the audit's warnings those are included that are about something that waits.
     """
@@ -105,14 +105,16 @@ def findings_in(namespace: str, findings: Iterable[Finding]) -> list[Finding]:
         namespace: which; empty for all.
         findings: the findings, from the objects of all namespaces.
     """
-    shown = {"", namespace}
-    return [finding for finding in findings if not namespace or finding.subject.namespace in shown]
+    namespaces = {"", namespace}
+    return [
+        finding for finding in findings if not namespace or finding.subject.namespace in namespaces
+    ]
 
 
 def _health_findings(
     objects: Objects, pictures: Sequence[PoolPicture], now: datetime
 ) -> Iterator[Finding]:
-    """Yield what waits or fails."""
+    """Yield a finding for each object that waits or fails."""
     largest_free = largest_free_blocks(pictures)
     allocations = objects.allocations.values()
     yield from tenant_findings(objects.clusters.values(), now)
@@ -132,7 +134,7 @@ def area_states(
     controllers: AreaState | None,
     namespace: str = "",
 ) -> list[AreaState]:
-    """Return what each area comes to; unknown where the user may not read its objects.
+    """Return the state of each area; unknown if the user may not read its objects.
 
     Args:
         objects: the objects that the findings are about.

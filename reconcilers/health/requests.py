@@ -86,12 +86,12 @@ def _release(allocation: IPAllocation, now: datetime) -> Iterator[Finding]:
         return
     ready = find(allocation.status.conditions, READY)
     reason = ready.message if ready is not None and ready.status == "False" else "no reason given"
-    where = ", ".join(held.text for held in statusranges.list_held_ranges(allocation))
+    where = ", ".join(held_range.text for held_range in statusranges.list_held_ranges(allocation))
     severity: Severity = "error" if age > STUCK_AFTER else "warning"
     sentence = (
         f"{where} waits for TenantCluster {allocation.spec.tenantClusterRef.key} to stop using it:"
         f" {reason}"
     )
     subject = Subject.from_object(IP_ALLOCATION, allocation)
-    shown = rfc3339(since) if since is not None else None
-    yield Finding("ReleaseWaits", severity, subject, sentence, since=shown)
+    since_text = rfc3339(since) if since is not None else None
+    yield Finding("ReleaseWaits", severity, subject, sentence, since=since_text)

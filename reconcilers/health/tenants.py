@@ -26,7 +26,7 @@ BUILT_WITHIN = timedelta(hours=1)
 
 
 def tenant_findings(clusters: Iterable[TenantCluster], now: datetime) -> Iterator[Finding]:
-    """Yield what is wrong with each TenantCluster that is not being deleted."""
+    """Yield the findings about each TenantCluster that is not being deleted."""
     for cluster in clusters:
         if not cluster.metadata.terminating:
             yield from _addresses(cluster, now)

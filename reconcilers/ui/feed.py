@@ -70,7 +70,7 @@ class Feed:
         self._tenants = TenantDocuments()
         self._not_read = watched.all_not_read()
         self._stale = anyio.Event()
-        watched.on_change(self._changed)
+        watched.on_change(self._note_change)
 
     async def run(self) -> None:
         """Compute states while there is a reader, until cancelled."""
@@ -103,7 +103,7 @@ class Feed:
             self.readers -= 1
 
     def message(self, seen: Document | None, number: int) -> str:
-        """Return what a reader lacks of the newest state, encoded.
+        """Return the changes from a reader's state to the newest, encoded.
 
         Args:
             seen: the reader's state; None if it has none.
@@ -123,7 +123,7 @@ class Feed:
         self.published.set()
         self.published = anyio.Event()
 
-    def _changed(self, pools: Collection[PoolName]) -> None:
+    def _note_change(self, pools: Collection[PoolName]) -> None:
         self._dirty.update(pools)
         self._has_changed = True
         self._stale.set()
@@ -149,20 +149,24 @@ class Feed:
         known = self._documents
         missing = {name for name in names if name in dirty or name not in known}
         objects = self._watched.objects(missing.__contains__)
-        made = documents_of(objects, missing) if missing else {}
-        self._documents = {name: made[name] if name in made else known[name] for name in names}
-        every = [document for documents in self._documents.values() for document in documents]
+        new_documents = documents_of(objects, missing) if missing else {}
+        self._documents = {
+            name: new_documents[name] if name in new_documents else known[name] for name in names
+        }
+        all_documents = [
+            document for documents in self._documents.values() for document in documents
+        ]
         # A tenant that comes takes no other tenant's look while another reader has it in view.
         # The objects lack the pools of other platforms that did not change.
-        shown = chain.from_iterable(map(tenants_in, every))
-        self._numbers = number_looks(objects, self._numbers, shown)
-        state = page_state(objects, now, every, self._numbers, self._tenants)
+        tenants_in_pools = chain.from_iterable(map(tenants_in, all_documents))
+        self._numbers = number_looks(objects, self._numbers, tenants_in_pools)
+        state = page_state(objects, now, all_documents, self._numbers, self._tenants)
         events = [escape_values(_event(event)) for event in self._latest()]
         return state | time_and_failures(now, failures) | {"events": events}
 
     def _latest(self) -> list[ReadEvent]:
-        dated = (one for one in self._watched.events.cache if one.at is not None)
-        return nlargest(EVENTS_SHOWN, dated, key=lambda one: (one.at, one.metadata.name))
+        dated = (event for event in self._watched.events.cache if event.at is not None)
+        return nlargest(EVENTS_SHOWN, dated, key=lambda event: (event.at, event.metadata.name))
 
 
 class Reader:
@@ -187,14 +191,14 @@ class Reader:
         return message
 
 
-def _event(one: ReadEvent) -> Document:
-    regarding = one.regarding
+def _event(event: ReadEvent) -> Document:
+    regarding = event.regarding
     return {
-        "id": f"{one.metadata.namespace}/{one.metadata.name}",
-        "at": one.at.strftime("%Y-%m-%d %H:%M:%S") if one.at else "",
-        "type": one.type,
-        "reason": one.reason,
-        "note": one.note,
+        "id": f"{event.metadata.namespace}/{event.metadata.name}",
+        "at": event.at.strftime("%Y-%m-%d %H:%M:%S") if event.at else "",
+        "type": event.type,
+        "reason": event.reason,
+        "note": event.note,
         "about": f"{regarding.kind} {Key(regarding.namespace, regarding.name)}",
-        "count": one.series.count if one.series else 1,
+        "count": event.series.count if event.series else 1,
     }

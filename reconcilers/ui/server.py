@@ -47,11 +47,11 @@ _GZIP_STREAM = 31
 
 
 def token_guard(token: str) -> Guard:
-    """Return a guard that lets in who has this token."""
+    """Return a guard that accepts requests with this token."""
 
     async def guard(_method: str, _path: str, authorization: str) -> Response | None:
-        given = authorization.encode()
-        if compare_digest(given, f"Bearer {token}".encode()):
+        credentials = authorization.encode()
+        if compare_digest(credentials, f"Bearer {token}".encode()):
             return None
         return Response(OLD_URL, 401)
 
@@ -59,7 +59,7 @@ def token_guard(token: str) -> Guard:
 
 
 def application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
-    """Return what is served."""
+    """Return the web application that serves the page and its messages."""
 
     async def show(request: web.Request) -> web.Response:
         policy = f"{template()[1]}; frame-ancestors 'none'"
@@ -102,9 +102,9 @@ class UpdateStream:
             headers["Content-Encoding"] = _GZIP
         self.response = web.StreamResponse(headers=headers | {"Vary": "Accept-Encoding"})
 
-    async def write(self, text: str) -> None:
-        """Send a text."""
-        data = text.encode()
+    async def write(self, content: str) -> None:
+        """Send content, compressed if the reader accepts gzip."""
+        data = content.encode()
         if self._packer is not None:
             data = self._packer.compress(data) + self._packer.flush(zlib.Z_SYNC_FLUSH)
         await self.response.write(data)

@@ -55,7 +55,7 @@ async def local_page(
     watched = watched or Watched.over(transport, clock)
     feed, token = Feed(watched, clock), secrets.token_urlsafe(24)
     app = application(feed, token_guard(token), clock)
-    tasks = [one.run for one in (*watched.kinds, watched.events)]
+    tasks = [informer.run for informer in (*watched.kinds, watched.events)]
     async with (
         run_in_background([*tasks, *watched.others_run, feed.run]),
         _listening(app, bind) as port,

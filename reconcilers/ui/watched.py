@@ -85,7 +85,8 @@ class Watched:
         providers: the ProviderConfigs.
         events: of our controllers.
         others: pools of other platforms; None where they are not shown.
-        shown: the namespace whose pools are shown, with those of the whole cluster; empty for all.
+        pool_namespace: the namespace whose pools are shown, with cluster-scoped pools; empty for
+            all.
         not_read: what the user may not read.
     """
 
@@ -95,7 +96,7 @@ class Watched:
     providers: Informer[ProviderConfig]
     events: Informer[ReadEvent]
     others: "LiveViews | None" = None
-    shown: str = ""
+    pool_namespace: str = ""
     not_read: Sequence[NotRead] = ()
 
     @classmethod
@@ -104,7 +105,7 @@ class Watched:
         transport: Transport,
         clock: Clock,
         *,
-        shown: str = "",
+        pool_namespace: str = "",
         not_read: Sequence[NotRead] = (),
     ) -> "Watched":
         """Return informers of a cluster, of all platforms, for the caller to run.
@@ -112,7 +113,7 @@ class Watched:
         Args:
             transport: the cluster's API server.
             clock: the time.
-            shown: the namespace whose pools are shown; empty for all.
+            pool_namespace: the namespace whose pools are shown; empty for all.
             not_read: what the user may not read; it is not watched.
         """
         from reconcilers.integrations.live import LiveViews  # noqa: PLC0415 - see above
@@ -131,7 +132,7 @@ class Watched:
                 transport, clock, namespace=readable_namespace(NETWORK_POOL, not_read) or ""
             ),
             LiveViews(transport, clock, pools.cache, not_read=not_read),
-            shown,
+            pool_namespace,
             not_read,
         )
 
@@ -164,20 +165,20 @@ class Watched:
 
     def _shows(self, namespace: str) -> bool:
         """Return whether pools of a namespace are shown; an empty one is the whole cluster's."""
-        return not namespace or self.shown in {"", namespace}
+        return not namespace or self.pool_namespace in {"", namespace}
 
-    def objects(self, wanted: Wanted = every_pool) -> Objects:
-        """Return what there is now.
+    def objects(self, is_wanted: Wanted = every_pool) -> Objects:
+        """Return the objects of all caches as they are now.
 
         Args:
-            wanted: of which pools it is asked what other platforms say.
+            is_wanted: of which pools it is asked what other platforms say.
         """
         unreadable = {
-            (one.resource.kind, key): reason
-            for one in self.kinds
-            for key, reason in one.cache.unreadable.items()
+            (informer.resource.kind, key): reason
+            for informer in self.kinds
+            for key, reason in informer.cache.unreadable.items()
         }
-        views = self.others.views(wanted) if self.others is not None else Views()
+        views = self.others.views(is_wanted) if self.others is not None else Views()
         not_read = self._not_read()
         return Objects(
             _by_key(self.pools.cache),
@@ -188,27 +189,31 @@ class Watched:
             owners_known=all(limit.kind != TENANT_CLUSTER.full_name for limit in not_read),
             integrations=views,
             not_read=not_read,
-        ).within(self.shown)
+        ).within(self.pool_namespace)
 
     def _not_read(self) -> list[NotRead]:
-        """Return what of our kinds the user may not read, or has not been listed yet."""
+        """Return the lists of our kinds that the user may not read, or that have not ended yet."""
         unlisted = [informer for informer in self.kinds if not informer.cache.synced]
         return [*self.not_read, *(NotRead(informer.resource.full_name) for informer in unlisted)]
 
     def all_not_read(self) -> list[NotRead]:
-        """Return what the user may not read, is refused now, or has not been listed yet."""
+        """Return the lists that the user may not read, that fail, or that have not ended yet."""
         return [*self._not_read(), *(self.others.not_read() if self.others is not None else ())]
 
     def on_change(self, changed: Callable[[Collection[PoolName]], None]) -> None:
         """Call `changed` from now on with the pools that a change concerns, if any."""
 
         def of_allocation(change: Change[IPAllocation]) -> None:
-            found = (one for one in (change.old, change.new) if one is not None)
-            changed([PoolName(NETWORK_POOL.kind, one.pool_key) for one in found])
+            allocations = (
+                allocation for allocation in (change.old, change.new) if allocation is not None
+            )
+            changed(
+                [PoolName(NETWORK_POOL.kind, allocation.pool_key) for allocation in allocations]
+            )
 
         def of_pool(change: Change[NetworkPool]) -> None:
-            found = (one for one in (change.old, change.new) if one is not None)
-            changed([PoolName(NETWORK_POOL.kind, one.metadata.key) for one in found])
+            pools = (pool for pool in (change.old, change.new) if pool is not None)
+            changed([PoolName(NETWORK_POOL.kind, pool.metadata.key) for pool in pools])
 
         def of_other(_: Change[Any]) -> None:
             changed([])
@@ -240,5 +245,5 @@ def events_of(transport: Transport, clock: Clock, *, namespace: str = "") -> Inf
 
 
 def _by_key(cache: Cache[Any]) -> dict[Key, Any]:
-    found: dict[Key, Object] = {one.metadata.key: one for one in cache}
-    return found
+    objects: dict[Key, Object] = {obj.metadata.key: obj for obj in cache}
+    return objects

@@ -92,7 +92,10 @@ def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of 
     if old is not None:
         causes += _review_shrunk_cidrs(new, old)
     if verdict.allowed and view is not None:
-        ours = [*_holders(old, view, claimed_kinds), *(one for holding in claimed if not holding.foreign)]
+        ours = [
+            *_holders(old, view, claimed_kinds),
+            *(holding for holding in claimed if not holding.foreign),
+        ]
         left_out_addresses = _left_out(new, old, ours, max_addresses)
         field_of_ranges = _field_of_ranges(SPEC, new.spec)
         causes += limit_causes(

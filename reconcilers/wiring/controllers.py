@@ -96,7 +96,7 @@ def add_networkpools(shared: Shared, sharing: Sharing = NOTHING_SHARED) -> None:
         keys = (pool.metadata.key for pool in pools.cache)
         return [pool for pool in keys if allocation.namespace in {"", pool.namespace}]
 
-    def gathered(change: Change[IPAllocation]) -> float:
+    def choose_delay(change: Change[IPAllocation]) -> float:
         # Requests are served at once; while they are, those that come meanwhile gather anyway.
         return 0.0 if change.new is not None and waits(change.new) else settings.pool.gather
 
@@ -116,7 +116,7 @@ def add_networkpools(shared: Shared, sharing: Sharing = NOTHING_SHARED) -> None:
                 allocations,
                 lambda allocation: [allocation.pool_key],
                 concerns,
-                gathered,
+                choose_delay,
                 unreadable=find_pools_of_unreadable,
             ),
         ],
@@ -146,23 +146,23 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
     )
 
     def find_unserved_by_key(pool: Key) -> Iterable[Key]:
-        found = allocations.by_index(POOL_INDEX, str(pool))
-        return [a.metadata.key for a in found if a.status.phase != ALLOCATED]
+        pool_allocations = allocations.by_index(POOL_INDEX, str(pool))
+        return [a.metadata.key for a in pool_allocations if a.status.phase != ALLOCATED]
 
     def find_unserved(pool: NetworkPool) -> Iterable[Key]:
         return find_unserved_by_key(pool.metadata.key)
 
-    def deleted(cluster: TenantCluster) -> Iterable[Key]:
-        found = allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
-        return [a.metadata.key for a in found if a.metadata.terminating]
+    def find_terminating(cluster: TenantCluster) -> Iterable[Key]:
+        tenant_allocations = allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
+        return [a.metadata.key for a in tenant_allocations if a.metadata.terminating]
 
     def tenant(key: Key) -> Key:
-        found = allocations.get(key)
-        return key if found is None else found.spec.tenantClusterRef.key
+        allocation = allocations.get(key)
+        return key if allocation is None else allocation.spec.tenantClusterRef.key
 
     def pool(key: Key) -> Key | None:
-        found = allocations.get(key)
-        return None if found is None else found.pool_key
+        allocation = allocations.get(key)
+        return None if allocation is None else allocation.pool_key
 
     shards = shared.manager.shards
 
@@ -190,7 +190,7 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
             ),
             # A cluster's status changes once the projection without a deleted range was written.
             # A release reads a cluster live that the cache does not show.
-            Watch(informers.clusters, deleted, is_required=False),
+            Watch(informers.clusters, find_terminating, is_required=False),
         ],
         concurrency=settings.concurrency,
         # All allocations live in one namespace; a tenant with hundreds must not delay the others.
@@ -246,23 +246,23 @@ def add_tenantclusters(
 
     def has_owner(change: Change[IPAllocation]) -> bool:
         # A range for a cluster that never existed needs no work until the cluster comes.
-        one = change.new or change.old
-        if one is None or names.ANNOTATION_TENANT_UID in one.metadata.annotations:
+        allocation = change.new or change.old
+        if allocation is None or names.ANNOTATION_TENANT_UID in allocation.metadata.annotations:
             return True
-        return one.spec.tenantClusterRef.key in clusters
+        return allocation.spec.tenantClusterRef.key in clusters
 
     def find_users(config: ProviderConfig) -> Iterable[Key]:
         return [
-            one.metadata.key
-            for one in clusters
-            if refers_to(one, config, settings.namespace, by_default=True)
+            cluster.metadata.key
+            for cluster in clusters
+            if refers_to(cluster, config, settings.namespace, by_default=True)
         ]
 
     def find_users_by_key(config: Key) -> Iterable[Key]:
         return [
-            one.metadata.key
-            for one in clusters
-            if find_provider_key(one, settings.namespace, config) == config
+            cluster.metadata.key
+            for cluster in clusters
+            if find_provider_key(cluster, settings.namespace, config) == config
         ]
 
     shared.manager.controller(
@@ -299,7 +299,7 @@ def add_tenantclusters(
 
 
 def _concerned_by(watched: WatchedKind) -> Callable[[Key, Object], Iterable[Key]]:
-    """Return which TenantCluster an object concerns that is watched in its tenant."""
+    """Return a mapping from an object in a tenant to the TenantCluster that it concerns."""
 
     def find_cluster(cluster: Key, obj: Object) -> Iterable[Key]:
         return [cluster] if watched.is_concerned(obj) else []
@@ -334,8 +334,8 @@ def add_tenant_clients(
                 if shards.holds(key):
                     continue
                 await tenants.close(key)
-                named = records.of_name(key)
-                uids = {record.uid for record in named if vanished.is_needed(record)}
+                named_records = records.of_name(key)
+                uids = {record.uid for record in named_records if vanished.is_needed(record)}
                 for record in records.retain(key, uids):
                     await tenants.forget(record.access)
 
@@ -367,7 +367,7 @@ def add_providerconfigs(shared: Shared) -> None:
     def find_configs(pool: NetworkPool) -> Iterable[Key]:
         return find_configs_by_key(pool.metadata.key)
 
-    def deleted(cluster: TenantCluster) -> Iterable[Key]:
+    def find_terminating(cluster: TenantCluster) -> Iterable[Key]:
         return [
             config.metadata.key
             for config in configs
@@ -381,7 +381,7 @@ def add_providerconfigs(shared: Shared) -> None:
         watches=[
             Watch(informers.providers, to_self, unreadable=lambda config: [config]),
             Watch(informers.pools, find_configs, unreadable=find_configs_by_key),
-            Watch(informers.clusters, deleted),
+            Watch(informers.clusters, find_terminating),
         ],
         concurrency=1,
     )

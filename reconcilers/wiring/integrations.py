@@ -106,7 +106,7 @@ def integration_webhooks(
 
 
 def lister_of_others(client: Client, settings: Settings) -> ListOtherHoldings:
-    """Return what lists the addresses that others than IPAllocations hold of a NetworkPool.
+    """Return a function that lists a NetworkPool's addresses that no IPAllocation holds.
 
     Args:
         client: for the lists.

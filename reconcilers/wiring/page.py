@@ -27,15 +27,20 @@ def add_page(
         integrations: those that are on; their pools are shown, by watches of the page's own, as
             theirs run in one replica only.
     """
-    found = Informers.from_manager(manager)
+    informers = Informers.from_manager(manager)
     events = events_of(transport, manager.clock)
     others = None
     if integrations:
         from reconcilers.integrations.live import LiveViews  # noqa: PLC0415 - most run without
 
-        others = LiveViews(transport, manager.clock, found.pools.cache, platforms=integrations)
+        others = LiveViews(transport, manager.clock, informers.pools.cache, platforms=integrations)
     watched = Watched(
-        found.pools, found.allocations, found.clusters, found.providers, events, others
+        informers.pools,
+        informers.allocations,
+        informers.clusters,
+        informers.providers,
+        events,
+        others,
     )
     page = Page(watched, transport, manager.clock, bind, cert_dir)
     manager.add_service("ui", page.run, leader_only=False)
