@@ -107,7 +107,7 @@ def call_plain(function: Callable[..., R], *arguments: object) -> R:
     except (Exception, SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise _unexpected(function, error) from error
+        raise _wrap_base_exception(function, error) from error
     if type(result) in _PLAIN:
         return result
     if isinstance(result, Awaitable) or inspect.isasyncgen(result):
@@ -260,11 +260,11 @@ def _run(function: object, call: Callable[..., R], *arguments: object) -> R:
     except (Exception, SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise _unexpected(function, error) from error
+        raise _wrap_base_exception(function, error) from error
 
 
-def _unexpected(function: object, error: BaseException) -> UnexpectedError:
-    """Return the error to raise instead of what is no Exception."""
+def _wrap_base_exception(function: object, error: BaseException) -> UnexpectedError:
+    """Return the error to raise in place of a BaseException that is no Exception."""
     return UnexpectedError(
         f"{function_name(function)} raised {safe_repr(error)}, which is no Exception"
     )

@@ -48,7 +48,7 @@ PARTICIPLES = {
     *("known", "chosen", "written", "sent", "drawn", "built", "bound", "begun", "split", "cut"),
 }
 """Participles that do not end in -ed."""
-VERBS_IN_ED = {"feed", "seed", "need", "embed"}
+VERBS_IN_ED = {"feed", "seed", "need", "embed", "proceed", "succeed", "exceed"}
 EMPTY_BEGINNING = re.compile(r"(Return|Yield) (what|who|whose|those|which|whether what)\b")
 
 WIRE_NAMES = {"controller/discovery.py": {"served"}}

@@ -30,9 +30,9 @@ class LoadBalancerKinds:
         If this process does not know the provider, nothing is written there and no range is
         released.
         """
-        return self.named(tenant.load_balancer_provider)
+        return self.find_kind(tenant.load_balancer_provider)
 
-    def named(self, provider: str) -> LoadBalancerKind:
+    def find_kind(self, provider: str) -> LoadBalancerKind:
         """Return the load balancer of a provider, as an allocation or a TenantCluster names it."""
         kind = self._by_provider.get(provider)
         return UnsupportedKind(provider, self._by_provider) if kind is None else kind

@@ -61,7 +61,7 @@ class Inside:
     provider: str = DEFAULT_LOAD_BALANCER
 
     def members_of(self, members: Sequence[IPAllocation]) -> list[IPAllocation]:
-        """Return those of a tenant's allocations whose ranges this load balancer may have."""
+        """Return the allocations of a tenant whose ranges this load balancer may have."""
         return [member for member in members if member.load_balancer == self.provider]
 
 

@@ -149,8 +149,10 @@ class Projector:
         chosen = tenant.load_balancer_provider
         provider = provider or chosen
         allocations_of_name = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
-        mine = members(self._allocations, tenant) if provider == chosen else []
-        projection = make_projection(_of_balancer(mine, provider), self._allocations.position)
+        cluster_allocations = members(self._allocations, tenant) if provider == chosen else []
+        projection = make_projection(
+            _of_balancer(cluster_allocations, provider), self._allocations.position
+        )
         projected = {ranges.allocation.uid for ranges in projection.allocations}
         others = [
             allocation
@@ -321,7 +323,7 @@ class Projector:
                 one, all ranges are taken.
         """
         tenant = current.tenant
-        kind = self._kinds.named(provider or tenant.load_balancer_provider)
+        kind = self._kinds.find_kind(provider or tenant.load_balancer_provider)
         title = kind.title
         projection = await self._make_owned_projection(tenant, provider)
         try:
@@ -445,7 +447,7 @@ class Projector:
             ControllerError: the management cluster did not answer.
         """
         try:
-            return await self._remove(tenant, self._kinds.named(provider))
+            return await self._remove(tenant, self._kinds.find_kind(provider))
         except BalancerBlocked:
             return True  # its kinds are not served, so there are no objects
         except (TenantUnavailable, Conflict) as error:
@@ -463,7 +465,9 @@ class Projector:
         """
         try:
             async with self._tenants.client(tenant) as client:
-                return await self._kinds.named(provider).of(client, BalancerMemory()).find_claim()
+                return (
+                    await self._kinds.find_kind(provider).of(client, BalancerMemory()).find_claim()
+                )
         except TenantUnavailable as error:
             return error.message
 

@@ -81,7 +81,7 @@ class TenantIdentities(TenantGuard):
         """Return the key of the cluster that goes first of several that lead to the same one."""
         holding_clusters: set[Key] = set()
         for provider in self._list_providers(rivals):
-            kind = self._kinds.named(provider)
+            kind = self._kinds.find_kind(provider)
             reading = await kind.of(client, BalancerMemory()).read_targets()
             for offer in reading.targets.values():
                 owner = owner_of(offer)

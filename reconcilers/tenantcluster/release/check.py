@@ -341,7 +341,7 @@ class TenantReleaseCheck(ReleaseCheck):
         """
         chosen = tenant.load_balancer_provider
         provider = allocation.load_balancer if self._kinds.is_known(chosen) else chosen
-        return self._kinds.named(provider)
+        return self._kinds.find_kind(provider)
 
     def _has_moved(self, tenant: TenantCluster) -> bool:
         """Return whether the kubeconfig leads to another cluster than the last projection went to.

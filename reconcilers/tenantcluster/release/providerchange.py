@@ -127,7 +127,7 @@ class ProviderChange:
         tenant = current.tenant
         theirs = [a for a in moving if a.load_balancer == provider]
         projected = await self._projector.project(current, memory, provider=provider)
-        title = self._kinds.named(provider).title
+        title = self._kinds.find_kind(provider).title
         waits = []
         for allocation in theirs:
             if not allocation.is_leaving:
@@ -176,6 +176,6 @@ class ProviderChange:
 
     def _describe(self, chosen: str, why: str) -> Finding:
         """Return the condition LoadBalancerReady while the change goes on."""
-        title = self._kinds.named(chosen).title
+        title = self._kinds.find_kind(chosen).title
         message = f"the tenant changes to {title}, and its Services have no addresses until then"
         return load_balancer_ready(False, CHANGING, f"{message}: {why}")

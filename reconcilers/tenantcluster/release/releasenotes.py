@@ -52,5 +52,5 @@ async def note_for_release(
 
 
 def release_note(allocation: IPAllocation) -> str:
-    """Return what is noted on an allocation for its release; empty for nothing."""
+    """Return the note on an allocation about its release; empty if there is none."""
     return allocation.metadata.annotations.get(names.ANNOTATION_RELEASE_NOTE, "")
