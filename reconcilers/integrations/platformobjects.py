@@ -56,7 +56,7 @@ def resource_of(body: Body, integrations: Sequence[str]) -> Resource[Any]:
 def filled(body: Body) -> Body:
     """Return a manifest as other controllers of its platform leave it."""
     if find_resource(body, [kubermatic.CLUSTERS]) is not None:
-        from reconcilers.integrations.kubermatic.reading import filled as by_kkp  # noqa: PLC0415 - loaded where needed
+        from reconcilers.integrations.kubermatic.reading import fill_defaults as by_kkp  # noqa: PLC0415 - loaded where needed
 
         return by_kkp(body)
     if find_resource(body, [vitistack.NETWORKS]) is not None:

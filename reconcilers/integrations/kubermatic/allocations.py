@@ -49,10 +49,10 @@ VOIDED = names.ANNOTATION_PROMISES_VOID
 def release_fields(allocation: IPAMAllocation, reason: str) -> dict[str, str]:
     """Return the fields of a log line about an allocation that gives its addresses back."""
     spec = allocation.spec
-    held = [spec.cidr] if spec.cidr else spec.addresses
+    held_texts = [spec.cidr] if spec.cidr else spec.addresses
     pool = f"IPAMPool {allocation.pool.name}"
     holder = f"IPAMAllocation {allocation.metadata.key}"
-    return {**holder_fields(holder, held, pool, reason), "datacenter": spec.dc}
+    return {**holder_fields(holder, held_texts, pool, reason), "datacenter": spec.dc}
 
 
 def is_pool(owner: OwnerReference) -> bool:
@@ -62,7 +62,9 @@ def is_pool(owner: OwnerReference) -> bool:
 
 def is_owned(allocation: IPAMAllocation, pool: IPAMPool) -> bool:
     """Return whether a pool is the one IPAMPool that owns an allocation."""
-    owners = [one.uid for one in allocation.metadata.ownerReferences if is_pool(one)]
+    owners = [
+        reference.uid for reference in allocation.metadata.ownerReferences if is_pool(reference)
+    ]
     return owners == [pool.metadata.uid]
 
 
@@ -71,7 +73,9 @@ def owners_patch(allocation: IPAMAllocation, pool: IPAMPool) -> Mapping[str, Any
     if is_owned(allocation, pool):
         return {}
     others = [
-        rendered_owner(one) for one in allocation.metadata.ownerReferences if not is_pool(one)
+        rendered_owner(reference)
+        for reference in allocation.metadata.ownerReferences
+        if not is_pool(reference)
     ]
     return {"ownerReferences": [*others, owner_reference(pool, POOLS)]}
 
@@ -94,7 +98,7 @@ def content(
     if datacenter.type == PREFIX:
         return {**spec, "cidr": ranges[0].text, "addresses": None}
     kept = allocation.spec.addresses if allocation.spec.dc == name else ()
-    added = [f"{one.start_text}-{one.end_text}" for one in ranges]
+    added = [f"{span.start_text}-{span.end_text}" for span in ranges]
     return {**spec, "addresses": [*kept, *added], "cidr": None}
 
 
@@ -146,12 +150,12 @@ class Allocations:
         Returns:
             The grants with their allocations, and those that could not be made with the reason.
         """
-        made: list[tuple[ClusterGrant, IPAMAllocation]] = []
+        created: list[tuple[ClusterGrant, IPAMAllocation]] = []
         failed: list[tuple[ClusterGrant, ControllerError]] = []
 
         async def make_one(grant: ClusterGrant) -> None:
             if grant.allocation is not None:
-                made.append((grant, grant.allocation))
+                created.append((grant, grant.allocation))
                 return
             kind = pool.spec.datacenters[grant.datacenter].type
             body = {
@@ -162,16 +166,16 @@ class Allocations:
                 "spec": {"type": kind, "dc": grant.datacenter},
             }
             try:
-                one = await self._client.create(ALLOCATIONS, grant.cluster.namespace, body)
+                allocation = await self._client.create(ALLOCATIONS, grant.cluster.namespace, body)
             except AlreadyExists:
                 return  # by another replica or by hand: its event leads to the next pass
             except ControllerError as error:
                 failed.append((grant, error))
             else:
-                made.append((grant, one))
+                created.append((grant, allocation))
 
-        await run_concurrently([partial(make_one, one) for one in grants], self._width)
-        return made, failed
+        await run_concurrently([partial(make_one, grant) for grant in grants], self._width)
+        return created, failed
 
     async def keep(
         self, granted: Sequence[Granted[IPAMAllocation]], pool: IPAMPool
@@ -199,7 +203,9 @@ class Allocations:
         work = [partial(keep_one, promise, allocation) for promise, allocation in granted]
         return await run_concurrently(work, self._width)
 
-    async def repair(self, found: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool) -> None:
+    async def repair(
+        self, deviations: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool
+    ) -> None:
         """Put back the type and the owner of allocations that have their addresses.
 
         A write that the API server refuses is left out until the next resync, as in `delete`.
@@ -217,7 +223,9 @@ class Allocations:
                     allocation.metadata, lambda: self._client.patch(ALLOCATIONS, version, patch)
                 )
 
-        await run_concurrently([partial(repair_one, *one) for one in found], self._width)
+        await run_concurrently(
+            [partial(repair_one, *deviation) for deviation in deviations], self._width
+        )
 
     async def void_refused(self, allocations: Sequence[IPAMAllocation]) -> list[WriteResult]:
         """Void promises whose write was refused for good; return the results, in order."""
@@ -237,11 +245,11 @@ class Allocations:
         patch = {"metadata": {"annotations": {VOIDED: self._clock.now().isoformat()}}}
         return await self._client.patch(ALLOCATIONS, Version.from_object(allocation), patch)
 
-    async def delete(self, found: Sequence[IPAMAllocation], reason: str) -> None:
+    async def delete(self, allocations: Sequence[IPAMAllocation], reason: str) -> None:
         """Delete allocations as they were read.
 
         Args:
-            found: the allocations.
+            allocations: the allocations.
             reason: for the log.
         """
 
@@ -252,7 +260,9 @@ class Allocations:
 
             await self._refused.attempt(allocation.metadata, send)
 
-        await run_concurrently([partial(delete_one, one) for one in found], self._width)
+        await run_concurrently(
+            [partial(delete_one, allocation) for allocation in allocations], self._width
+        )
 
     def next_in(self, allocations: Iterable[IPAMAllocation]) -> float | None:
         """Return in how many seconds a write that was refused is due again; None for none.

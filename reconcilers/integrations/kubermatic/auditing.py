@@ -38,9 +38,9 @@ def audit(
         not_read: what the user may not read; an object that may be among it is not missing.
     """
     yield from unreadable_troubles(unreadable)
-    for one in contents:
-        yield from _of_datacenter(one)
-    for pool in sorted(caches.pools, key=lambda one: one.metadata.key):
+    for content in contents:
+        yield from _of_datacenter(content)
+    for pool in sorted(caches.pools, key=lambda pool: pool.metadata.key):
         for warning in host_bit_warnings(pool):
             yield Trouble(HOST_BITS, "warning", POOLS.kind, pool.metadata.key, warning)
         for fault in list_pool_faults(pool):
@@ -48,47 +48,49 @@ def audit(
     yield from _of_allocations(caches, not_read)
 
 
-def _of_datacenter(one: DatacenterContents) -> Iterator[Trouble]:
-    where = f"IPAMPool {one.pool.metadata.name} in datacenter {one.name}"
-    if one.space is None:
-        sentence = f"datacenter {one.name} hands out nothing: {one.fault}"
-        yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, sentence)
+def _of_datacenter(content: DatacenterContents) -> Iterator[Trouble]:
+    where = f"IPAMPool {content.pool.metadata.name} in datacenter {content.name}"
+    if content.space is None:
+        sentence = f"datacenter {content.name} hands out nothing: {content.fault}"
+        yield Trouble("InvalidPool", "error", POOLS.kind, content.pool.metadata.key, sentence)
         return
-    if fault := describe_datacenter_fault(one.pool, one.name):
-        yield Trouble("InvalidPool", "error", POOLS.kind, one.pool.metadata.key, fault)
-    found = {each.metadata.key: each for each in one.allocations}
-    for key, problem in sorted(problems(one.allocations, one.space).items()):
+    if fault := describe_datacenter_fault(content.pool, content.name):
+        yield Trouble("InvalidPool", "error", POOLS.kind, content.pool.metadata.key, fault)
+    allocations = {allocation.metadata.key: allocation for allocation in content.allocations}
+    for key, problem in sorted(problems(content.allocations, content.space).items()):
         kind = _FINDINGS.get(problem.reason, "OutOfRange")
         severity: Severity = "warning" if kind == "OutOfRange" else "error"
         sentence = f"{where}: {problem.message}"
-        yield _trouble(kind, severity, found[key], sentence)
+        yield _trouble(kind, severity, allocations[key], sentence)
 
 
-def _trouble(kind: str, severity: Severity, one: IPAMAllocation, sentence: str) -> Trouble:
+def _trouble(kind: str, severity: Severity, allocation: IPAMAllocation, sentence: str) -> Trouble:
     """Return the trouble of an allocation; one that is deleted is made anew if it is used."""
-    key = one.metadata.key
-    return Trouble(kind, severity, ALLOCATIONS.kind, key, sentence, one, removable=True)
+    key = allocation.metadata.key
+    return Trouble(kind, severity, ALLOCATIONS.kind, key, sentence, allocation, removable=True)
 
 
 def _of_allocations(caches: KubermaticCaches, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
     """Yield the troubles of allocations that are not used, or cannot be."""
     may_have_cluster = bool(limits_in("", {CLUSTERS.full_name}, not_read))
-    for one in sorted(caches.allocations, key=lambda one: one.metadata.key):
-        key, pool = one.metadata.key, caches.pools.get(one.pool)
-        if one.empty:
+    for allocation in sorted(caches.allocations, key=lambda allocation: allocation.metadata.key):
+        key, pool = allocation.metadata.key, caches.pools.get(allocation.pool)
+        if allocation.empty:
             sentence = "has no addresses; MetalLB refuses a pool that is made of it"
-            yield _trouble("NoAddresses", "warning", one, sentence)
+            yield _trouble("NoAddresses", "warning", allocation, sentence)
         if pool is None:
-            is_unknown = is_left_out(POOLS, one.pool, not_read)
-            if one.pool not in caches.pools.unreadable and not is_unknown:
-                sentence = f"its IPAMPool {one.metadata.name} does not exist"
-                yield _trouble("UnknownPool", "warning", one, sentence)
-        elif one.spec.dc not in pool.spec.datacenters:
-            sentence = f"is of datacenter {one.spec.dc}, which its IPAMPool does not have"
-            yield _trouble("UnknownPool", "warning", one, sentence)
+            is_unknown = is_left_out(POOLS, allocation.pool, not_read)
+            if allocation.pool not in caches.pools.unreadable and not is_unknown:
+                sentence = f"its IPAMPool {allocation.metadata.name} does not exist"
+                yield _trouble("UnknownPool", "warning", allocation, sentence)
+        elif allocation.spec.dc not in pool.spec.datacenters:
+            sentence = f"is of datacenter {allocation.spec.dc}, which its IPAMPool does not have"
+            yield _trouble("UnknownPool", "warning", allocation, sentence)
         if may_have_cluster:
             continue
-        named = any(cluster.namespace == key.namespace for cluster in caches.clusters)
-        if not named and not caches.clusters.unreadable:  # the namespace is in a Cluster's status
+        has_cluster = any(cluster.namespace == key.namespace for cluster in caches.clusters)
+        if (
+            not has_cluster and not caches.clusters.unreadable
+        ):  # the namespace is in a Cluster's status
             sentence = f"no {CLUSTERS.kind} has namespace {key.namespace}; it stays in use"
-            yield _trouble("Unclaimed", "warning", one, sentence)
+            yield _trouble("Unclaimed", "warning", allocation, sentence)

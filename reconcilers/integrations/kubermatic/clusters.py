@@ -47,17 +47,19 @@ def failure_message(cluster: Cluster, pool: str, problem: Problem) -> str:
 
 def condition_of(cluster: Cluster, problems: Mapping[str, Problem | None]) -> ClusterCondition:
     """Return the condition that a cluster has to have, without its time."""
-    found = [(pool, one) for pool, one in sorted(problems.items()) if one is not None]
-    failing = [(pool, one) for pool, one in found if not one.harmless]
+    reported = [
+        (pool, problem) for pool, problem in sorted(problems.items()) if problem is not None
+    ]
+    failing = [(pool, problem) for pool, problem in reported if not problem.harmless]
     if failing:
-        message = "; ".join(failure_message(cluster, pool, one) for pool, one in failing)
+        message = "; ".join(failure_message(cluster, pool, problem) for pool, problem in failing)
         return ClusterCondition("False", failing[0][1].reason, message)
-    if found:
-        message = "; ".join(f"IPAMPool {pool}: {one.message}" for pool, one in found)
-        return ClusterCondition("True", found[0][1].reason, message)
+    if reported:
+        message = "; ".join(f"IPAMPool {pool}: {problem.message}" for pool, problem in reported)
+        return ClusterCondition("True", reported[0][1].reason, message)
     if not problems:
-        text = f"no IPAMPool names datacenter {cluster.datacenter}"
-        return ClusterCondition("True", NO_POOL, text)
+        fallback = f"no IPAMPool names datacenter {cluster.datacenter}"
+        return ClusterCondition("True", NO_POOL, fallback)
     return ClusterCondition("True", ALLOCATED, f"addresses of {', '.join(sorted(problems))}")
 
 
@@ -109,29 +111,30 @@ class ClusterReconciler:
         if cluster is None or is_unreadable or not cluster.is_served(self._caches.worker):
             return SETTLED
         problems = self._reports.of_cluster(key)
-        wanted = condition_of(cluster, problems)
-        if wanted.status == "True" and self._awaits_pools(cluster, problems):
+        condition = condition_of(cluster, problems)
+        if condition.status == "True" and self._awaits_pools(cluster, problems):
             return SETTLED
         reported = self._reported_of(cluster)
         self._record(cluster, problems, reported)
         # Only this process knows of it, so it is written once: see `_Reported.failure`.
         is_own_failure = any(
-            one is not None and one.reason == RECONCILING_ERROR for one in problems.values()
+            problem is not None and problem.reason == RECONCILING_ERROR
+            for problem in problems.values()
         )
         if not is_own_failure:
             reported.failure = None
         has = cluster.status.conditions.get(CONDITION, ClusterCondition())
         is_shown = (has.status, has.reason, has.message) == (
-            wanted.status,
-            wanted.reason,
-            wanted.message,
+            condition.status,
+            condition.reason,
+            condition.message,
         )
-        if is_shown or reported.failure == wanted:
+        if is_shown or reported.failure == condition:
             return SETTLED
         try:
-            await self._client.patch_status(CLUSTERS, cluster, self._status(has, wanted))
+            await self._client.patch_status(CLUSTERS, cluster, self._status(has, condition))
             if is_own_failure:
-                reported.failure = wanted
+                reported.failure = condition
         except Conflict:
             return Again(RETRY)
         except NotFound:
@@ -152,7 +155,7 @@ class ClusterReconciler:
         )
 
     def _reported_of(self, cluster: Cluster) -> _Reported:
-        """Return what was reported of a cluster; nothing of an earlier one of its name."""
+        """Return the last report about a cluster; empty for a new cluster of the same name."""
         meta = cluster.metadata
         reported = self._reported.get(meta.key)
         if reported is None or reported.uid != meta.uid:
@@ -164,23 +167,23 @@ class ClusterReconciler:
     ) -> None:
         """Record an event for what keeps a cluster from addresses, once until it changes."""
         texts = {
-            name: failure_message(cluster, name, one)
-            for name, one in sorted(problems.items())
-            if one and not one.harmless
+            name: failure_message(cluster, name, problem)
+            for name, problem in sorted(problems.items())
+            if problem and not problem.harmless
         }
-        for name, text in texts.items():
+        for name, message in texts.items():
             pool = self._caches.pools.get(Key("", name))
-            if pool is not None and reported.events.get(name) != text:
-                self._reports.record_error(cluster, pool, text)
+            if pool is not None and reported.events.get(name) != message:
+                self._reports.record_error(cluster, pool, message)
         reported.events = texts
 
-    def _status(self, has: ClusterCondition, wanted: ClusterCondition) -> Mapping[str, Any]:
+    def _status(self, has: ClusterCondition, new_condition: ClusterCondition) -> Mapping[str, Any]:
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        same = has.status == wanted.status and has.lastTransitionTime
+        same = has.status == new_condition.status and has.lastTransitionTime
         condition = {
-            "status": wanted.status,
-            "reason": wanted.reason,
-            "message": wanted.message,
+            "status": new_condition.status,
+            "reason": new_condition.reason,
+            "message": new_condition.message,
             "kubermaticVersion": names.FIELD_MANAGER,
             "lastHeartbeatTime": now,
             "lastTransitionTime": has.lastTransitionTime if same else now,

@@ -25,7 +25,7 @@ from reconcilers.integrations.kubermatic.api import (
 )
 from reconcilers.integrations.kubermatic.holdings import (
     Held,
-    held,
+    parse_holding,
 )
 from reconcilers.integrations.kubermatic.reading import (
     POOL_INDEX,
@@ -61,41 +61,45 @@ class DatacenterContents:
     clusters: Mapping[str, str]
     unreadable: Sequence[UnreadableObject] = ()
 
-    def held(self) -> Iterator[HeldPart]:
-        """Yield what is held and what is promised."""
-        for one in self.allocations:
-            for part in held(one.spec).ranges:
-                yield HeldPart(part, "held", one.metadata.key)
-        by_uid = {one.metadata.uid: one for one in self.allocations}
+    def list_held_parts(self) -> Iterator[HeldPart]:
+        """Yield the ranges that allocations hold and that the journal promises."""
+        for allocation in self.allocations:
+            for part in parse_holding(allocation.spec).ranges:
+                yield HeldPart(part, "held", allocation.metadata.key)
+        by_uid = {allocation.metadata.uid: allocation for allocation in self.allocations}
         for promise in JOURNALS.read(self.pool).promises:
-            found = by_uid.get(promise.uid)
-            version = found.metadata.resourceVersion if found is not None else ""
+            promised_to = by_uid.get(promise.uid)
+            version = promised_to.metadata.resourceVersion if promised_to is not None else ""
             if version == promise.resourceVersion:
                 for promised in promise.ranges:
                     yield HeldPart(promised.range, "promised", promise.key)
 
     def blocks(self) -> list[AddressRange]:
-        """Return what is held and what is promised, in blocks of the space."""
+        """Return the held and the promised ranges, in blocks of the space."""
         if self.space is None:
             return []
-        found = (self.space.blocks(one.range) for one in self.held())
-        return [one for one in found if one is not None]
+        block_ranges = (self.space.blocks(part.range) for part in self.list_held_parts())
+        return [blocks for blocks in block_ranges if blocks is not None]
 
 
 def contents_of(
-    caches: KubermaticCaches, wanted: Wanted = every_pool, not_read: Sequence[NotRead] = ()
+    caches: KubermaticCaches, is_wanted: Wanted = every_pool, not_read: Sequence[NotRead] = ()
 ) -> Iterator[DatacenterContents]:
-    """Yield what every pool may hand out and what is held of it, by pool and datacenter.
+    """Yield the space and the holders of each datacenter of each pool, by pool and datacenter.
 
     Args:
         caches: the objects.
-        wanted: which pools.
+        is_wanted: which pools.
         not_read: what the user may not read; a cluster whose IPAMAllocation may be among it is
             not known to wait.
     """
-    clusters = {one.namespace: one.metadata.name for one in caches.clusters if one.namespace}
-    for pool in sorted(caches.pools, key=lambda one: one.metadata.key):
-        if not wanted(PoolName(POOLS.kind, pool.metadata.key)):
+    clusters = {
+        cluster.namespace: cluster.metadata.name
+        for cluster in caches.clusters
+        if cluster.namespace
+    }
+    for pool in sorted(caches.pools, key=lambda pool: pool.metadata.key):
+        if not is_wanted(PoolName(POOLS.kind, pool.metadata.key)):
             continue
         check = partial(check_readable, pool.metadata.name, caches.allocations.unreadable)
         unreadable = find_unreadable(check)
@@ -106,13 +110,18 @@ def contents_of(
                 space = space_of(settings)
             except InvalidPool as invalid:
                 fault = "; ".join(invalid.messages)
-            here = tuple(sorted((one for one in allocations if one.spec.dc == name), key=_key))
+            here = tuple(
+                sorted(
+                    (allocation for allocation in allocations if allocation.spec.dc == name),
+                    key=_key,
+                )
+            )
             waiting = tuple(_waiting(caches, pool, name, space, not_read))
             yield DatacenterContents(pool, name, space, fault, here, waiting, clusters, unreadable)
 
 
-def _key(one: IPAMAllocation) -> Key:
-    return one.metadata.key
+def _key(allocation: IPAMAllocation) -> Key:
+    return allocation.metadata.key
 
 
 def _waiting(
@@ -123,16 +132,20 @@ def _waiting(
     not_read: Sequence[NotRead],
 ) -> Iterator[Cluster]:
     """Yield the clusters of a datacenter that have less than they should."""
-    for cluster in caches.served(name):
+    for cluster in caches.list_served(name):
         key = Key(cluster.namespace, pool.metadata.name)
         if is_left_out(ALLOCATIONS, key, not_read):
             continue
-        one = caches.allocations.get(key)
-        mine = held(one.spec) if one is not None and one.spec.dc == name else None
-        if space is None or mine is None or not _has_all(mine, space):
+        allocation = caches.allocations.get(key)
+        holding = (
+            parse_holding(allocation.spec)
+            if allocation is not None and allocation.spec.dc == name
+            else None
+        )
+        if space is None or holding is None or not _has_all(holding, space):
             yield cluster
 
 
-def _has_all(mine: Held, space: DatacenterSpace) -> bool:
+def _has_all(holding: Held, space: DatacenterSpace) -> bool:
     """Return whether an allocation has as much as it should have."""
-    return mine.prefix is not None if space.prefixes else mine.count >= space.wanted
+    return holding.prefix is not None if space.prefixes else holding.count >= space.block_count

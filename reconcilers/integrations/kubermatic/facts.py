@@ -13,7 +13,7 @@ from allocator import InvalidPool
 from allocator.addresses import BITS
 from controller.meta import Key
 from reconcilers.integrations.kubermatic.api import JOURNALS, Cluster, IPAMAllocation, IPAMPool
-from reconcilers.integrations.kubermatic.holdings import held
+from reconcilers.integrations.kubermatic.holdings import parse_holding
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
 from reconcilers.promises.holdings import Facts, Holdings, Layouts
 from reconcilers.promises.identities import Holder
@@ -40,7 +40,7 @@ class ClusterRow(NamedTuple):
 
 
 def spaces_of(pool: IPAMPool) -> Spaces:
-    """Return what a pool hands out in the datacenters whose settings can be served."""
+    """Return the spaces of a pool's datacenters, without those whose settings are invalid."""
     spaces: dict[str, DatacenterSpace] = {}
     for name, settings in pool.spec.datacenters.items():
         with suppress(InvalidPool):  # the pass reports it
@@ -66,11 +66,11 @@ def is_complete(allocation: IPAMAllocation, datacenter: str, space: DatacenterSp
         datacenter: of the cluster.
         space: what the pool hands out there.
     """
-    content = held(allocation.spec)
+    content = parse_holding(allocation.spec)
     if content.faults or allocation.empty or allocation.spec.dc != datacenter:
         return False
     if not space.prefixes:
-        return content.count >= space.wanted
+        return content.count >= space.block_count
     return content.prefix_length() == BITS[space.family] - space.shift
 
 
@@ -80,7 +80,7 @@ def asker_facts(
     cluster: Cluster | None,
     spaces: Spaces,
 ) -> Facts | None:
-    """Return what a holder has of a pool, and whether its Cluster waits; None without both.
+    """Return the ranges of a holder, and whether its Cluster waits; None without both objects.
 
     Args:
         holder: the holder.
@@ -94,7 +94,9 @@ def asker_facts(
     ranges: tuple[PromisedRange, ...] = ()
     if allocation is not None and allocation.spec.dc in spaces:
         of = spaces[allocation.spec.dc]
-        blocks = dict.fromkeys(of.blocks(addresses) for addresses in held(allocation.spec).ranges)
+        blocks = dict.fromkeys(
+            of.blocks(addresses) for addresses in parse_holding(allocation.spec).ranges
+        )
         ranges = tuple(
             PromisedRange(part, allocation.spec.dc) for part in blocks if part is not None
         )
@@ -110,13 +112,13 @@ def asker_facts(
 def _request(
     holder: Holder, allocation: IPAMAllocation | None, cluster: Cluster, space: DatacenterSpace
 ) -> int | Holder:
-    """Return what a Cluster asks for: a number of free blocks, or something of its own."""
+    """Return the request of a Cluster: a number of free blocks, or the holder of its blocks."""
     if allocation is None or allocation.empty:
-        return space.wanted
-    content = held(allocation.spec)
+        return space.block_count
+    content = parse_holding(allocation.spec)
     if content.faults or space.prefixes or allocation.spec.dc != cluster.datacenter:
         return holder
-    return space.wanted - content.count
+    return space.block_count - content.count
 
 
 def holdings_of(

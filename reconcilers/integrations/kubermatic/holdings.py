@@ -51,7 +51,7 @@ class Held:
     @property
     def count(self) -> int:
         """How many different addresses its `addresses` have."""
-        spans = sorted((one.first, one.last) for one in self.addresses)
+        spans = sorted((span.first, span.last) for span in self.addresses)
         return sum(last - first + 1 for first, last in union(spans))
 
     def prefix_length(self) -> int | None:
@@ -62,15 +62,15 @@ class Held:
 
 
 @lru_cache(maxsize=16_384)
-def held(spec: AllocationSpec) -> Held:
-    """Return what an allocation with this spec holds."""
+def parse_holding(spec: AllocationSpec) -> Held:
+    """Return the addresses, the prefix and the faults of an allocation's spec."""
     addresses, faults = [], []
     prefix = None
-    for text in spec.addresses:
+    for address_range in spec.addresses:
         try:
-            addresses.append(parse_range(text))
+            addresses.append(parse_range(address_range))
         except MalformedText:
-            faults.append(f"wrong ip format: {quote_value(text)}")
+            faults.append(f"wrong ip format: {quote_value(address_range)}")
     if spec.cidr:
         try:
             prefix = parse_prefix(spec.cidr)
@@ -79,8 +79,8 @@ def held(spec: AllocationSpec) -> Held:
     return Held(tuple(addresses), prefix, tuple(faults))
 
 
-def outlined(outline: Object | None) -> tuple[AddressRange, ...] | None:
-    """Return what an allocation holds that cannot be decoded, by its outline.
+def parse_outline(outline: Object | None) -> tuple[AddressRange, ...] | None:
+    """Return the ranges of an allocation that cannot be decoded, by its outline.
 
     Returns:
         The ranges; None if the addresses cannot be read either, so that it may hold any.
@@ -91,9 +91,9 @@ def outlined(outline: Object | None) -> tuple[AddressRange, ...] | None:
     texts = (addresses,) if isinstance(addresses, str) else addresses
     if not isinstance(cidr, str) or not isinstance(texts, Sequence):
         return None
-    if not all(isinstance(text, str) for text in texts):
+    if not all(isinstance(address_range, str) for address_range in texts):
         return None
-    read = held(AllocationSpec(cidr=cidr, addresses=tuple(texts)))
+    read = parse_holding(AllocationSpec(cidr=cidr, addresses=tuple(texts)))
     return None if read.faults else read.ranges
 
 
@@ -120,40 +120,46 @@ def problems(
     allocations: Sequence[IPAMAllocation], space: DatacenterSpace
 ) -> Mapping[Key, Problem]:
     """Return the problems of allocations in one datacenter of a pool, by their keys."""
-    found = dict(_overlapping(allocations))
-    for one in allocations:
-        mine = held(one.spec)
-        if mine.faults:
-            found[one.metadata.key] = Problem(INVALID_ALLOCATION, "; ".join(mine.faults))
+    problems_by_key = dict(_overlapping(allocations))
+    for allocation in allocations:
+        holding = parse_holding(allocation.spec)
+        if holding.faults:
+            problems_by_key[allocation.metadata.key] = Problem(
+                INVALID_ALLOCATION, "; ".join(holding.faults)
+            )
             continue
-        out = [part for part in mine.ranges if not space.hands_out(part)]
+        out = [part for part in holding.ranges if not space.hands_out(part)]
         if not out:
             continue
-        what = ", ".join(part.text for part in out)
+        ranges = ", ".join(part.text for part in out)
         if not space.prefixes and all(space.has(part) for part in out):
             # As to KKP: an address that a range has is counted, also if it was excluded later.
-            text = f"{what} has addresses that the pool excludes now; they stay where they are"
-            found.setdefault(one.metadata.key, Problem(OUT_OF_POOL, text, harmless=True))
+            message = (
+                f"{ranges} has addresses that the pool excludes now; they stay where they are"
+            )
+            problems_by_key.setdefault(
+                allocation.metadata.key, Problem(OUT_OF_POOL, message, harmless=True)
+            )
         else:
-            text = f"{INCOMPATIBLE}: {what} is excluded, or not in the pool"
-            found[one.metadata.key] = Problem(OUT_OF_POOL, text)
-    return found
+            message = f"{INCOMPATIBLE}: {ranges} is excluded, or not in the pool"
+            problems_by_key[allocation.metadata.key] = Problem(OUT_OF_POOL, message)
+    return problems_by_key
 
 
 def _overlapping(allocations: Iterable[IPAMAllocation]) -> Iterator[tuple[Key, Problem]]:
     """Yield the allocations that hold some of the same addresses, each with one other."""
     parts = sorted(
-        (part.family, part.first, part.last, one.metadata.key)
-        for one in allocations
-        for part in held(one.spec).ranges
+        (part.family, part.first, part.last, allocation.metadata.key)
+        for allocation in allocations
+        for part in parse_holding(allocation.spec).ranges
     )
     family, reach, furthest = 0, -1, Key("", "")
     for part_family, first, last, key in parts:
         if part_family != family:
             family, reach = part_family, -1
         if first <= reach and key != furthest:
-            for mine, other in ((key, furthest), (furthest, key)):
-                text = f"addresses of this allocation are also held by IPAMAllocation {other}"
-                yield mine, Problem(OVERLAPPING, text)
+            for holder, other in ((key, furthest), (furthest, key)):
+                message = f"addresses of this allocation are also held by IPAMAllocation {other}"
+                yield holder, Problem(OVERLAPPING, message)
         if last > reach:
             reach, furthest = last, key

@@ -28,9 +28,9 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.spaces.offers import PoolName
 
 
-def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
+def _live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
     """Return the IPAMPools; None where one of KKP's kinds is not served."""
-    if not all(one in served for one in KINDS):
+    if not all(kind in served_kinds for kind in KINDS):
         return None
     pools = source.informer(POOLS, POOL_INDEXES)
     allocations = source.informer(ALLOCATIONS, ALLOCATION_INDEXES)
@@ -42,8 +42,8 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
         same = change.old and change.new and _place(change.old) == _place(change.new)
         return () if same else names_of(POOLS.kind, pools.cache)
 
-    def of_allocation(one: IPAMAllocation) -> Iterable[PoolName]:
-        return (PoolName(POOLS.kind, one.pool),)
+    def of_allocation(allocation: IPAMAllocation) -> Iterable[PoolName]:
+        return (PoolName(POOLS.kind, allocation.pool),)
 
     def itself(pool: IPAMPool) -> Iterable[PoolName]:
         return (PoolName(POOLS.kind, pool.metadata.key),)
@@ -51,8 +51,10 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     def names() -> list[PoolName]:
         return names_of(POOLS.kind, pools.cache)
 
-    def make_views(wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
-        return Views([picture_of(contents) for contents in contents_of(caches, wanted, not_read)])
+    def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
+        return Views(
+            [picture_of(contents) for contents in contents_of(caches, is_wanted, not_read)]
+        )
 
     watched = [
         Watched(pools, either(itself)),
@@ -62,9 +64,9 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     return Live(watched, names, make_views)
 
 
-def _place(one: Cluster) -> tuple[str, str, bool]:
-    """Return what views have of a cluster; its status has more, and changes often."""
-    return one.datacenter, one.namespace, one.is_served("")
+def _place(cluster: Cluster) -> tuple[str, str, bool]:
+    """Return the fields of a cluster that views show; its status has more, and changes often."""
+    return cluster.datacenter, cluster.namespace, cluster.is_served("")
 
 
 PLATFORM = Platform(KINDS, _live)

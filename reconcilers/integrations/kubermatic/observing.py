@@ -38,7 +38,7 @@ from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation
-from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, held, outlined
+from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, parse_holding, parse_outline
 from reconcilers.integrations.kubermatic.reports import ACTION
 from reconcilers.networkpool.view import HeldRange, ObservedRanges, OtherHoldings
 from reconcilers.promises.reading import Behind
@@ -53,9 +53,9 @@ UNKNOWN_RETRY = 0.5
 def cidrs_of(pool: NetworkPool) -> Iterable[AddressRange]:
     """Yield the CIDRs of a NetworkPool, as far as they can be read."""
     second = pool.spec.secondary
-    for text in (pool.spec.cidr, second.cidr if second is not None else ""):
+    for cidr in (pool.spec.cidr, second.cidr if second is not None else ""):
         try:
-            yield AddressRange.parse_cidr(text)
+            yield AddressRange.parse_cidr(cidr)
         except MalformedText:
             continue  # its own reconciler says so
 
@@ -77,7 +77,7 @@ class ObservedHolders(ObservedRanges):
         if self.observed is not None:
             check_observed(pool, self.observed.cache.unreadable)
         # Two of them may hold the same address: to a NetworkPool it is in use once.
-        parts = sorted({(one.family, one.first, one.last) for _, one in self._parts(pool)})
+        parts = sorted({(part.family, part.first, part.last) for _, part in self._parts(pool)})
         return [
             AddressRange(first, last, family)
             for family, same in groupby(parts, key=itemgetter(0))
@@ -86,7 +86,7 @@ class ObservedHolders(ObservedRanges):
 
     @override
     def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
-        return _named(self._parts(pool))
+        return _list_held_ranges(self._parts(pool))
 
     def _find_unknown(self) -> str:
         """Return why it is not known what IPAMAllocations hold; empty if it is."""
@@ -101,24 +101,24 @@ class ObservedHolders(ObservedRanges):
         return "" if cache.synced and cache.history_confirmed else "they are being listed"
 
     def _parts(self, pool: NetworkPool) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
-        """Yield what IPAMAllocations hold of a pool."""
+        """Yield the ranges of a pool that IPAMAllocations hold."""
         return parts_of(pool, self.observed.cache if self.observed is not None else ())
 
 
 def parts_of(
     pool: NetworkPool, allocations: Iterable[IPAMAllocation]
 ) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
-    """Yield what IPAMAllocations hold of a NetworkPool's CIDRs."""
+    """Yield the ranges of a NetworkPool's CIDRs that IPAMAllocations hold."""
     cidrs = [*cidrs_of(pool)]
     for allocation in allocations:
-        for part, cidr in product(held(allocation.spec).ranges, cidrs):
+        for part, cidr in product(parse_holding(allocation.spec).ranges, cidrs):
             shared = part.intersection(cidr)
             if shared is not None:
                 yield allocation, shared
 
 
 async def list_observed_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
-    """Return what IPAMAllocations hold of a NetworkPool's CIDRs, by a list that begins now.
+    """Return the ranges of a NetworkPool that IPAMAllocations hold, by a list that begins now.
 
     Args:
         client: for the list.
@@ -130,14 +130,19 @@ async def list_observed_holdings(client: Client, pool: NetworkPool) -> OtherHold
     if not await client.is_served(ALLOCATIONS):
         return OtherHoldings()
     page = await client.list(ALLOCATIONS)
-    holdings = _named(parts_of(pool, page.items))
+    holdings = _list_held_ranges(parts_of(pool, page.items))
     return OtherHoldings(
-        tuple(sorted(holdings, key=lambda one: (one.range.family, one.range.first, one.holder))),
+        tuple(
+            sorted(
+                holdings,
+                key=lambda holding: (holding.range.family, holding.range.first, holding.holder),
+            )
+        ),
         find_unreadable(partial(check_observed, pool, page.unreadable)),
     )
 
 
-def _named(parts: Iterable[tuple[IPAMAllocation, AddressRange]]) -> list[HeldRange]:
+def _list_held_ranges(parts: Iterable[tuple[IPAMAllocation, AddressRange]]) -> list[HeldRange]:
     return [
         HeldRange(f"IPAMAllocation {allocation.metadata.key}", part, foreign=True)
         for allocation, part in parts
@@ -161,17 +166,17 @@ def check_observed(pool: NetworkPool, unreadable: Mapping[Key, str]) -> None:
     cidrs = [*cidrs_of(pool)]
 
     def may_concern(_: Key, outline: Object | None) -> bool:
-        parts = outlined(outline)
+        parts = parse_outline(outline)
         return parts is None or any(part.overlaps(cidr) for part, cidr in product(parts, cidrs))
 
     check_holders({ALLOCATIONS.kind: unreadable}, may_concern)
 
 
-def pools_of(pools: Iterable[NetworkPool], one: IPAMAllocation) -> Iterable[Key]:
+def pools_of(pools: Iterable[NetworkPool], allocation: IPAMAllocation) -> Iterable[Key]:
     """Yield the NetworkPools that have addresses of an IPAMAllocation."""
-    mine = held(one.spec).ranges
+    held_ranges = parse_holding(allocation.spec).ranges
     for pool in pools:
-        if any(part.overlaps(cidr) for part, cidr in product(mine, cidrs_of(pool))):
+        if any(part.overlaps(cidr) for part, cidr in product(held_ranges, cidrs_of(pool))):
             yield pool.metadata.key
 
 
@@ -215,21 +220,27 @@ class ConflictReconciler:
             )
         return SETTLED
 
-    def touched(self, allocation: IPAllocation) -> Iterable[Key]:
+    def find_touched(self, allocation: IPAllocation) -> Iterable[Key]:
         """Yield the IPAMAllocations that hold addresses of an IPAllocation."""
-        mine = statusranges.list_held_ranges(allocation)
-        if mine:
-            for one in self._observed:
-                if any(a.overlaps(b) for a, b in product(mine, held(one.spec).ranges)):
-                    yield one.metadata.key
+        held_ranges = statusranges.list_held_ranges(allocation)
+        if held_ranges:
+            for ipam_allocation in self._observed:
+                if any(
+                    a.overlaps(b)
+                    for a, b in product(held_ranges, parse_holding(ipam_allocation.spec).ranges)
+                ):
+                    yield ipam_allocation.metadata.key
 
-    def _conflicts(self, one: IPAMAllocation) -> set[str]:
-        mine = held(one.spec).ranges
+    def _conflicts(self, allocation: IPAMAllocation) -> set[str]:
+        held_ranges = parse_holding(allocation.spec).ranges
         return {
             f"IPAllocation {other.metadata.key}"
-            for pool in pools_of(self._pools, one)
+            for pool in pools_of(self._pools, allocation)
             for other in self._allocations.by_index(POOL_INDEX, str(pool))
-            if any(a.overlaps(b) for a, b in product(mine, statusranges.list_held_ranges(other)))
+            if any(
+                a.overlaps(b)
+                for a, b in product(held_ranges, statusranges.list_held_ranges(other))
+            )
         }
 
 
@@ -260,7 +271,7 @@ class SharedPoolReconciler:
         return SETTLED
 
     def _message(self, key: Key) -> str:
-        """Return which pools share addresses with one; empty if none do."""
+        """Describe the pools that share addresses with a pool; empty if none do."""
         return "; ".join(self._sentences(key))
 
     def _sentences(self, key: Key) -> Iterator[str]:
@@ -319,9 +330,9 @@ class KubermaticObserver(AllKindsIntegration):
         self._networkpools = controller
 
     @override
-    def _begin(self, served: bool) -> Work | None:
+    def _begin(self, is_served: bool) -> Work | None:
         self._end()
-        work = super()._begin(served)
+        work = super()._begin(is_served)
         self.holders.known = True
         return work
 
@@ -340,7 +351,7 @@ class KubermaticObserver(AllKindsIntegration):
         )
         watches: list[Watch[IPAMAllocation] | Watch[IPAllocation]] = [
             Watch(observed, to_self),
-            Watch(self._allocations, reconciler.touched, addresses_changed),
+            Watch(self._allocations, reconciler.find_touched, addresses_changed),
         ]
         extension.controller("kubermatic-observed", reconciler.reconcile, watches=watches)
         shared = SharedPoolReconciler(extension.client, self._spaces, self._recorder)
@@ -352,6 +363,8 @@ class KubermaticObserver(AllKindsIntegration):
             def every_pool(_: Key) -> Iterable[Key]:
                 return (pool.metadata.key for pool in pools)
 
-            watch = Watch(observed, lambda one: pools_of(pools, one), unreadable=every_pool)
+            watch = Watch(
+                observed, lambda allocation: pools_of(pools, allocation), unreadable=every_pool
+            )
             watch.connect(self._networkpools.queue)
         return extension.run

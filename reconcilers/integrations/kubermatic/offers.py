@@ -15,12 +15,12 @@ PLATFORM = "kubermatic"
 
 
 def offers_of(pool: IPAMPool) -> tuple[Offer, ...]:
-    """Return what each datacenter of a pool hands out, without those that cannot be served."""
+    """Return the offers of a pool's datacenters, without those whose settings are invalid."""
     return tuple(offer for name in pool.spec.datacenters for offer in offers_in(pool, name))
 
 
 def offers_in(pool: IPAMPool, datacenter: str) -> tuple[Offer, ...]:
-    """Return what one datacenter of a pool hands out; nothing if it cannot be served."""
+    """Return the offers of one datacenter of a pool; empty if its settings are invalid."""
     try:
         space = space_of(pool.spec.datacenters[datacenter])
     except InvalidPool:

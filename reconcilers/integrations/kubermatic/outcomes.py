@@ -31,10 +31,10 @@ def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Plan
         allocations = after.allocations.by_index(POOL_INDEX, pool.metadata.name)
         for allocation in sorted(allocations, key=lambda obj: obj.metadata.key):
             cluster = after.cluster_in(allocation.metadata.namespace)
-            gets = _added(before.allocations.get(allocation.metadata.key), allocation)
+            gets = _describe_added(before.allocations.get(allocation.metadata.key), allocation)
             if cluster is not None and gets and allocation.spec.dc == content.name:
-                yield _planned(pool, content.name, cluster.metadata.key, gets, "")
-        for cluster in after.served(content.name):
+                yield _build_planned(pool, content.name, cluster.metadata.key, gets, "")
+        for cluster in after.list_served(content.name):
             condition = cluster.status.conditions.get(CONDITION)
             if condition is None or condition.status != "False":
                 continue
@@ -42,10 +42,10 @@ def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Plan
             for message in _FAILURE.split(condition.message):
                 if subject in message:
                     reason = f"{condition.reason}: {message}"
-                    yield _planned(pool, content.name, cluster.metadata.key, "", reason)
+                    yield _build_planned(pool, content.name, cluster.metadata.key, "", reason)
 
 
-def _added(before: IPAMAllocation | None, after: IPAMAllocation) -> str:
+def _describe_added(before: IPAMAllocation | None, after: IPAMAllocation) -> str:
     """Return the addresses that an allocation did not have before; empty for none."""
     had = set(before.spec.addresses) if before is not None else set()
     added = [addresses for addresses in after.spec.addresses if addresses not in had]
@@ -54,6 +54,8 @@ def _added(before: IPAMAllocation | None, after: IPAMAllocation) -> str:
     return ", ".join(added)
 
 
-def _planned(pool: IPAMPool, datacenter: str, cluster: Key, gets: str, reason: str) -> Planned:
+def _build_planned(
+    pool: IPAMPool, datacenter: str, cluster: Key, gets: str, reason: str
+) -> Planned:
     name = f"{POOLS.kind} {pool.metadata.name} in {datacenter}"
     return Planned(CLUSTERS.group, CLUSTERS.kind, cluster, name, gets, reason)

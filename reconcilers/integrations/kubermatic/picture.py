@@ -52,7 +52,7 @@ def _family(contents: DatacenterContents) -> PoolFamily:
         cidr.text,
         cidr,
         usable,
-        held_addresses=list(_held(contents, space)),
+        held_addresses=list(_list_held_addresses(contents, space)),
         capacity_of=partial(_capacity, contents, space),
         prefix_length=settings.allocationPrefix if space.prefixes else None,
         all_known=not contents.unreadable,
@@ -60,7 +60,7 @@ def _family(contents: DatacenterContents) -> PoolFamily:
 
 
 def _describe_offers(contents: DatacenterContents) -> str:
-    """Return what a datacenter offers, as its spec says it."""
+    """Describe the offer of a datacenter by its spec."""
     settings = contents.pool.spec.datacenters[contents.name]
     size = f"/{settings.allocationPrefix}" if settings.allocationPrefix else ""
     return f"{settings.poolCidr}, {size or count_addresses(settings.allocationRange)} each"
@@ -70,10 +70,12 @@ def _capacity(contents: DatacenterContents, space: DatacenterSpace) -> Capacity:
     return Space(space.layout, contents.blocks()).capacity()
 
 
-def _held(contents: DatacenterContents, space: DatacenterSpace) -> Iterator[HeldAddresses]:
-    """Yield what allocations hold and what is promised to them."""
-    allocations = {one.metadata.key: one for one in contents.allocations}
-    for part in contents.held():
+def _list_held_addresses(
+    contents: DatacenterContents, space: DatacenterSpace
+) -> Iterator[HeldAddresses]:
+    """Yield the addresses that allocations hold or were promised."""
+    allocations = {allocation.metadata.key: allocation for allocation in contents.allocations}
+    for part in contents.list_held_parts():
         allocation = allocations.get(part.key)
         holder = AddressHolder(
             ALLOCATIONS.kind,

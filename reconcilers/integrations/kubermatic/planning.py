@@ -13,7 +13,12 @@ from allocator import AddressRange, PoolExhausted, Space
 from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.kubermatic.api import JOURNALS, Cluster, IPAMAllocation
 from reconcilers.integrations.kubermatic.facts import holder_in, is_complete
-from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, held, problems
+from reconcilers.integrations.kubermatic.holdings import (
+    OVERLAPPING,
+    Problem,
+    parse_holding,
+    problems,
+)
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
 from reconcilers.promises.choosing import Choice, Refused, Taken, choose, taken
 from reconcilers.promises.holdings import Holdings
@@ -100,12 +105,16 @@ class Decided:
     @property
     def grants(self) -> list[ClusterGrant]:
         """What is to be promised."""
-        return [grant for one in self.plans.values() for grant in one.grants]
+        return [grant for plan in self.plans.values() for grant in plan.grants]
 
 
-def exhausted(name: str, made: Plan) -> Iterable[Problem]:
+def find_exhausted(name: str, plan: Plan) -> Iterable[Problem]:
     """Yield the problem of a datacenter that has not enough for all its clusters."""
-    waiting = [one for one in made.by_cluster.values() if one and one.reason == POOL_EXHAUSTED]
+    waiting = [
+        problem
+        for problem in plan.by_cluster.values()
+        if problem and problem.reason == POOL_EXHAUSTED
+    ]
     if waiting:
         yield Problem(POOL_EXHAUSTED, f"datacenter {name}: {waiting[0].message}")
 
@@ -186,14 +195,14 @@ def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPla
         limits: which allocations may be promised something.
     """
     plans = {
-        name: Plan(faults=problems(one.allocations, one.space))
-        for name, one in content.datacenters.items()
+        name: Plan(faults=problems(datacenter.allocations, datacenter.space))
+        for name, datacenter in content.datacenters.items()
     }
     taker = ClusterTaker(content, plans)
     promised = [
         PromisedRange(blocks, name)
-        for name, one in content.datacenters.items()
-        for blocks in one.promised_blocks
+        for name, datacenter in content.datacenters.items()
+        for blocks in datacenter.promised_blocks
     ]
     with taken(content.holdings, promised):
         choice = choose(content.holdings, [taker], content.promises, room, limits=limits)
@@ -225,20 +234,20 @@ def _note_problems(
     eligibility = limits.eligibility(content.promises)
     promised = {promise.uid for promise in content.promises}
     for holder, asker in taker.askers.items():
-        made, key = plans[asker.cluster.datacenter], asker.cluster.metadata.key
+        plan, key = plans[asker.cluster.datacenter], asker.cluster.metadata.key
         verdict = eligibility.judge(asker.metadata, limits.tenant_of(holder))
         if asker.metadata.uid in promised or verdict is not Verdict.ELIGIBLE:
             continue
-        fault, facts = made.fault_of(asker.allocation), content.holdings.facts(holder)
+        fault, facts = plan.fault_of(asker.allocation), content.holdings.facts(holder)
         problem = refused.get(holder) or rows.get(facts.row)
         if facts.place is None:
-            made.by_cluster[key] = fault
+            plan.by_cluster[key] = fault
         elif problem is not None and holder not in granted and not _is_blocking(fault):
-            made.by_cluster[key] = problem
+            plan.by_cluster[key] = problem
             if asker.allocation is not None and asker.allocation.empty:
-                made.unserved.append(asker.allocation)
+                plan.unserved.append(asker.allocation)
         elif fault is not None or holder in taker.complete:
-            made.by_cluster[key] = fault
+            plan.by_cluster[key] = fault
 
 
 def _is_blocking(fault: Problem | None) -> bool:
@@ -263,10 +272,12 @@ class ClusterTaker:
         """The clusters that were tried, and have all that they should have by now."""
         self._content = content
         self._plans = plans
-        self._chosen = {name: one.promised_blocks for name, one in content.datacenters.items()}
+        self._chosen = {
+            name: datacenter.promised_blocks for name, datacenter in content.datacenters.items()
+        }
         """By datacenter: the blocks that are promised, or were taken for other clusters."""
-        for one in content.datacenters.values():
-            for cluster in one.clusters:
+        for datacenter in content.datacenters.values():
+            for cluster in datacenter.clusters:
                 holder = holder_in(cluster.namespace, content.pool)
                 allocation = content.find(holder)
                 if allocation is None or not allocation.metadata.terminating:
@@ -322,7 +333,7 @@ class _Taking:
         self._chosen = chosen
 
     def take(self, allocation: IPAMAllocation | None) -> tuple[AddressRange, ...]:
-        """Return what a cluster gets; nothing if it has all that it should have by now.
+        """Take the ranges that a cluster lacks; return none if its allocation is complete.
 
         Args:
             allocation: of the cluster; None if it has none yet.
@@ -332,61 +343,61 @@ class _Taking:
         """
         space = self._datacenter
         if allocation is None or allocation.empty:
-            return self._first(space.wanted)
+            return self._first(space.block_count)
         if is_complete(allocation, self._name, space):
             return ()
-        mine = held(allocation.spec)
-        if mine.faults:
-            raise Refused("InvalidAllocation", "; ".join(mine.faults))
+        holding = parse_holding(allocation.spec)
+        if holding.faults:
+            raise Refused("InvalidAllocation", "; ".join(holding.faults))
         if allocation.spec.dc != self._name:
-            return self._moved(mine.ranges)
+            return self._move_ranges(holding.ranges)
         if not space.prefixes:
-            return self._first(space.wanted - mine.count)
-        return self._replaced(allocation)
+            return self._first(space.block_count - holding.count)
+        return self._choose_replacement(allocation)
 
     def _first(self, count: int) -> tuple[AddressRange, ...]:
         try:
-            taken = self._space.first(count)
+            taken_ranges = self._space.first(count)
         except PoolExhausted:
-            raise self._exhausted() from None
-        if len(taken) > MOST_PARTS:
-            for blocks in reversed(taken):
+            raise self._build_exhausted() from None
+        if len(taken_ranges) > MOST_PARTS:
+            for blocks in reversed(taken_ranges):
                 self._space.put_back(blocks)
-            text = f"{count} addresses would be split into {len(taken)} ranges"
-            raise Refused(POOL_EXHAUSTED, f"{text}, more than {MOST_PARTS}")
-        self._chosen += taken
-        return tuple(self._datacenter.addresses(blocks) for blocks in taken)
+            message = f"{count} addresses would be split into {len(taken_ranges)} ranges"
+            raise Refused(POOL_EXHAUSTED, f"{message}, more than {MOST_PARTS}")
+        self._chosen += taken_ranges
+        return tuple(self._datacenter.addresses(blocks) for blocks in taken_ranges)
 
-    def _replaced(self, allocation: IPAMAllocation) -> tuple[AddressRange, ...]:
+    def _choose_replacement(self, allocation: IPAMAllocation) -> tuple[AddressRange, ...]:
         """Return another prefix for an allocation, which may be of the one that it has."""
         holder = holder_in(allocation.metadata.namespace, self._pool)
         others = self._holdings.ranges_of_others(holder, self._name)
         try:
             [blocks] = Space(self._space.layout, [*others, *self._chosen]).first(1)
         except PoolExhausted:
-            raise self._exhausted() from None
+            raise self._build_exhausted() from None
         self._hold(blocks)
         return (self._datacenter.addresses(blocks),)
 
-    def _moved(self, ranges: Sequence[AddressRange]) -> tuple[AddressRange, ...]:
-        """Return what an allocation of another datacenter gets: the same, if it can."""
+    def _move_ranges(self, ranges: Sequence[AddressRange]) -> tuple[AddressRange, ...]:
+        """Take the ranges of another datacenter's allocation; new ones if they are not free."""
         space = self._datacenter
         same = [space.blocks(part) for part in ranges]
-        mine = [blocks for blocks in same if blocks is not None]
-        size = sum(blocks.size for blocks in mine)
+        block_ranges = [blocks for blocks in same if blocks is not None]
+        size = sum(blocks.size for blocks in block_ranges)
         is_free = all(space.hands_out(part) for part in ranges) and not any(
-            self._is_taken(blocks) for blocks in mine
+            self._is_taken(blocks) for blocks in block_ranges
         )
         if not is_free or (space.prefixes and size != 1):
-            return self._first(space.wanted)
-        for blocks in mine:
+            return self._first(space.block_count)
+        for blocks in block_ranges:
             self._hold(blocks)
-        if size >= space.wanted:
+        if size >= space.block_count:
             return tuple(ranges)
         try:
-            return (*ranges, *self._first(space.wanted - size))
+            return (*ranges, *self._first(space.block_count - size))
         except Refused:
-            for blocks in reversed(mine):
+            for blocks in reversed(block_ranges):
                 self._put_back(blocks)
             raise
 
@@ -406,10 +417,10 @@ class _Taking:
         self._space.put_back(blocks)
         self._chosen.pop()
 
-    def _exhausted(self) -> Exhausted:
+    def _build_exhausted(self) -> Exhausted:
         name = self._pool
         if self._datacenter.prefixes:
-            text = f'there is no free subnet available for IPAM Pool "{name}"'
+            message = f'there is no free subnet available for IPAM Pool "{name}"'
         else:
-            text = f'there is no enough free IPs available for IPAM pool "{name}"'
-        return Exhausted(POOL_EXHAUSTED, text)
+            message = f'there is no enough free IPs available for IPAM pool "{name}"'
+        return Exhausted(POOL_EXHAUSTED, message)

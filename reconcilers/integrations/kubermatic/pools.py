@@ -48,7 +48,7 @@ from reconcilers.integrations.kubermatic.planning import (
     Content,
     Decided,
     PoolContent,
-    exhausted,
+    find_exhausted,
     plan,
 )
 from reconcilers.integrations.kubermatic.reading import (
@@ -242,7 +242,9 @@ class Pools(
             fresh = [grant for grant in decided.grants if grant.cluster.metadata.key not in tried]
             tried.update(grant.cluster.metadata.key for grant in fresh)
             granted, refused = await self._allocations.make(fresh, pool)
-            created.update((grant.cluster.metadata.key, made) for grant, made in granted)
+            created.update(
+                (grant.cluster.metadata.key, allocation) for grant, allocation in granted
+            )
             if not refused:
                 break
             failed += refused
@@ -263,15 +265,15 @@ class Pools(
 
         A promise of a datacenter that has left the pool cannot be kept any more, so it is voided.
         """
-        served, refused = list[Granted[IPAMAllocation]](), list[Kept[IPAMAllocation]]()
+        served_allocations, refused = list[Granted[IPAMAllocation]](), list[Kept[IPAMAllocation]]()
         for promise, allocation in granted:
             datacenter = datacenter_of(promise)
             if datacenter in pool.spec.datacenters:
-                served.append((promise, allocation))
+                served_allocations.append((promise, allocation))
                 continue
             why = f"datacenter {datacenter} has left the pool"
             refused.append(Kept(promise, allocation, WriteResult.REFUSED, why, retry_after=RETRY))
-        return [*refused, *await self._allocations.keep(served, pool)]
+        return [*refused, *await self._allocations.keep(served_allocations, pool)]
 
     @override
     async def void_refused(
@@ -291,7 +293,7 @@ class Pools(
         """Repair allocations, report what is wrong, and defer clusters without allocation."""
         failed = choice.detail.failed
         await self._allocations.repair(self._complete(pool, reading, choice.journal), pool)
-        unserved = [*_unmade(failed), *self._refused(kept)]
+        unserved = [*_unmade(failed), *self._list_refused(kept)]
         self._report(pool, reading, choice.detail.decided, unserved)
         if self._defer_refused(shares, failed):
             return RETRY
@@ -310,16 +312,20 @@ class Pools(
         name = pool.metadata.name
         problem = Problem(HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable)))
         allocations = self._caches.allocations
-        held = allocations.by_index(POOL_INDEX, name)
-        served = {one.metadata.namespace for one in held if not one.empty}
-        served |= {key.namespace for key in allocations.unreadable if key.name == name}
+        pool_allocations = allocations.by_index(POOL_INDEX, name)
+        served_namespaces = {
+            allocation.metadata.namespace
+            for allocation in pool_allocations
+            if not allocation.empty
+        }
+        served_namespaces |= {key.namespace for key in allocations.unreadable if key.name == name}
         self._reports.note(
             name,
             {
                 cluster.metadata.key: problem
                 for datacenter in pool.spec.datacenters
-                for cluster in self._caches.served(datacenter)
-                if cluster.namespace not in served
+                for cluster in self._caches.list_served(datacenter)
+                if cluster.namespace not in served_namespaces
             },
         )
         self._reports.record_pool(pool, [problem])
@@ -347,9 +353,9 @@ class Pools(
         content = PoolContent(pool.metadata.name, contents, holdings, view.find, journal.promises)
         planned = plan(content, room, limits)
         decided.plans, decided.more = planned.by_datacenter, planned.more
-        for name, made in planned.by_datacenter.items():
-            decided.by_cluster.update(made.by_cluster)
-            decided.problems += exhausted(name, made)
+        for name, datacenter_plan in planned.by_datacenter.items():
+            decided.by_cluster.update(datacenter_plan.by_cluster)
+            decided.problems += find_exhausted(name, datacenter_plan)
             if fault := describe_datacenter_fault(pool, name):
                 decided.problems.append(Problem(INVALID_POOL, fault))
         for name in sorted(pool.spec.datacenters) if self._spaces.is_known else ():
@@ -358,7 +364,7 @@ class Pools(
                 continue
             problem = Problem(OVERLAPPING, f"datacenter {name}: {sentence}", harmless=True)
             decided.problems.append(problem)
-            for cluster in self._caches.served(name):
+            for cluster in self._caches.list_served(name):
                 if decided.by_cluster.get(cluster.metadata.key, problem) is None:
                     decided.by_cluster[cluster.metadata.key] = problem
         return decided
@@ -366,7 +372,7 @@ class Pools(
     def _contents(
         self, pool: IPAMPool, view: View, decided: Decided, without: Collection[Key]
     ) -> dict[str, Content]:
-        """Return what was read of the datacenters of a pool; note those that cannot be served.
+        """Return the contents of a pool's datacenters; note those whose settings are invalid.
 
         Args:
             pool: as it was read.
@@ -377,17 +383,19 @@ class Pools(
         contents: dict[str, Content] = {}
         for name in sorted(pool.spec.datacenters):
             clusters = [
-                one for one in self._caches.served(name) if one.metadata.key not in without
+                cluster
+                for cluster in self._caches.list_served(name)
+                if cluster.metadata.key not in without
             ]
             try:
                 space = space_of(pool.spec.datacenters[name])
             except InvalidPool as invalid:
                 problem = Problem(INVALID_POOL, "; ".join(invalid.messages))
-                text = f"datacenter {name}: {problem.message}"
-                decided.problems.append(Problem(INVALID_POOL, text))
-                decided.by_cluster.update((one.metadata.key, problem) for one in clusters)
+                message = f"datacenter {name}: {problem.message}"
+                decided.problems.append(Problem(INVALID_POOL, message))
+                decided.by_cluster.update((cluster.metadata.key, problem) for cluster in clusters)
                 continue
-            here = [one for one in view.allocations if one.spec.dc == name]
+            here = [allocation for allocation in view.allocations if allocation.spec.dc == name]
             promises = decided.journal.promises
             promised = [part for promise in promises for part in promise.in_space(name)]
             contents[name] = Content(space, here, clusters, promised)
@@ -433,46 +441,49 @@ class Pools(
     async def _delete_leftovers(self, pool: IPAMPool, view: View, decided: Decided) -> None:
         """Delete allocations of other datacenters, and those that stay without addresses."""
         promised = {promise.uid for promise in decided.journal.promises}
-        gone = [one for made in decided.plans.values() for one in made.unserved]
+        gone = [allocation for plan in decided.plans.values() for allocation in plan.unserved]
         moved = []
-        for one in view.allocations:
-            if one.metadata.terminating:
+        for leftover in view.allocations:
+            if leftover.metadata.terminating:
                 continue
-            cluster = self._caches.cluster_in(one.metadata.namespace)
+            cluster = self._caches.cluster_in(leftover.metadata.namespace)
             if cluster is not None and cluster.datacenter not in pool.spec.datacenters:
-                moved.append((one, cluster))
+                moved.append((leftover, cluster))
             elif self._caches.clusters.unreadable:
                 continue  # it may be of a cluster that cannot be decoded
-            elif cluster is None and one.empty and one.metadata.uid not in promised:
-                gone += [one] if is_owned(one, pool) else []
+            elif cluster is None and leftover.empty and leftover.metadata.uid not in promised:
+                gone += [leftover] if is_owned(leftover, pool) else []
         await self._allocations.delete(gone, "it has no addresses, and none are for it")
-        moved_away = await self._confirmed(pool, moved)
+        moved_away = await self._confirm_leftovers(pool, moved)
         # The cache shows the deletion as soon as the API server has confirmed it.
         self._logged.update(allocation.metadata.uid for allocation in moved_away)
         await self._allocations.delete(moved_away, "its cluster is in no datacenter of the pool")
 
-    async def _confirmed(
-        self, pool: IPAMPool, found: Sequence[tuple[IPAMAllocation, Cluster]]
+    async def _confirm_leftovers(
+        self, pool: IPAMPool, candidates: Sequence[tuple[IPAMAllocation, Cluster]]
     ) -> list[IPAMAllocation]:
-        """Return those whose cluster is in no datacenter of the pool, by live reads.
+        """Return the allocations whose cluster is in no datacenter of the pool, by live reads.
 
         Caches may show a past in which it was in another, or in which the pool had other ones.
         """
-        live = await self._client.find(POOLS, pool.metadata.key) if found else None
+        live = await self._client.find(POOLS, pool.metadata.key) if candidates else None
         if live is None or live.metadata.uid != pool.metadata.uid:
             return []
         confirmed: list[IPAMAllocation] = []
 
-        async def confirm_one(one: IPAMAllocation, key: Key) -> None:
+        async def confirm_one(allocation: IPAMAllocation, key: Key) -> None:
             cluster = await self._client.find(CLUSTERS, key)
             if cluster is not None and cluster.datacenter not in live.spec.datacenters:
-                confirmed.append(one)
+                confirmed.append(allocation)
 
-        work = [partial(confirm_one, one, cluster.metadata.key) for one, cluster in found]
+        work = [
+            partial(confirm_one, allocation, cluster.metadata.key)
+            for allocation, cluster in candidates
+        ]
         await run_concurrently(work, self._settings.width)
         return confirmed
 
-    def _refused(self, kept: Sequence[Kept[IPAMAllocation]]) -> Iterable[tuple[Key, str]]:
+    def _list_refused(self, kept: Sequence[Kept[IPAMAllocation]]) -> Iterable[tuple[Key, str]]:
         """Yield the clusters whose addresses could not be written for good, with the reason."""
         for entry in kept:
             cluster = self._caches.cluster_in(entry.request.metadata.namespace)
@@ -484,14 +495,18 @@ class Pools(
     ) -> list[tuple[IPAMAllocation, str]]:
         """Return the allocations of served clusters that wait for nothing, with their type."""
         promised = {promise.uid for promise in journal.promises}
-        found = []
-        for one in view.allocations:
-            if one.metadata.terminating or one.empty or one.metadata.uid in promised:
+        incomplete = []
+        for allocation in view.allocations:
+            if (
+                allocation.metadata.terminating
+                or allocation.empty
+                or allocation.metadata.uid in promised
+            ):
                 continue
-            cluster = self._caches.cluster_in(one.metadata.namespace)
+            cluster = self._caches.cluster_in(allocation.metadata.namespace)
             if cluster is not None and cluster.datacenter in pool.spec.datacenters:
-                found.append((one, pool.spec.datacenters[cluster.datacenter].type))
-        return found
+                incomplete.append((allocation, pool.spec.datacenters[cluster.datacenter].type))
+        return incomplete
 
     def _report(
         self,
@@ -511,10 +526,10 @@ class Pools(
         name = pool.metadata.name
         by_cluster = dict(decided.by_cluster)
         by_cluster.update((key, Problem(RECONCILING_ERROR, why)) for key, why in failed)
-        served = {
-            one.metadata.key
+        served_clusters = {
+            cluster.metadata.key
             for datacenter in pool.spec.datacenters
-            for one in self._caches.served(datacenter)
+            for cluster in self._caches.list_served(datacenter)
         }
         if not self._spaces.is_known:
             # Whether the pool shares addresses is not known yet: what a condition that is True
@@ -524,10 +539,12 @@ class Pools(
                 for key, problem in by_cluster.items()
                 if problem is not None and not problem.harmless
             }
-        self._reports.keep_only(name, served)
+        self._reports.keep_only(name, served_clusters)
         self._reports.note(name, by_cluster)
         self._reports.record_pool(pool, decided.problems)
-        faults = {key: one for made in decided.plans.values() for key, one in made.faults.items()}
+        faults = {
+            key: fault for plan in decided.plans.values() for key, fault in plan.faults.items()
+        }
         self._reports.record_allocations(name, faults, view.find)
 
 

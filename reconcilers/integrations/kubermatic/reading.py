@@ -83,27 +83,28 @@ class KubermaticCaches:
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.
         """
-        every = (self.pools, self.allocations, self.clusters)
-        return all(cache.history_confirmed for cache in every)
+        caches = (self.pools, self.allocations, self.clusters)
+        return all(cache.history_confirmed for cache in caches)
 
-    def served(self, datacenter: str) -> list[Cluster]:
+    def list_served(self, datacenter: str) -> list[Cluster]:
         """Return the clusters of a datacenter that are served, the oldest first."""
-        found = self.clusters.by_index(DATACENTER_INDEX, datacenter)
-        mine = [one for one in found if self._is_served(one)]
+        clusters = self.clusters.by_index(DATACENTER_INDEX, datacenter)
+        served_clusters = [cluster for cluster in clusters if self._is_served(cluster)]
         return sorted(
-            mine, key=lambda one: (str(one.metadata.creationTimestamp), one.metadata.key)
+            served_clusters,
+            key=lambda cluster: (str(cluster.metadata.creationTimestamp), cluster.metadata.key),
         )
 
     def pools_in(self, datacenters: Iterable[str]) -> Iterable[IPAMPool]:
         """Return the pools that name one of these datacenters, sorted by name."""
-        found = (self.pools.by_index(DATACENTER_INDEX, name) for name in datacenters)
-        by_name = {pool.metadata.name: pool for pool in chain.from_iterable(found)}
+        pools = (self.pools.by_index(DATACENTER_INDEX, name) for name in datacenters)
+        by_name = {pool.metadata.name: pool for pool in chain.from_iterable(pools)}
         return [pool for _, pool in sorted(by_name.items())]
 
     def cluster_in(self, namespace: str) -> Cluster | None:
         """Return the cluster whose namespace this is, if it is served."""
-        found = self.clusters.by_index(NAMESPACE_INDEX, namespace)
-        return next((one for one in found if self._is_served(one)), None)
+        clusters = self.clusters.by_index(NAMESPACE_INDEX, namespace)
+        return next((cluster for cluster in clusters if self._is_served(cluster)), None)
 
     def _is_served(self, cluster: Cluster) -> bool:
         """Return whether a cluster is served; what cannot be decoded shows an older version."""
@@ -121,7 +122,7 @@ def caches_of(objects: Objects) -> KubermaticCaches:
     )
 
 
-def filled(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def fill_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a manifest as KKP leaves it: each Cluster gets a namespace."""
     status = dict(body.get("status") or {})
     if not is_of(body, [CLUSTERS]) or status.get("namespaceName"):
@@ -220,7 +221,7 @@ class KeptClusters:
         self._kept.forget(pool)
 
     def _facts_of(self, pool: str, holder: Holder, spaces: Spaces) -> Facts | None:
-        """Return what a holder has of a pool, as the caches show it."""
+        """Return the ranges of a holder and its request, as the caches show them."""
         del pool
         allocation = self._caches.allocations.get(holder.key)
         return asker_facts(holder, allocation, self._cluster_in(holder.key.namespace), spaces)
@@ -277,9 +278,9 @@ class Reader:
         cache = self._allocations
         check_readable(pool, cache.unreadable)
         if self._wait.has_read(cache, revision, pool):
-            found = cache.by_index(POOL_INDEX, pool)
+            allocations = cache.by_index(POOL_INDEX, pool)
             find = find_by_key(JOURNALS.kind, cache.get)
-            return View(cache.position, found, find, cache.unreadable.keys())
+            return View(cache.position, allocations, find, cache.unreadable.keys())
         return await self.live(pool)
 
     async def live(self, pool: str) -> View:
@@ -292,7 +293,7 @@ class Reader:
         page = await self._client.list(ALLOCATIONS, fields=f"metadata.name={pool}")
         check_readable(pool, page.unreadable)
         self._wait.note_list(pool, page.items)
-        by_key = {one.metadata.key: one for one in page.items}
+        by_key = {allocation.metadata.key: allocation for allocation in page.items}
         find = find_by_key(JOURNALS.kind, by_key.get)
         return View(page.revision, page.items, find, page.unreadable.keys(), is_listed=True)
 

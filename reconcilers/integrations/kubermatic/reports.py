@@ -79,17 +79,21 @@ class Reports:
         """Record the problems of a pool that it did not have at the last pass."""
         name = pool.metadata.name
         texts: dict[str, list[str]] = {}
-        for one in problems:
-            texts.setdefault(one.reason, []).append(one.message)
-        found = frozenset(Problem(reason, "; ".join(every)) for reason, every in texts.items())
+        for reported_problem in problems:
+            texts.setdefault(reported_problem.reason, []).append(reported_problem.message)
+        reported_problems = frozenset(
+            Problem(reason, "; ".join(messages)) for reason, messages in texts.items()
+        )
         uid, known = self._pools.get(name, ("", frozenset()))
         if uid != pool.metadata.uid:
             known = frozenset()
-        for problem in sorted(found - known, key=lambda one: (one.reason, one.message)):
+        for problem in sorted(
+            reported_problems - known, key=lambda problem: (problem.reason, problem.message)
+        ):
             self._recorder.record(
                 POOLS, pool, "Warning", problem.reason, problem.message, action=ACTION
             )
-        self._pools[name] = pool.metadata.uid, found
+        self._pools[name] = pool.metadata.uid, reported_problems
 
     def record_allocations(
         self,

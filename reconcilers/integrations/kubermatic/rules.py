@@ -19,7 +19,7 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
-from reconcilers.integrations.kubermatic.holdings import held
+from reconcilers.integrations.kubermatic.holdings import parse_holding
 from reconcilers.integrations.kubermatic.spaces import (
     NO_DATACENTERS,
     parse_prefix,
@@ -41,13 +41,13 @@ UNNAMED_DATACENTER = (
 def faults(pool: IPAMPool) -> Iterable[str]:
     """Yield why a pool cannot be; the first one of each datacenter."""
     for name in sorted(pool.spec.datacenters):
-        found = find_fault(pool.spec.datacenters[name])
-        if found:
-            yield found
+        fault = find_fault(pool.spec.datacenters[name])
+        if fault:
+            yield fault
 
 
 def list_pool_faults(pool: IPAMPool) -> Iterator[str]:
-    """Yield what is wrong with the datacenters of a stored pool as a whole."""
+    """Yield the faults of a stored pool that concern all its datacenters."""
     if not pool.spec.datacenters:
         yield NO_DATACENTERS
     if "" in pool.spec.datacenters:
@@ -55,7 +55,7 @@ def list_pool_faults(pool: IPAMPool) -> Iterator[str]:
 
 
 def describe_datacenter_fault(pool: IPAMPool, name: str) -> str:
-    """Return what KKP refuses of one datacenter of a stored pool; empty for nothing."""
+    """Describe the fault that KKP rejects in a datacenter of a stored pool; empty for none."""
     fault = find_fault(pool.spec.datacenters[name])
     return f"datacenter {name}: {fault}" if fault else ""
 
@@ -84,24 +84,24 @@ def _range_fault(datacenter: Datacenter, whole: AddressRange) -> str:
             "allocation range cannot be greater than the pool subnet possible number of IP"
             " addresses"
         )
-    found = (_range_text_fault(text) for text in datacenter.excludeRanges)
-    return next((one for one in found if one), "")
+    faults = (_range_text_fault(excluded_range) for excluded_range in datacenter.excludeRanges)
+    return next((fault for fault in faults if fault), "")
 
 
-def _range_text_fault(text: str) -> str:
-    parts = text.split("-")
+def _range_text_fault(address_range: str) -> str:
+    parts = address_range.split("-")
     if len(parts) > 2:
         form = '(format should be "{first_ip}-{last_ip}" or single "{ip}")'
-        return f'invalid format for range: "{text}" {form}'
+        return f'invalid format for range: "{address_range}" {form}'
     parsed = [parse_address(plain(part)) for part in parts]
-    for part, one in zip(parts, parsed, strict=True):
-        if one is None:
-            return f'invalid IP format for "{part}" in range "{text}"'
-    ends = [one for one in parsed if one is not None]
+    for part, address in zip(parts, parsed, strict=True):
+        if address is None:
+            return f'invalid IP format for "{part}" in range "{address_range}"'
+    ends = [address for address in parsed if address is not None]
     if ends[0][1] != ends[-1][1]:
-        return f'different IP versions for range "{text}"'
+        return f'different IP versions for range "{address_range}"'
     if ends[0][0] > ends[-1][0]:
-        return f'invalid range order for "{text}"'
+        return f'invalid range order for "{address_range}"'
     return ""
 
 
@@ -112,14 +112,14 @@ def _prefix_fault(datacenter: Datacenter, whole: AddressRange) -> str:
         return "allocation prefix cannot be smaller than the pool subnet mask size"
     if length > bits:
         return "invalid allocation prefix for IP version"
-    for text in datacenter.excludePrefixes:
+    for prefix in datacenter.excludePrefixes:
         try:
-            AddressRange.parse_cidr(text)
+            AddressRange.parse_cidr(prefix)
         except MalformedText:
-            return f"invalid CIDR for subnet to exclude: invalid CIDR address: {text}"
-        if int(text.rpartition("/")[2]) != length:
+            return f"invalid CIDR for subnet to exclude: invalid CIDR address: {prefix}"
+        if int(prefix.rpartition("/")[2]) != length:
             return (
-                f'invalid length for subnet to exclude "{text}": must be the same as the pool'
+                f'invalid length for subnet to exclude "{prefix}": must be the same as the pool'
                 f" allocation prefix ({length})"
             )
     return ""
@@ -129,8 +129,8 @@ def missing_datacenters(new: IPAMPool, old: IPAMPool | None = None) -> str:
     """Return why a pool without datacenters is refused; empty if it had none before either."""
     if new.spec.datacenters or (old is not None and not old.spec.datacenters):
         return ""
-    what = "a pool needs at least one datacenter; " + ("delete the pool" if old else "add one")
-    return f"spec.datacenters: must not be empty: {what}"
+    message = "a pool needs at least one datacenter; " + ("delete the pool" if old else "add one")
+    return f"spec.datacenters: must not be empty: {message}"
 
 
 def unnamed_datacenter(new: IPAMPool, old: IPAMPool | None = None) -> str:
@@ -143,7 +143,7 @@ def unnamed_datacenter(new: IPAMPool, old: IPAMPool | None = None) -> str:
 
 
 def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
-    """Yield what of a pool may not be changed."""
+    """Yield a message for each change of a pool that is not allowed."""
     for name, datacenter in sorted(new.spec.datacenters.items()):
         before = old.spec.datacenters.get(name)
         if before is None:
@@ -156,11 +156,11 @@ def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
             yield "it's not allowed to update the allocation prefix for a datacenter"
 
 
-def _same_network(one: str, other: str) -> bool:
+def _same_network(cidr: str, other: str) -> bool:
     try:
-        return parse_prefix(one) == parse_prefix(other)
+        return parse_prefix(cidr) == parse_prefix(other)
     except MalformedText:
-        return one == other
+        return cidr == other
 
 
 def conflicts(
@@ -171,9 +171,12 @@ def conflicts(
         before = old.spec.datacenters.get(name, Datacenter())
         added = set(exclusions(datacenter)) - set(exclusions(before))
         here = [
-            part for one in allocations if one.spec.dc == name for part in held(one.spec).ranges
+            part
+            for allocation in allocations
+            if allocation.spec.dc == name
+            for part in parse_holding(allocation.spec).ranges
         ]
-        if any(part.overlaps(one) for part in here for one in added):
+        if any(part.overlaps(added_range) for part in here for added_range in added):
             yield (
                 "failed to add exclusion: there is an conflicted allocation in IPAM pool"
                 f' "{new.metadata.name}" and datacenter "{name}"'
@@ -184,25 +187,27 @@ def adds_exclusions(new: IPAMPool, old: IPAMPool) -> bool:
     """Return whether an edit excludes something that was not excluded."""
     before = old.spec.datacenters
     return any(
-        set(exclusions(mine)) - set(exclusions(before.get(name, Datacenter())))
-        for name, mine in new.spec.datacenters.items()
+        set(exclusions(datacenter)) - set(exclusions(before.get(name, Datacenter())))
+        for name, datacenter in new.spec.datacenters.items()
     )
 
 
 def exclusions(datacenter: Datacenter) -> list[AddressRange]:
-    """Return what a datacenter excludes, as far as it can be read."""
-    found = []
+    """Return the excluded ranges of a datacenter, without those that cannot be parsed."""
+    ranges = []
     texts: Mapping[str, Sequence[str]] = {
         "range": datacenter.excludeRanges,
         "prefix": datacenter.excludePrefixes,
     }
-    for text in texts.get(datacenter.type, ()):
+    for excluded_range in texts.get(datacenter.type, ()):
         try:
             is_range = datacenter.type == RANGE
-            found.append(parse_range(text) if is_range else parse_prefix(text))
+            ranges.append(
+                parse_range(excluded_range) if is_range else parse_prefix(excluded_range)
+            )
         except MalformedText:
             continue  # it is refused by its own rule
-    return found
+    return ranges
 
 
 def host_bit_warnings(pool: IPAMPool) -> Iterator[str]:
@@ -222,10 +227,10 @@ def warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
     if not new.spec.datacenters:
         yield "spec.datacenters is empty: the pool serves no cluster"
     yield from host_bit_warnings(new)
-    for name, mine in sorted(new.spec.datacenters.items()):
-        whole = parse_prefix(mine.poolCidr)
-        for one in exclusions(mine):
-            if not whole.overlaps(one):
-                yield f"datacenter {name}: exclusion {one.text} is not in the pool"
+    for name, datacenter in sorted(new.spec.datacenters.items()):
+        whole = parse_prefix(datacenter.poolCidr)
+        for exclusion in exclusions(datacenter):
+            if not whole.overlaps(exclusion):
+                yield f"datacenter {name}: exclusion {exclusion.text} is not in the pool"
     for name in sorted(set(old.spec.datacenters if old else ()) - set(new.spec.datacenters)):
         yield f"datacenter {name} is removed: the allocations of its clusters are deleted"

@@ -70,11 +70,11 @@ class Kubermatic(AllocatingIntegration):
 
         def in_datacenters(pool: IPAMPool) -> Iterable[Key]:
             for name in pool.spec.datacenters:
-                found = caches.clusters.by_index(DATACENTER_INDEX, name)
-                yield from (one.metadata.key for one in found)
+                clusters = caches.clusters.by_index(DATACENTER_INDEX, name)
+                yield from (cluster.metadata.key for cluster in clusters)
 
         def every_cluster(_: Key) -> Iterable[Key]:
-            return (one.metadata.key for one in caches.clusters)
+            return (cluster.metadata.key for cluster in caches.clusters)
 
         condition = extension.controller(
             "kubermatic-cluster",
@@ -98,10 +98,10 @@ class Kubermatic(AllocatingIntegration):
                 figures.note(change)
 
         clusters.cache.subscribe(note)
-        shown = PoolGauges(
+        pool_gauges = PoolGauges(
             gauges.METRICS, "an IPAMPool", gauges.LABELS, figures, clock=self._clock
         )
-        return with_gauges(shown, self._manager.metrics.registry, extension.run)
+        return with_gauges(pool_gauges, self._manager.metrics.registry, extension.run)
 
     def _watches(
         self,
@@ -110,12 +110,12 @@ class Kubermatic(AllocatingIntegration):
         allocations: Informer[IPAMAllocation],
         clusters: Informer[Cluster],
     ) -> list[Trigger]:
-        """Return which changes lead to a pass over which pools."""
+        """Return the triggers: which changes lead to a pass over which pools."""
 
         def of_cluster(cluster: Cluster) -> Iterable[Key]:
             yield from (pool.metadata.key for pool in caches.pools_in([cluster.datacenter]))
             theirs = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
-            yield from (one.pool for one in theirs)
+            yield from (allocation.pool for allocation in theirs)
 
         def of_unreadable(allocation: Key) -> Iterable[Key]:
             names = (pool.metadata.key for pool in caches.pools)
@@ -128,7 +128,13 @@ class Kubermatic(AllocatingIntegration):
         return [
             Watch(pools, to_self, delay=spec_at_once(gather), unreadable=lambda pool: [pool]),
             KeyWatch(self._overlaps.of_kind(POOLS.kind), LOW_PRIORITY),
-            Watch(allocations, lambda one: [one.pool], None, gather, unreadable=of_unreadable),
+            Watch(
+                allocations,
+                lambda allocation: [allocation.pool],
+                None,
+                gather,
+                unreadable=of_unreadable,
+            ),
             Watch(clusters, of_cluster, concerns, gather, unreadable=every_pool),
         ]
 
@@ -141,10 +147,10 @@ def spec_changed(change: Change[IPAMPool]) -> bool:
 def concerns(change: Change[Cluster]) -> bool:
     """Return whether a change of a Cluster may concern its addresses."""
     old, new = change.old, change.new
-    return old is None or new is None or _seen(old) != _seen(new)
+    return old is None or new is None or _list_seen_fields(old) != _list_seen_fields(new)
 
 
-def _seen(cluster: Cluster) -> tuple[object, ...]:
+def _list_seen_fields(cluster: Cluster) -> tuple[object, ...]:
     meta = cluster.metadata
     paused = cluster.spec.pause
     return meta.uid, cluster.datacenter, cluster.namespace, paused, meta.terminating, meta.labels

@@ -24,13 +24,13 @@ class DatacenterSpace:
     Args:
         layout: in numbers of blocks.
         shift: how many bits of an address vary within a block; 0 for single addresses.
-        wanted: how many blocks each cluster gets.
+        block_count: how many blocks each cluster gets.
         prefixes: whether prefixes are handed out.
     """
 
     layout: Layout
     shift: int
-    wanted: int
+    block_count: int
     prefixes: bool
 
     @property
@@ -40,10 +40,10 @@ class DatacenterSpace:
 
     def blocks(self, addresses: AddressRange) -> AddressRange | None:
         """Return the blocks that addresses touch; None if they are of the other family."""
-        mine = addresses.in_family(self.family)
-        if mine is None:
+        holes = addresses.in_family(self.family)
+        if holes is None:
             return None
-        return AddressRange(mine.first >> self.shift, mine.last >> self.shift, self.family)
+        return AddressRange(holes.first >> self.shift, holes.last >> self.shift, self.family)
 
     def addresses(self, blocks: AddressRange) -> AddressRange:
         """Return the addresses of blocks."""
@@ -58,11 +58,11 @@ class DatacenterSpace:
     def hands_out(self, addresses: AddressRange) -> bool:
         """Return whether all of these addresses may be handed out."""
         blocks = self.blocks(addresses)
-        return blocks is not None and any(one.contains(blocks) for one in self.layout.blocks)
+        return blocks is not None and any(block.contains(blocks) for block in self.layout.blocks)
 
 
 def space_of(datacenter: Datacenter) -> DatacenterSpace:
-    """Return what a datacenter of a pool may hand out.
+    """Return the space that a datacenter of a pool may hand out.
 
     Raises:
         InvalidPool: its settings cannot be served.
@@ -87,42 +87,42 @@ def space_of(datacenter: Datacenter) -> DatacenterSpace:
     return DatacenterSpace(_block_layout(whole, holes, shift), shift, 1, True)
 
 
-def parse_range(text: str) -> AddressRange:
-    """Read `a-b`, or `a` alone.
+def parse_range(range_text: str) -> AddressRange:
+    """Parse `a-b`, or `a` alone.
 
     Raises:
         InvalidRange: it is neither; blanks around an address do not matter.
     """
-    start, dash, end = text.partition("-")
+    start, dash, end = range_text.partition("-")
     return AddressRange.parse(plain(start.strip()), plain((end if dash else start).strip()))
 
 
-def parse_prefix(text: str) -> AddressRange:
+def parse_prefix(cidr: str) -> AddressRange:
     """Read `address/length`; host bits do not matter.
 
     Raises:
         InvalidCIDR: it is none.
     """
-    found = AddressRange.parse_cidr(text)
-    return found.in_family(4) or found
+    prefix = AddressRange.parse_cidr(cidr)
+    return prefix.in_family(4) or prefix
 
 
-def plain(text: str) -> str:
+def plain(address: str) -> str:
     """Return an IPv4 address that is written as IPv6 as IPv4; any other text as it is."""
-    value = address_in(text, 4)
-    return text if value is None else address_text(value, 4)
+    value = address_in(address, 4)
+    return address if value is None else address_text(value, 4)
 
 
 def _read(texts: Iterable[str], parse: Callable[[str], AddressRange]) -> list[AddressRange]:
-    found, wrong = [], []
-    for text in texts:
+    parsed_ranges, wrong = [], []
+    for range_text in texts:
         try:
-            found.append(parse(text))
+            parsed_ranges.append(parse(range_text))
         except MalformedText:
-            wrong.append(f"exclusion {quote_value(text)} cannot be read")
+            wrong.append(f"exclusion {quote_value(range_text)} cannot be read")
     if wrong:
         raise InvalidPool(wrong)
-    return found
+    return parsed_ranges
 
 
 def _block_layout(whole: AddressRange, holes: Iterable[AddressRange], shift: int) -> Layout:
@@ -137,9 +137,11 @@ def _block_layout(whole: AddressRange, holes: Iterable[AddressRange], shift: int
     blocks = AddressRange(whole.first >> shift, whole.last >> shift, family)
     closed = []
     for hole in holes:
-        mine = hole.in_family(family)
-        if mine is not None:
-            closed.append(AddressRange(mine.first >> shift, mine.last >> shift, family))
+        family_hole = hole.in_family(family)
+        if family_hole is not None:
+            closed.append(
+                AddressRange(family_hole.first >> shift, family_hole.last >> shift, family)
+            )
     return Layout(blocks, tuple(closed), (blocks,))
 
 

@@ -12,7 +12,7 @@ from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi import objects as clusterapi_objects
 from reconcilers.integrations.core.objects import from_bodies
 from reconcilers.integrations.kubermatic import api as kubermatic
-from reconcilers.integrations.kubermatic.reading import filled
+from reconcilers.integrations.kubermatic.reading import fill_defaults
 from reconcilers.integrations.views import NetworkPools, from_manifests
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
@@ -58,7 +58,7 @@ async def warnings(kind: str, spaces: SpaceIndex) -> list[str]:
         [ip_pool] = found.pools[kind]
         validator = ClusterApiPoolValidator(CLIENT, clusterapi.IN_CLUSTER_IP_POOL, spaces)
         return [*(await validator.review_creation(ip_pool)).warnings]
-    read = from_bodies(bodies(kind), kubermatic.KINDS, HOME, NOW, filled)
+    read = from_bodies(bodies(kind), kubermatic.KINDS, HOME, NOW, fill_defaults)
     [ipam_pool] = read.found[kind]
     return [*(await IPAMPoolValidator(CLIENT, spaces).review_creation(ipam_pool)).warnings]
 

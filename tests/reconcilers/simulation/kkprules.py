@@ -151,7 +151,7 @@ def deleted_by_cache(mp: Patch) -> None:
         del self, pool
         return [one for one, _ in found]
 
-    mp.setattr(Pools, "_confirmed", believed)
+    mp.setattr(Pools, "_confirm_leftovers", believed)
 
 
 def rewritten_from_the_start(mp: Patch) -> None:
