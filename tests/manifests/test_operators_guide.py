@@ -119,6 +119,9 @@ async def populate(cluster: Cluster) -> None:
     await have_kkp_clusters(cluster, *names(3))
     for name in ("clusterapi/pools.yaml", "kubermatic/pools.yaml"):
         await cluster.apply("-f", ROOT / "examples" / name)
+    # Otherwise the address of a deleted claim rests for a minute.
+    at_once = ("--type=merge", "-p", '{"spec":{"addressReuseGracePeriodSeconds":0}}')
+    await cluster.kubectl("patch", "inclusterippools", "machines", *at_once)
     await cluster.kubectl("create", "-f", "-", stdin=written(NETWORK))
     status = ("--subresource=status", "--type=merge", "-p")
     ready = '{"status":{"provisioningPhase":"Ready"}}'
