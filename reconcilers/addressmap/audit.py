@@ -36,7 +36,7 @@ from reconcilers.reporting.poolreferences import absent_pools, describe_absent_p
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.tenantcluster.allocations.membership import is_foreign
-from reconcilers.tenantcluster.provider import describe_absent, find_provider_key
+from reconcilers.tenantcluster.providerreference import describe_absent, find_provider_key
 
 Severity = Literal["error", "warning"]
 Action = Literal["none", "delete", "label"]

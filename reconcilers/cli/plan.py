@@ -53,7 +53,8 @@ from reconcilers.networkpool.status import closed_by_namespace
 from reconcilers.networkpool.view import UnreadableAllocations, unreadable_near
 from reconcilers.promises.unreadable import Unreadable, UnreadableHolders
 from reconcilers.reporting.wording import count_noun, name_with_count
-from reconcilers.tenantcluster.provider import find_provider, parse_reference
+from reconcilers.tenantcluster.provider import find_provider
+from reconcilers.tenantcluster.providerreference import parse_reference
 
 EXIT_CODES = """
 \b

@@ -44,10 +44,9 @@ from reconcilers.tenantcluster.provider import (
     DefaultUnknown,
     ProviderUnknown,
     ProviderUnreadable,
-    describe_absent,
     find_provider,
-    find_provider_key,
 )
+from reconcilers.tenantcluster.providerreference import describe_absent, find_provider_key
 from reconcilers.tenantcluster.status import allocations_unreadable
 
 _DEFAULT_PROVIDER = Key(names.DEFAULT_NAMESPACE, "default")

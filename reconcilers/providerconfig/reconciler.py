@@ -37,7 +37,7 @@ from reconcilers.promises.unreadable import UnreadableObject, describe_unreadabl
 from reconcilers.providerconfig import evaluation
 from reconcilers.providerconfig.evaluation import Evaluation
 from reconcilers.reporting.conditions import Finding, render_conditions, with_findings
-from reconcilers.tenantcluster.provider import refers_to
+from reconcilers.tenantcluster.providerreference import refers_to
 
 _UNREADABLE = "unreadable TenantClusters"
 """The topic of the state that is logged."""

@@ -6,9 +6,9 @@ the ProviderConfig named `default`
 the first one there is
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import anyio
 
@@ -24,10 +24,15 @@ from controller.errors import (
 )
 from controller.meta import Key
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
-from reconcilers.api.resources import BUTLER_CONFIG, ClusterOutline
+from reconcilers.api.resources import BUTLER_CONFIG
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.reporting.conditions import Finding
 from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
+from reconcilers.tenantcluster.providerreference import (
+    describe_absent,
+    find_provider_key,
+    parse_reference,
+)
 from reconcilers.tenantcluster.status import network_ready
 
 TEAM = "team"
@@ -265,37 +270,6 @@ class _Default:
     read_at: float
 
 
-def parse_reference(reference: Mapping[str, Any] | None, default_namespace: str) -> Key | None:
-    """Return the key of the object that a reference names; None if it names none."""
-    if not reference or not reference.get("name"):
-        return None
-    return Key(str(reference.get("namespace") or default_namespace), str(reference["name"]))
-
-
-def refers_to(
-    cluster: TenantCluster | ClusterOutline,
-    config: ProviderConfig,
-    default_namespace: str,
-    *,
-    by_default: bool,
-) -> bool:
-    """Return whether `cluster` names `config`; one that names none does so if `by_default`."""
-    reference = cluster.spec.providerConfigRef
-    if reference is None:
-        return by_default
-    return config.metadata.key == (reference.namespace or default_namespace, reference.name)
-
-
-def find_provider_key(
-    tenant: TenantCluster, default_namespace: str, platform_default: Key | None
-) -> Key | None:
-    """Return the key that `tenant` names, else the platform's default; None if there is none."""
-    reference = tenant.spec.providerConfigRef
-    if reference is not None:
-        return Key(reference.namespace or default_namespace, reference.name)
-    return platform_default
-
-
 def find_provider(
     tenant: TenantCluster,
     configs: Cache[ProviderConfig],
@@ -382,15 +356,6 @@ def find_obstacle(
         message = f"ProviderConfig {provider.metadata.key} is not used: {refused}"
         return network_ready(False, NAMESPACE_NOT_ALLOWED, message)
     return _find_denial(tenant, provider)
-
-
-def describe_absent(tenant: TenantCluster, key: Key | None) -> str:
-    """Return a sentence that names the missing ProviderConfig, and who names it."""
-    if key is None:
-        return "no ProviderConfig for this cluster: it names none, and there is no default"
-    if tenant.spec.providerConfigRef is not None:
-        return f"spec.providerConfigRef names ProviderConfig {key}, which does not exist"
-    return f"the platform's default is ProviderConfig {key}, which does not exist"
 
 
 def _find_denial(tenant: TenantCluster, provider: ProviderConfig) -> Finding | None:

@@ -44,12 +44,8 @@ from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_in_list,
     unreadable_members,
 )
-from reconcilers.tenantcluster.provider import (
-    Providers,
-    ProviderUnknown,
-    ProviderUnreadable,
-    refers_to,
-)
+from reconcilers.tenantcluster.provider import Providers, ProviderUnknown, ProviderUnreadable
+from reconcilers.tenantcluster.providerreference import refers_to
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
 from reconcilers.webhooks.tenantcluster import Provision
 

@@ -48,7 +48,7 @@ from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.releaselog import GoneHolders
 from reconcilers.tenantcluster.allocations.unreadable_members import UnreadableOwners
-from reconcilers.tenantcluster.provider import find_provider_key, refers_to
+from reconcilers.tenantcluster.providerreference import find_provider_key, refers_to
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.tenantcluster.services import may_change_demand

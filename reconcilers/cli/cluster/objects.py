@@ -192,7 +192,7 @@ def _of_files(where: Scope) -> Objects:
     from reconcilers.cli.reading.findings import Findings  # with all that validates a file
     from reconcilers.cli.reading.manifests import Manifest, read
     from reconcilers.integrations import views
-    from reconcilers.tenantcluster.provider import parse_reference
+    from reconcilers.tenantcluster.providerreference import parse_reference
 
     findings = Findings()
     manifests = read(

@@ -1,0 +1,49 @@
+"""Which ProviderConfig a cluster names, as keys alone; `provider` reads the objects."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.meta import Key
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import ClusterOutline
+from reconcilers.api.tenantcluster import TenantCluster
+
+
+def parse_reference(reference: Mapping[str, Any] | None, default_namespace: str) -> Key | None:
+    """Return the key of the object that a reference names; None if it names none."""
+    if not reference or not reference.get("name"):
+        return None
+    return Key(str(reference.get("namespace") or default_namespace), str(reference["name"]))
+
+
+def refers_to(
+    cluster: TenantCluster | ClusterOutline,
+    config: ProviderConfig,
+    default_namespace: str,
+    *,
+    by_default: bool,
+) -> bool:
+    """Return whether `cluster` names `config`; one that names none does so if `by_default`."""
+    reference = cluster.spec.providerConfigRef
+    if reference is None:
+        return by_default
+    return config.metadata.key == (reference.namespace or default_namespace, reference.name)
+
+
+def find_provider_key(
+    tenant: TenantCluster, default_namespace: str, platform_default: Key | None
+) -> Key | None:
+    """Return the key that `tenant` names, else the platform's default; None if there is none."""
+    reference = tenant.spec.providerConfigRef
+    if reference is not None:
+        return Key(reference.namespace or default_namespace, reference.name)
+    return platform_default
+
+
+def describe_absent(tenant: TenantCluster, key: Key | None) -> str:
+    """Return a sentence that names the missing ProviderConfig, and who names it."""
+    if key is None:
+        return "no ProviderConfig for this cluster: it names none, and there is no default"
+    if tenant.spec.providerConfigRef is not None:
+        return f"spec.providerConfigRef names ProviderConfig {key}, which does not exist"
+    return f"the platform's default is ProviderConfig {key}, which does not exist"
