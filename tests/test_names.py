@@ -25,6 +25,7 @@ PACKAGES = (
     "reconcilers/configuration",
     "reconcilers/health",
     "reconcilers/integrations/kubermatic",
+    "reconcilers/integrations/vitistack",
     "reconcilers/loadbalancers",
     "reconcilers/metrics",
     "reconcilers/pictures",

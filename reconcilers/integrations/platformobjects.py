@@ -60,7 +60,7 @@ def filled(body: Body) -> Body:
 
         return by_kkp(body)
     if find_resource(body, [vitistack.NETWORKS]) is not None:
-        from reconcilers.integrations.vitistack.caches import filled as by_vitistack  # noqa: PLC0415 - as above
+        from reconcilers.integrations.vitistack.caches import fill_defaults as by_vitistack  # noqa: PLC0415 - as above
 
         return by_vitistack(body)
     return body

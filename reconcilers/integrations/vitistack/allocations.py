@@ -74,13 +74,13 @@ def renewal(uid: str, ttl: int) -> float:
     return ttl / 4 + ttl / 4 * (crc32(uid.encode()) % 1024) / 1024
 
 
-def moment(text: str) -> datetime | None:
+def moment(timestamp: str) -> datetime | None:
     """Return the time that a text says; None if it says none."""
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(timestamp)
     except ValueError:  # empty, or edited by hand into what is no time
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 class AllocationReconciler:
@@ -119,47 +119,55 @@ class AllocationReconciler:
         """Bring one IPAllocation up to date."""
         if not self._caches.history_confirmed:
             return Again(RETRY)
-        one = self._caches.allocations.get(key)
-        if one is None or one.metadata.terminating:
+        allocation = self._caches.allocations.get(key)
+        if allocation is None or allocation.metadata.terminating:
             return SETTLED
         unreadable_networks = self._caches.networks.unreadable
-        if key in self._caches.allocations.unreadable or one.network in unreadable_networks:
+        if key in self._caches.allocations.unreadable or allocation.network in unreadable_networks:
             return Blocked(UNREADABLE)  # whose network it is, and for how long, may be unknown
-        network = self._caches.network_of(one)
+        network = self._caches.network_of(allocation)
         if network is not None and not self._caches.is_ours(network):
             return SETTLED
         try:
-            return await self._reconcile(one)
+            return await self._reconcile(allocation)
         except (Conflict, NotFound):
             return Again(RETRY)  # it was written or deleted meanwhile
 
-    async def _reconcile(self, one: IPAllocation) -> Outcome:
-        if one.status.phase == RELEASED:
-            return await self._request_again(one)
-        if one.status.phase and await self._adopt(one):
+    async def _reconcile(self, allocation: IPAllocation) -> Outcome:
+        if allocation.status.phase == RELEASED:
+            return await self._request_again(allocation)
+        if allocation.status.phase and await self._adopt(allocation):
             return SETTLED  # the answer to that write is an event
-        if one.holds:
-            return await self._keep(one)
-        problem = problem_of(self._caches.network_of(one), one.spec.networkNamespaceName)
+        if allocation.holds:
+            return await self._keep(allocation)
+        problem = problem_of(
+            self._caches.network_of(allocation), allocation.spec.networkNamespaceName
+        )
         if problem is not None:
-            return _again_in(await self._writer.write_problems([(one, problem)]))
+            return _again_in(await self._writer.write_problems([(allocation, problem)]))
         return SETTLED
 
-    async def _adopt(self, one: IPAllocation) -> bool:
+    async def _adopt(self, allocation: IPAllocation) -> bool:
         """Put labels and the owner on an IPAllocation that others made; return whether it did."""
-        wanted = labels_of(one.spec.networkNamespaceName, one.spec.networkConfigurationName)
-        has = one.metadata.labels
-        labels = {name: value for name, value in wanted.items() if has.get(name) != value}
+        expected_labels = labels_of(
+            allocation.spec.networkNamespaceName, allocation.spec.networkConfigurationName
+        )
+        has = allocation.metadata.labels
+        labels = {name: value for name, value in expected_labels.items() if has.get(name) != value}
         metadata: dict[str, Any] = {"labels": labels} if labels else {}
-        if not one.owner and self._is_readable(one.configuration):
+        if not allocation.owner and self._is_readable(allocation.configuration):
             # The cache may be behind: an owner that is gone would have the collector take it.
-            owner = await self._configuration(one)
+            owner = await self._configuration(allocation)
             if owner is not None and not owner.metadata.terminating:
-                others = [rendered_owner(each) for each in one.metadata.ownerReferences]
+                others = [
+                    rendered_owner(reference) for reference in allocation.metadata.ownerReferences
+                ]
                 metadata["ownerReferences"] = [*others, owner_reference(owner, CONFIGURATIONS)]
         if not metadata:
             return False
-        await self._client.patch(ALLOCATIONS, Version.from_object(one), {"metadata": metadata})
+        await self._client.patch(
+            ALLOCATIONS, Version.from_object(allocation), {"metadata": metadata}
+        )
         return True
 
     def _is_readable(self, configuration: Key) -> bool:
@@ -167,60 +175,71 @@ class AllocationReconciler:
         cache = self._caches.configurations
         return configuration in cache and configuration not in cache.unreadable
 
-    async def _is_used(self, one: IPAllocation) -> bool:
+    async def _is_used(self, allocation: IPAllocation) -> bool:
         """Return whether the NetworkConfiguration of an IPAllocation exists, by a live read.
 
         Its metadata is enough: one that cannot be decoded uses the address, too.
         """
-        return await self._client.find(CONFIGURATIONS.metadata_only, one.configuration) is not None
+        return (
+            await self._client.find(CONFIGURATIONS.metadata_only, allocation.configuration)
+            is not None
+        )
 
-    async def _configuration(self, one: IPAllocation) -> NetworkConfiguration | None:
+    async def _configuration(self, allocation: IPAllocation) -> NetworkConfiguration | None:
         """Return the NetworkConfiguration of an IPAllocation, as the API server has it now."""
-        return await self._client.find(CONFIGURATIONS, one.configuration)
+        return await self._client.find(CONFIGURATIONS, allocation.configuration)
 
-    async def _keep(self, one: IPAllocation) -> Outcome:
+    async def _keep(self, allocation: IPAllocation) -> Outcome:
         """Show what changed of the network, and see to the expiry."""
-        static = static_of(self._caches.network_of(one))
-        changes = _changes(one, static)
+        static = static_of(self._caches.network_of(allocation))
+        changes = _changes(allocation, static)
         ttl = lifetime(static)
         now = self._clock.now()
-        expires = moment(one.status.expiresAt)
-        left = (expires - now).total_seconds() if expires is not None else 0.0
-        margin = renewal(one.metadata.uid, ttl)
-        if left <= margin or left > ttl + SOONEST:
-            if await self._is_used(one):
+        expires = moment(allocation.status.expiresAt)
+        seconds = (expires - now).total_seconds() if expires is not None else 0.0
+        margin = renewal(allocation.metadata.uid, ttl)
+        if seconds <= margin or seconds > ttl + SOONEST:
+            if await self._is_used(allocation):
                 changes["expiresAt"] = expiry(static, now)
-                left = float(ttl)
+                seconds = float(ttl)
             elif expires is None:
                 changes["expiresAt"] = expiry(static, now)
-                left = margin + ttl
-            elif left <= 0:
-                return await self._release(one)
+                seconds = margin + ttl
+            elif seconds <= 0:
+                return await self._release(allocation)
             else:
-                left += margin  # it is not used: the next pass is when it expires
+                seconds += margin  # it is not used: the next pass is when it expires
         if changes:
-            await self._client.patch_status(ALLOCATIONS, one, changes)
-        return Again(max(left - margin, SOONEST))
+            await self._client.patch_status(ALLOCATIONS, allocation, changes)
+        return Again(max(seconds - margin, SOONEST))
 
-    async def _release(self, one: IPAllocation) -> Outcome:
-        name, address = one.spec.networkConfigurationName, one.status.address
-        text = f"{address} was released: it expired, and NetworkConfiguration {name} is not there"
-        written = await release(self._client, one, text)
-        self._recorder.record(ALLOCATIONS, written, "Normal", EXPIRED, text, action=ACTION)
+    async def _release(self, allocation: IPAllocation) -> Outcome:
+        name, address = allocation.spec.networkConfigurationName, allocation.status.address
+        message = (
+            f"{address} was released: it expired, and NetworkConfiguration {name} is not there"
+        )
+        written = await release(self._client, allocation, message)
+        self._recorder.record(ALLOCATIONS, written, "Normal", EXPIRED, message, action=ACTION)
         return SETTLED
 
-    async def _request_again(self, one: IPAllocation) -> Outcome:
+    async def _request_again(self, allocation: IPAllocation) -> Outcome:
         """Have a released IPAllocation wait again if its NetworkConfiguration is there."""
-        configuration = self._caches.configurations.get(one.configuration)
-        if configuration is None or one.owner not in {"", configuration.metadata.uid}:
+        configuration = self._caches.configurations.get(allocation.configuration)
+        if configuration is None or allocation.owner not in {"", configuration.metadata.uid}:
             return SETTLED
-        if not self._is_readable(one.configuration):
+        if not self._is_readable(allocation.configuration):
             return Blocked(UNREADABLE)
-        live = await self._configuration(one)
-        if live is None or live.metadata.terminating or one.owner not in {"", live.metadata.uid}:
+        live = await self._configuration(allocation)
+        if (
+            live is None
+            or live.metadata.terminating
+            or allocation.owner not in {"", live.metadata.uid}
+        ):
             return SETTLED
-        text = f"NetworkConfiguration {live.metadata.name} is there again"
-        return _again_in(await self._writer.write_problems([(one, Problem(PENDING, "", text))]))
+        message = f"NetworkConfiguration {live.metadata.name} is there again"
+        return _again_in(
+            await self._writer.write_problems([(allocation, Problem(PENDING, "", message))])
+        )
 
 
 def _again_in(seconds: float | None) -> Outcome:
@@ -228,23 +247,23 @@ def _again_in(seconds: float | None) -> Outcome:
     return SETTLED if seconds is None else Again(seconds)
 
 
-def _changes(one: IPAllocation, static: Static | None) -> dict[str, Any]:
-    """Return what of a network's settings an IPAllocation does not show yet."""
+def _changes(allocation: IPAllocation, static: Static | None) -> dict[str, Any]:
+    """Return the settings of a network that the IPAllocation lacks, as a merge patch."""
     if static is None:
         return {}
     try:
         space = space_of(static)
     except InvalidPool:
         return {}
-    address = space.address(one.status.address)
+    address = space.address(allocation.status.address)
     if address is None or not space.layout.cidr.contains(address):
         return {}  # it is of what the network was before
-    status = one.status
-    shown: Mapping[str, Any] = {
+    status = allocation.status
+    present: Mapping[str, Any] = {
         "gateway": status.gateway,
         "prefix": status.prefix,
         "vlanId": status.vlanId,
         "dns": list(status.dns),
     }
-    wanted = of_network(static)
-    return {name: value for name, value in wanted.items() if shown[name] != value}
+    desired = of_network(static)
+    return {name: value for name, value in desired.items() if present[name] != value}

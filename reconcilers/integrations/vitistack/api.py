@@ -147,12 +147,13 @@ class IPAllocation:
     @property
     def owner(self) -> str:
         """The uid of the NetworkConfiguration that owns it; empty if none does."""
-        found = (
-            one.uid
-            for one in self.metadata.ownerReferences
-            if one.kind == CONFIGURATIONS.kind and one.apiVersion.partition("/")[0] == GROUP
+        owners = (
+            reference.uid
+            for reference in self.metadata.ownerReferences
+            if reference.kind == CONFIGURATIONS.kind
+            and reference.apiVersion.partition("/")[0] == GROUP
         )
-        return next(found, "")
+        return next(owners, "")
 
 
 Interface = Mapping[str, Any]

@@ -35,9 +35,9 @@ def audit(
         not_read: what the user may not read; an object that may be among it is not missing.
     """
     yield from unreadable_troubles(unreadable)
-    for one in contents:
-        yield from _of_network(one)
-    for network in sorted(caches.networks, key=lambda one: one.metadata.key):
+    for content in contents:
+        yield from _of_network(content)
+    for network in sorted(caches.networks, key=lambda network: network.metadata.key):
         key, static = network.metadata.key, static_of(network)
         if static is not None and (warning := addresstexts.describe_host_bits(static.ipv4CIDR)):
             sentence = f"ipv4CIDR: {warning}"
@@ -45,26 +45,26 @@ def audit(
     yield from _of_allocations(caches, now, not_read)
 
 
-def _of_network(one: NetworkContents) -> Iterator[Trouble]:
-    key = one.network.metadata.key
-    if one.space is None:
+def _of_network(content: NetworkContents) -> Iterator[Trouble]:
+    key = content.network.metadata.key
+    if content.space is None:
         yield Trouble(
-            "InvalidPool", "error", NETWORKS.kind, key, f"hands out nothing: {one.fault}"
+            "InvalidPool", "error", NETWORKS.kind, key, f"hands out nothing: {content.fault}"
         )
         return
-    layout, kind = one.space.layout, ALLOCATIONS.full_name
-    for extent in list_extents(layout.cidr, layout.blocks, (), list(list_held(one))):
+    layout, kind = content.space.layout, ALLOCATIONS.full_name
+    for extent in list_extents(layout.cidr, layout.blocks, (), list(list_held(content))):
         if not extent.holders:
             continue
         *others, last = extent.holders
-        text = extent.range.start_text
+        address = extent.range.start_text
         if extent.state is AddressState.OVERLAP:
-            named = ", ".join(other.text for other in others)
-            sentence = f"holds {text} of NetworkNamespace {key}, which {named} has, too"
-            seen = one.allocations.get(last.key)
+            holder_names = ", ".join(other.text for other in others)
+            sentence = f"holds {address} of NetworkNamespace {key}, which {holder_names} has, too"
+            seen = content.allocations.get(last.key)
             yield Trouble("Overlap", "error", kind, last.key, sentence, seen, removable=True)
         elif extent.state is AddressState.STRAY:
-            sentence = f"holds {text}, which NetworkNamespace {key} does not hand out"
+            sentence = f"holds {address}, which NetworkNamespace {key} does not hand out"
             yield Trouble("OutOfRange", "warning", kind, last.key, sentence)
 
 
@@ -73,23 +73,27 @@ def _of_allocations(
 ) -> Iterator[Trouble]:
     """Yield the allocations whose network or configuration is missing, and those that expired."""
     kind = ALLOCATIONS.full_name
-    for one in sorted(caches.allocations, key=lambda each: each.metadata.key):
-        key = one.metadata.key
-        may_have_network = one.network in caches.networks.unreadable or is_left_out(
-            NETWORKS, one.network, not_read
+    for allocation in sorted(caches.allocations, key=lambda allocation: allocation.metadata.key):
+        key = allocation.metadata.key
+        may_have_network = allocation.network in caches.networks.unreadable or is_left_out(
+            NETWORKS, allocation.network, not_read
         )
-        if caches.network_of(one) is None and not may_have_network:
-            sentence = f"names {NETWORKS.kind} {one.network}, which does not exist; it waits"
+        if caches.network_of(allocation) is None and not may_have_network:
+            sentence = (
+                f"names {NETWORKS.kind} {allocation.network}, which does not exist; it waits"
+            )
             yield Trouble("UnknownPool", "error", kind, key, sentence)
         machines = caches.configurations
-        may_have_machine = one.configuration in machines.unreadable or is_left_out(
-            CONFIGURATIONS, one.configuration, not_read
+        may_have_machine = allocation.configuration in machines.unreadable or is_left_out(
+            CONFIGURATIONS, allocation.configuration, not_read
         )
-        if one.configuration not in machines and not may_have_machine:
-            sentence = f"its {CONFIGURATIONS.kind} {one.configuration} does not exist; its address"
+        if allocation.configuration not in machines and not may_have_machine:
+            sentence = (
+                f"its {CONFIGURATIONS.kind} {allocation.configuration} does not exist; its address"
+            )
             sentence = f"{sentence} is free when it expires"
-            yield Trouble("Unclaimed", "warning", kind, key, sentence, one, removable=True)
-        expired = moment(one.status.expiresAt)
-        if one.holds and expired is not None and now - expired > LATE_AFTER:
+            yield Trouble("Unclaimed", "warning", kind, key, sentence, allocation, removable=True)
+        expired = moment(allocation.status.expiresAt)
+        if allocation.holds and expired is not None and now - expired > LATE_AFTER:
             sentence = f"expired at {expired.isoformat()}, and was not renewed or released"
             yield Trouble("Expired", "warning", kind, key, sentence)

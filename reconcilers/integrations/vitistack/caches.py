@@ -85,7 +85,7 @@ def holder_of(allocation: IPAllocation) -> Holder:
 
 
 def allocation_facts(allocation: IPAllocation, space: NetworkSpace) -> Facts:
-    """Return what an allocation holds of its network, and whether it waits."""
+    """Return the range of an allocation in its network, and whether it waits."""
     meta, status = allocation.metadata, allocation.status
     if status.phase == RELEASED:
         return Facts()
@@ -163,13 +163,13 @@ class VitistackCaches:
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.
         """
-        every = (self.networks, self.allocations, self.configurations)
-        return all(cache.history_confirmed for cache in every)
+        caches = (self.networks, self.allocations, self.configurations)
+        return all(cache.history_confirmed for cache in caches)
 
     def names_us(self, provider: str) -> bool:
         """Return whether a provider is us, in letters of any case; an empty one by `unnamed`."""
-        text = provider.strip().lower()
-        return text == self.provider if text else self.unnamed
+        name = provider.strip().lower()
+        return name == self.provider if name else self.unnamed
 
     def is_ours(self, network: NetworkNamespace) -> bool:
         """Return whether a network's addresses are handed out by us."""
@@ -202,8 +202,8 @@ class VitistackCaches:
             if isinstance(outline, AllocationOutline):
                 return outline.spec.networkNamespaceName == network.name
             if isinstance(outline, ConfigurationOutline):
-                named = outline.spec.networkNamespaceName in {"", network.name}
-                ours = named and self.names_us(outline.spec.provider)
+                is_of_network = outline.spec.networkNamespaceName in {"", network.name}
+                ours = is_of_network and self.names_us(outline.spec.provider)
                 return ours and not outline.metadata.terminating
             return True
 
@@ -271,13 +271,13 @@ class VitistackCaches:
 
     def networks_in(self, namespace: str) -> list[NetworkNamespace]:
         """Return the networks of a namespace, by their names."""
-        found = self.networks.by_index(NAMESPACE_INDEX, namespace)
-        return sorted(found, key=lambda one: one.metadata.name)
+        networks = self.networks.by_index(NAMESPACE_INDEX, namespace)
+        return sorted(networks, key=lambda network: network.metadata.name)
 
     def networks_near(self, holder: Key) -> list[Key]:
         """Return the networks that an object may name; without namespace it may name any."""
-        every = self.networks if not holder.namespace else self.networks_in(holder.namespace)
-        return [one.metadata.key for one in every]
+        networks = self.networks if not holder.namespace else self.networks_in(holder.namespace)
+        return [network.metadata.key for network in networks]
 
     def of_network(self, network: Key) -> list[IPAllocation]:
         """Return the allocations that name a network."""
@@ -285,12 +285,12 @@ class VitistackCaches:
 
     def of_configuration(self, configuration: Key) -> list[IPAllocation]:
         """Return the allocations that name a NetworkConfiguration, by their names."""
-        found = self.allocations.by_index(CONFIGURATION_INDEX, str(configuration))
-        return sorted(found, key=lambda one: one.metadata.name)
+        allocations = self.allocations.by_index(CONFIGURATION_INDEX, str(configuration))
+        return sorted(allocations, key=lambda allocation: allocation.metadata.name)
 
 
 def _machines_named_by(failure: str) -> set[str]:
-    """Return which NetworkConfigurations an IPAllocation names that cannot be decoded.
+    """Return the NetworkConfigurations that an undecodable IPAllocation names.
 
     Args:
         failure: why it cannot, with the parts that can: its spec names one, and so may its owners.
@@ -315,7 +315,7 @@ def caches_of(objects: Objects) -> VitistackCaches:
     )
 
 
-def filled(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def fill_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a manifest as vitistack leaves it: each NetworkNamespace is provisioned."""
     status = dict(body.get("status") or {})
     if not is_of(body, [NETWORKS]) or status.get("provisioningPhase"):
@@ -349,23 +349,25 @@ def interface_names(machine: NetworkConfiguration) -> Sequence[str]:
     ]
 
 
-def is_made_for(one: IPAllocation, configuration: NetworkConfiguration) -> bool:
+def is_made_for(allocation: IPAllocation, configuration: NetworkConfiguration) -> bool:
     """Return whether an IPAllocation that waits was made for the address that a machine has."""
-    if not one.waits or not one.spec.requestedAddress:
+    if not allocation.waits or not allocation.spec.requestedAddress:
         return False
-    made = allocation_names(configuration.metadata.name, one.spec.interfaceName)
-    return one.owner == configuration.metadata.uid and one.metadata.name in made
+    names = allocation_names(configuration.metadata.name, allocation.spec.interfaceName)
+    return allocation.owner == configuration.metadata.uid and allocation.metadata.name in names
 
 
 def addresses_of(interface: Interface) -> Sequence[str]:
     """Return the IPv4 addresses that an interface shows, as far as they are texts."""
-    found = interface.get("ipv4Addresses")
-    every = found if isinstance(found, Sequence) and not isinstance(found, str) else ()
-    return [text for text in every if isinstance(text, str)]
+    addresses = interface.get("ipv4Addresses")
+    address_list = (
+        addresses if isinstance(addresses, Sequence) and not isinstance(addresses, str) else ()
+    )
+    return [address for address in address_list if isinstance(address, str)]
 
 
 def static_of(network: NetworkNamespace | None) -> Static | None:
-    """Return what a network hands out; None if it hands out no static addresses."""
+    """Return the static settings of a network; None if it hands out no static addresses."""
     how = network.spec.ipAllocation if network is not None else None
     return how.static if how is not None and how.type == STATIC else None
 
@@ -380,16 +382,16 @@ def problem_of(network: NetworkNamespace | None, name: str) -> Problem | None:
     if network is None:
         return Problem(ERROR, NETWORK_NOT_FOUND, f'NetworkNamespace "{name}" not found')
     if network.metadata.terminating:
-        text = f'NetworkNamespace "{name}" is being deleted'
-        return Problem(PENDING, NOT_PROVISIONED, text)
+        message = f'NetworkNamespace "{name}" is being deleted'
+        return Problem(PENDING, NOT_PROVISIONED, message)
     phase = network.status.provisioningPhase
     if phase != PROVISIONED:
-        text = f'waiting for NetworkNamespace "{name}" provisioning (phase: {phase})'
-        return Problem(PENDING, NOT_PROVISIONED, text)
+        message = f'waiting for NetworkNamespace "{name}" provisioning (phase: {phase})'
+        return Problem(PENDING, NOT_PROVISIONED, message)
     static = static_of(network)
     if static is None:
-        text = f'NetworkNamespace "{name}" has no static IP configuration'
-        return Problem(ERROR, NO_STATIC_CONFIGURATION, text)
+        message = f'NetworkNamespace "{name}" has no static IP configuration'
+        return Problem(ERROR, NO_STATIC_CONFIGURATION, message)
     try:
         space_of(static)
     except InvalidPool as invalid:

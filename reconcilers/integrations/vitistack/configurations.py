@@ -75,43 +75,49 @@ class ConfigurationReconciler:
             return Again(RETRY)
         if key in self._caches.configurations.unreadable:
             return Blocked("Unreadable")
-        one = self._caches.configurations.get(key)
-        if one is None or not self._caches.names_us(one.spec.provider):
+        configuration = self._caches.configurations.get(key)
+        if configuration is None or not self._caches.names_us(configuration.spec.provider):
             return SETTLED
         try:
-            if one.metadata.terminating:
-                return await self._release(one)
-            return await self._reconcile(one)
+            if configuration.metadata.terminating:
+                return await self._release(configuration)
+            return await self._reconcile(configuration)
         except (Conflict, NotFound):
             return Again(RETRY)  # something was written or deleted meanwhile
 
-    async def _reconcile(self, one: NetworkConfiguration) -> Outcome:
-        if self._may_be_of_others(one):
+    async def _reconcile(self, configuration: NetworkConfiguration) -> Outcome:
+        if self._may_be_of_others(configuration):
             return Blocked("Unreadable")
-        network = network_of(self._caches, one)
+        network = network_of(self._caches, configuration)
         if isinstance(network, str):
             # What it shows its machine has, and no other is given it meanwhile.
-            shown = one.status.networkInterfaces
-            await self._write_status(one, WantedStatus(ERROR, FAILED, ERROR, network, shown))
+            interfaces = configuration.status.networkInterfaces
+            await self._write_status(
+                configuration, WantedStatus(ERROR, FAILED, ERROR, network, interfaces)
+            )
             return SETTLED
         how = network.spec.ipAllocation
         if how is None or how.type != STATIC or not self._caches.is_ours(network):
             return SETTLED
-        allocations = self._caches.of_configuration(one.metadata.key)
-        found = by_interface(one, allocations)
-        lacking = [name for name in interface_names(one) if name not in found]
-        unreadable = self._caches.unreadable_of_machine(one, network, lacking)
+        allocations = self._caches.of_configuration(configuration.metadata.key)
+        allocations_by_interface = by_interface(configuration, allocations)
+        lacking = [
+            name for name in interface_names(configuration) if name not in allocations_by_interface
+        ]
+        unreadable = self._caches.unreadable_of_machine(configuration, network, lacking)
         if unreadable is not None:
             # It may hold the address of an interface: none is made beside it, and none is wiped.
-            shown = one.status.networkInterfaces
+            interfaces = configuration.status.networkInterfaces
             await self._write_status(
-                one, WantedStatus(ERROR, FAILED, ERROR, str(unreadable), shown)
+                configuration, WantedStatus(ERROR, FAILED, ERROR, str(unreadable), interfaces)
             )
             return Blocked("Unreadable")
-        one = await add_finalizer(self._client, CONFIGURATIONS, one, FINALIZER)
-        await self._make_missing(one, network, lacking)
-        await self._remove(one, allocations, found.values())
-        await self._write_status(one, wanted_status(one, found))
+        configuration = await add_finalizer(self._client, CONFIGURATIONS, configuration, FINALIZER)
+        await self._make_missing(configuration, network, lacking)
+        await self._remove(configuration, allocations, allocations_by_interface.values())
+        await self._write_status(
+            configuration, wanted_status(configuration, allocations_by_interface)
+        )
         return SETTLED
 
     async def _make_missing(
@@ -139,24 +145,24 @@ class ConfigurationReconciler:
             await self._make(live, network, interface)
 
     async def _make(
-        self, one: NetworkConfiguration, network: NetworkNamespace, interface: str
+        self, configuration: NetworkConfiguration, network: NetworkNamespace, interface: str
     ) -> None:
         """Make the IPAllocation of an interface."""
-        namespace = one.metadata.namespace
-        for name in allocation_names(one.metadata.name, interface):
+        namespace = configuration.metadata.namespace
+        for name in allocation_names(configuration.metadata.name, interface):
             try:
-                body = allocation_for(one, network, interface, name)
+                body = allocation_for(configuration, network, interface, name)
                 await self._client.create(ALLOCATIONS, namespace, body)
             except AlreadyExists:
                 there = await self._client.find(ALLOCATIONS, Key(namespace, name))
-                if there is not None and there.configuration != one.metadata.key:
+                if there is not None and there.configuration != configuration.metadata.key:
                     continue
                 # It is by another replica or by hand: its event leads to the next pass.
             return
 
     async def _remove(
         self,
-        one: NetworkConfiguration,
+        configuration: NetworkConfiguration,
         allocations: Sequence[IPAllocation],
         used: Iterable[IPAllocation],
     ) -> None:
@@ -164,93 +170,108 @@ class ConfigurationReconciler:
 
         What others made for no interface in particular stays.
         """
-        keep = {each.metadata.uid for each in used}
-        for each in allocations:
-            owned = each.owner == one.metadata.uid
-            earlier = bool(each.owner) and not owned and each.status.phase == RELEASED
-            gone = owned and each.spec.interfaceName and each.metadata.uid not in keep
-            if each.metadata.terminating or not (gone or earlier):
+        keep = {allocation.metadata.uid for allocation in used}
+        for allocation in allocations:
+            owned = allocation.owner == configuration.metadata.uid
+            earlier = bool(allocation.owner) and not owned and allocation.status.phase == RELEASED
+            gone = owned and allocation.spec.interfaceName and allocation.metadata.uid not in keep
+            if allocation.metadata.terminating or not (gone or earlier):
                 continue
-            last = each
-            if each.status.phase != RELEASED:
-                text = f"interface {each.spec.interfaceName} is gone"
-                last = await release(self._client, each, text)
+            last = allocation
+            if allocation.status.phase != RELEASED:
+                message = f"interface {allocation.spec.interfaceName} is gone"
+                last = await release(self._client, allocation, message)
             await self._client.delete(ALLOCATIONS, Version.from_object(last))
 
-    async def _write_status(self, one: NetworkConfiguration, wanted: WantedStatus) -> None:
+    async def _write_status(
+        self, configuration: NetworkConfiguration, wanted_status: WantedStatus
+    ) -> None:
         """Write the status of a NetworkConfiguration if it differs."""
-        now, meta, has = self._clock.now(), one.metadata, one.status
-        finding = Finding(READY, wanted.phase == READY, wanted.reason, wanted.message)
+        now, meta, has = self._clock.now(), configuration.metadata, configuration.status
+        finding = Finding(
+            READY, wanted_status.phase == READY, wanted_status.reason, wanted_status.message
+        )
         conditions = with_findings(has.conditions, [finding], meta.generation, now)
         status: dict[str, Any] = {
-            "phase": wanted.phase,
-            "status": wanted.status,
-            "message": wanted.message,
+            "phase": wanted_status.phase,
+            "status": wanted_status.status,
+            "message": wanted_status.message,
             "conditions": render_conditions(conditions),
-            "networkInterfaces": list(wanted.interfaces),
+            "networkInterfaces": list(wanted_status.interfaces),
         }
         same = (has.phase, has.status, has.message, has.conditions, has.networkInterfaces) == (
-            wanted.phase,
-            wanted.status,
-            wanted.message,
+            wanted_status.phase,
+            wanted_status.status,
+            wanted_status.message,
             conditions,
-            wanted.interfaces,
+            wanted_status.interfaces,
         )
         if same:
             return
         if has.created is None and meta.creationTimestamp is not None:
             status["created"] = rfc3339(meta.creationTimestamp)
-        await self._client.patch_status(CONFIGURATIONS, one, status)
+        await self._client.patch_status(CONFIGURATIONS, configuration, status)
 
-    async def _release(self, one: NetworkConfiguration) -> Outcome:
+    async def _release(self, configuration: NetworkConfiguration) -> Outcome:
         """Show Released on the IPAllocations of a NetworkConfiguration, then let it go."""
-        if self._may_be_of_others(one):
+        if self._may_be_of_others(configuration):
             return Blocked("Unreadable")
-        if not has_finalizer(one, FINALIZER) or not self._is_ours_to_release(one):
+        if not has_finalizer(configuration, FINALIZER) or not self._is_ours_to_release(
+            configuration
+        ):
             return SETTLED
-        text = f"NetworkConfiguration {one.metadata.name} is deleted"
-        for each in self._caches.of_configuration(one.metadata.key):
-            if each.metadata.key in self._caches.allocations.unreadable:
+        message = f"NetworkConfiguration {configuration.metadata.name} is deleted"
+        for allocation in self._caches.of_configuration(configuration.metadata.key):
+            if allocation.metadata.key in self._caches.allocations.unreadable:
                 continue  # an older version: the garbage collector takes it with its owner
-            mine = each.owner in {"", one.metadata.uid}
-            if mine and each.status.phase != RELEASED and not each.metadata.terminating:
-                await release(self._client, each, text)
-        await remove_finalizer(self._client, CONFIGURATIONS, one, FINALIZER)
+            is_own = allocation.owner in {"", configuration.metadata.uid}
+            if (
+                is_own
+                and allocation.status.phase != RELEASED
+                and not allocation.metadata.terminating
+            ):
+                await release(self._client, allocation, message)
+        await remove_finalizer(self._client, CONFIGURATIONS, configuration, FINALIZER)
         return SETTLED
 
-    def _may_be_of_others(self, one: NetworkConfiguration) -> bool:
+    def _may_be_of_others(self, configuration: NetworkConfiguration) -> bool:
         """Return whether a machine may be another operator's: its network cannot be read.
 
         The network says whose the machine is, unless the machine itself names us.
         """
-        return not one.spec.provider and unreadable_network_of(self._caches, one) is not None
+        return (
+            not configuration.spec.provider
+            and unreadable_network_of(self._caches, configuration) is not None
+        )
 
-    def _is_ours_to_release(self, one: NetworkConfiguration) -> bool:
+    def _is_ours_to_release(self, configuration: NetworkConfiguration) -> bool:
         """Return whether the finalizer, whose name another operator has too, is ours."""
-        network = network_of(self._caches, one)
+        network = network_of(self._caches, configuration)
         if isinstance(network, str) or self._caches.is_ours(network):
             return True
-        allocations = self._caches.of_configuration(one.metadata.key)
-        return any(each.owner == one.metadata.uid for each in allocations)
+        allocations = self._caches.of_configuration(configuration.metadata.key)
+        return any(allocation.owner == configuration.metadata.uid for allocation in allocations)
 
 
-def network_of(caches: VitistackCaches, one: NetworkConfiguration) -> NetworkNamespace | str:
+def network_of(
+    caches: VitistackCaches, configuration: NetworkConfiguration
+) -> NetworkNamespace | str:
     """Return the network of a NetworkConfiguration, or why it has none.
 
     One that names none means the only one of its namespace: with several, the first by whatever
     order would be a guess.
     """
-    namespace, name = one.metadata.namespace, one.spec.networkNamespaceName
-    unreadable = unreadable_network_of(caches, one)
+    namespace, name = configuration.metadata.namespace, configuration.spec.networkNamespaceName
+    unreadable = unreadable_network_of(caches, configuration)
     if unreadable is not None:
         return describe_unreadable_network(unreadable)
     if name:
-        found = caches.networks.get(Key(namespace, name))
-        return found or f'NetworkNamespace "{name}" not found'
-    every = caches.networks_in(namespace)
-    if len(every) == 1:
-        return every[0]
-    return f"spec.networkNamespaceName is empty, and the namespace has {len(every)} networks"
+        network = caches.networks.get(Key(namespace, name))
+        return network or f'NetworkNamespace "{name}" not found'
+    networks = caches.networks_in(namespace)
+    if len(networks) == 1:
+        return networks[0]
+    return f"spec.networkNamespaceName is empty, and the namespace has {len(networks)} networks"
 
 
 def describe_unreadable_network(name: str) -> str:
@@ -258,12 +279,14 @@ def describe_unreadable_network(name: str) -> str:
     return f'NetworkNamespace "{name}" cannot be read; correct it'
 
 
-def unreadable_network_of(caches: VitistackCaches, one: NetworkConfiguration) -> str | None:
+def unreadable_network_of(
+    caches: VitistackCaches, configuration: NetworkConfiguration
+) -> str | None:
     """Return the name of a network that cannot be decoded and that a machine's may be.
 
     Of several the first by name, so that two replicas say the same; None if there is none.
     """
-    namespace, name = one.metadata.namespace, one.spec.networkNamespaceName
+    namespace, name = configuration.metadata.namespace, configuration.spec.networkNamespaceName
     unreadable = {key.name for key in caches.networks.unreadable if key.namespace == namespace}
     if name:
         return name if name in unreadable else None
@@ -271,7 +294,7 @@ def unreadable_network_of(caches: VitistackCaches, one: NetworkConfiguration) ->
 
 
 def allocation_for(
-    one: NetworkConfiguration, network: NetworkNamespace, interface: str, name: str
+    configuration: NetworkConfiguration, network: NetworkNamespace, interface: str, name: str
 ) -> dict[str, Any]:
     """Return the IPAllocation that is made for an interface: metadata and spec.
 
@@ -279,29 +302,29 @@ def allocation_for(
     operator before us, requests that address: the machine has it.
 
     Args:
-        one: whose interface.
+        configuration: whose interface.
         network: that the address is of.
         interface: its name.
         name: of the IPAllocation, one of its allocation_names.
     """
     spec = {
         "networkNamespaceName": network.metadata.name,
-        "networkConfigurationName": one.metadata.name,
+        "networkConfigurationName": configuration.metadata.name,
         "interfaceName": interface,
     }
-    had = _address_of(one, interface)
+    had = _address_of(configuration, interface)
     if had and _hands_out(network, had):
         spec["requestedAddress"] = had
-    labels = labels_of(network.metadata.name, one.metadata.name)
+    labels = labels_of(network.metadata.name, configuration.metadata.name)
     metadata = {
         "name": name,
         "labels": labels,
-        "ownerReferences": [owner_reference(one, CONFIGURATIONS)],
+        "ownerReferences": [owner_reference(configuration, CONFIGURATIONS)],
     }
     return {"metadata": metadata, "spec": spec}
 
 
-def _hands_out(network: NetworkNamespace, text: str) -> bool:
+def _hands_out(network: NetworkNamespace, address_text: str) -> bool:
     """Return whether a network hands out an address, now or once it can be served.
 
     What settings that cannot be read mean is not known yet: then it may.
@@ -309,14 +332,14 @@ def _hands_out(network: NetworkNamespace, text: str) -> bool:
     try:
         space = space_of(static_of(network) or Static())
     except InvalidPool:
-        return parse_address(text) is not None
-    address = space.address(text)
+        return parse_address(address_text) is not None
+    address = space.address(address_text)
     return address is not None and space.hands_out(address)
 
 
-def _address_of(one: NetworkConfiguration, interface: str) -> str:
+def _address_of(configuration: NetworkConfiguration, interface: str) -> str:
     """Return the address that an interface shows; empty for none."""
-    for index, shown_now in enumerate(one.status.networkInterfaces):
+    for index, shown_now in enumerate(configuration.status.networkInterfaces):
         addresses = shown_now.get("ipv4Addresses") or ()
         if name_of(shown_now, index) == interface and addresses:
             return str(addresses[0])

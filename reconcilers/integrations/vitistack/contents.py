@@ -54,39 +54,48 @@ class NetworkContents:
     allocations: Mapping[Key, IPAllocation]
     unreadable: Sequence[UnreadableObject] = ()
 
-    def held(self) -> Iterator[HeldPart]:
-        """Yield what is held and what is promised."""
+    def list_held_parts(self) -> Iterator[HeldPart]:
+        """Yield the addresses that allocations hold and that the journal promises."""
         if self.space is None:
             return
-        for key, one in self.allocations.items():
-            text = one.status.address if one.status.phase != RELEASED else ""
-            address = addresstexts.parse_ends(text, text) if text else None
+        for key, allocation in self.allocations.items():
+            address_text = allocation.status.address if allocation.status.phase != RELEASED else ""
+            address = addresstexts.parse_ends(address_text, address_text) if address_text else None
             if address is not None:
                 yield HeldPart(address, "held", key)
         for promise in JOURNALS.read(self.network).promises:
-            found = self.allocations.get(promise.key)
-            version = (found.metadata.uid, found.metadata.resourceVersion) if found else None
+            promised_to = self.allocations.get(promise.key)
+            version = (
+                (promised_to.metadata.uid, promised_to.metadata.resourceVersion)
+                if promised_to
+                else None
+            )
             if version == promise.identity:
                 for promised in promise.in_space():
                     yield HeldPart(promised, "promised", promise.key)
 
-    def promised(self) -> list[AddressRange]:
-        """Return what is promised and not written yet."""
-        return [one.range for one in self.held() if one.state == "promised"]
+    def list_promised_ranges(self) -> list[AddressRange]:
+        """Return the promised ranges that no allocation shows yet."""
+        return [part.range for part in self.list_held_parts() if part.state == "promised"]
 
 
-def contents_of(caches: VitistackCaches, wanted: Wanted = every_pool) -> Iterator[NetworkContents]:
+def contents_of(
+    caches: VitistackCaches, is_wanted: Wanted = every_pool
+) -> Iterator[NetworkContents]:
     """Yield every network with a static configuration and what is held of it, by key.
 
     Args:
         caches: the objects.
-        wanted: which networks.
+        is_wanted: which networks.
     """
-    for network in sorted(caches.networks, key=lambda one: one.metadata.key):
+    for network in sorted(caches.networks, key=lambda network: network.metadata.key):
         static = static_of(network)
-        if static is None or not wanted(PoolName(NETWORKS.kind, network.metadata.key)):
+        if static is None or not is_wanted(PoolName(NETWORKS.kind, network.metadata.key)):
             continue
-        found = {one.metadata.key: one for one in caches.of_network(network.metadata.key)}
+        allocations = {
+            allocation.metadata.key: allocation
+            for allocation in caches.of_network(network.metadata.key)
+        }
         problem = problem_of(network, network.metadata.name)
         fault = problem.message if problem is not None else ""
         key, unread = network.metadata.key, caches.allocations.unreadable
@@ -94,7 +103,7 @@ def contents_of(caches: VitistackCaches, wanted: Wanted = every_pool) -> Iterato
         try:
             space = space_of(static)
         except InvalidPool:
-            yield NetworkContents(network, None, fault, None, found, unreadable)
+            yield NetworkContents(network, None, fault, None, allocations, unreadable)
             continue
-        holdings = network_holdings(found.values(), space)
-        yield NetworkContents(network, space, fault, holdings, found, unreadable)
+        holdings = network_holdings(allocations.values(), space)
+        yield NetworkContents(network, space, fault, holdings, allocations, unreadable)

@@ -47,11 +47,13 @@ class NetworkFigures:
         key = network.metadata.key
         name = PoolName(NETWORKS.kind, key)
         if space is None:
-            waiting = [one for one in self._caches.of_network(key) if one.waits]
-            created = [one.metadata.creationTimestamp for one in waiting]
+            waiting = [
+                allocation for allocation in self._caches.of_network(key) if allocation.waits
+            ]
+            created = [allocation.metadata.creationTimestamp for allocation in waiting]
             since = min((moment for moment in created if moment is not None), default=None)
             return PoolFigures(name, "", (), len(waiting), since)
-        view = self._reader.cached(key, space)
+        view = self._reader.read_cached(key, space)
         holdings = view.holdings
         with holdings.trial():
             journal = JOURNALS.read(network)

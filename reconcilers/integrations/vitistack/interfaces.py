@@ -74,21 +74,30 @@ def by_interface(
         configuration: whose interfaces.
         allocations: those that name it.
     """
-    found: dict[str, IPAllocation] = {}
+    by_name: dict[str, IPAllocation] = {}
     names = interface_names(configuration)
     for name in names:
-        made = allocation_names(configuration.metadata.name, name)
+        own_names = allocation_names(configuration.metadata.name, name)
         # What is for another interface by its spec is never shown on two.
-        mine = [
-            one
-            for one in allocations
-            if one.spec.interfaceName == name
-            or (one.metadata.name in made and one.spec.interfaceName not in names)
+        candidates = [
+            allocation
+            for allocation in allocations
+            if allocation.spec.interfaceName == name
+            or (
+                allocation.metadata.name in own_names
+                and allocation.spec.interfaceName not in names
+            )
         ]
-        if mine:
+        if candidates:
             # With an address first, then the one that we made: there may be others.
-            found[name] = min(mine, key=lambda one: (not one.holds, one.metadata.name not in made))
-    return found
+            by_name[name] = min(
+                candidates,
+                key=lambda allocation: (
+                    not allocation.holds,
+                    allocation.metadata.name not in own_names,
+                ),
+            )
+    return by_name
 
 
 def wanted_status(
@@ -102,7 +111,10 @@ def wanted_status(
     """
     interfaces, errors, waiting = [], [], []
     seen: set[str] = set()
-    before = {str(each.get("name", "")): each for each in configuration.status.networkInterfaces}
+    before = {
+        str(interface.get("name", "")): interface
+        for interface in configuration.status.networkInterfaces
+    }
     for index, interface in enumerate(configuration.spec.networkInterfaces):
         name = name_of(interface, index)
         if name in seen:
@@ -110,28 +122,32 @@ def wanted_status(
             errors.append(_error(name, "another interface has this name"))
             continue
         seen.add(name)
-        one = allocations.get(name)
-        if one is not None and one.holds and _subnet(one) is None:
+        allocation = allocations.get(name)
+        if allocation is not None and allocation.holds and _subnet(allocation) is None:
             interfaces.append(_interface(interface, None, None))
-            text = f"IPAllocation {one.metadata.name} has an address that cannot be read"
-            errors.append(_error(name, text))
+            message = f"IPAllocation {allocation.metadata.name} has an address that cannot be read"
+            errors.append(_error(name, message))
             continue
-        interfaces.append(_interface(interface, one, before.get(name)))
-        if one is not None and one.holds:
+        interfaces.append(_interface(interface, allocation, before.get(name)))
+        if allocation is not None and allocation.holds:
             continue
         waiting.append(name)
-        if one is not None and one.status.phase == ERROR:
-            errors.append(_error(name, one.status.message))
-    every = tuple(interfaces)
+        if allocation is not None and allocation.status.phase == ERROR:
+            errors.append(_error(name, allocation.status.message))
+    all_interfaces = tuple(interfaces)
     if errors:
-        return WantedStatus(ERROR, FAILED, ERROR, "; ".join(errors), every)
-    if waiting or not every:
-        text = f"waiting for the addresses of {', '.join(waiting)}"
+        return WantedStatus(ERROR, FAILED, ERROR, "; ".join(errors), all_interfaces)
+    if waiting or not all_interfaces:
+        message = f"waiting for the addresses of {', '.join(waiting)}"
         return WantedStatus(
-            "Pending", "Pending", RECONCILING, text if waiting else "no interfaces", every
+            "Pending",
+            "Pending",
+            RECONCILING,
+            message if waiting else "no interfaces",
+            all_interfaces,
         )
-    text = f"All {len(every)} interfaces allocated static IPs via IPAllocation CRs"
-    return WantedStatus(READY, "Success", CONFIGURED, text, every)
+    message = f"All {len(all_interfaces)} interfaces allocated static IPs via IPAllocation CRs"
+    return WantedStatus(READY, "Success", CONFIGURED, message, all_interfaces)
 
 
 def _error(name: str, message: str) -> str:
@@ -140,42 +156,48 @@ def _error(name: str, message: str) -> str:
     return f"interface {name}: {message}"
 
 
-def _subnet(one: IPAllocation) -> str | None:
+def _subnet(allocation: IPAllocation) -> str | None:
     """Return the network of an IPAllocation's address; None if a person wrote what is none."""
     try:
-        return AddressRange.parse_cidr(f"{one.status.address}/{one.status.prefix}").text
+        return AddressRange.parse_cidr(
+            f"{allocation.status.address}/{allocation.status.prefix}"
+        ).text
     except MalformedText:
         return None
 
 
 def _interface(
-    interface: Interface, one: IPAllocation | None, before: Interface | None
+    interface: Interface, allocation: IPAllocation | None, before: Interface | None
 ) -> dict[str, Any]:
     """Return the status of an interface.
 
     Args:
         interface: as its spec says.
-        one: its IPAllocation; None if it has none.
+        allocation: its IPAllocation; None if it has none.
         before: what is shown of it now. An address that its IPAllocation is about to get stays
             there: the machine has it, and readers must not see it go.
     """
-    still_waits = one is None or (one.waits and one.status.phase != ERROR)
+    still_waits = allocation is None or (allocation.waits and allocation.status.phase != ERROR)
     had = addresses_of(before) if before is not None and still_waits else ()
-    if before is not None and had and (one is None or one.spec.requestedAddress in had):
+    if (
+        before is not None
+        and had
+        and (allocation is None or allocation.spec.requestedAddress in had)
+    ):
         return dict(before)
     kept = {name: value for name, value in interface.items() if name not in DECIDED}
-    if one is None or not one.holds:
+    if allocation is None or not allocation.holds:
         return {**kept, "ipAllocated": False}
-    status = one.status
-    found: dict[str, Any] = {
+    status = allocation.status
+    fields: dict[str, Any] = {
         **kept,
         "ipv4Addresses": [status.address],
-        "ipv4Subnet": _subnet(one),
+        "ipv4Subnet": _subnet(allocation),
         "ipv4Gateway": status.gateway,
         "dns": list(status.dns),
         "ipAllocated": True,
         "allocationMethod": STATIC,
     }
     if status.expiresAt:
-        found["allocationExpiry"] = status.expiresAt
-    return found
+        fields["allocationExpiry"] = status.expiresAt
+    return fields

@@ -25,16 +25,16 @@ from reconcilers.integrations.vitistack.picture import picture_of
 from reconcilers.spaces.offers import PoolName
 
 
-def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
+def _live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
     """Return the networks; None where they or their IPAllocations are not served."""
-    if NETWORKS not in served or ALLOCATIONS not in served:
+    if NETWORKS not in served_kinds or ALLOCATIONS not in served_kinds:
         return None
     networks = source.informer(NETWORKS, {})
     allocations = source.informer(ALLOCATIONS, {SPACE_INDEX: space_name})
     caches = VitistackCaches(networks.cache, allocations.cache, Cache(CONFIGURATIONS), provider="")
 
-    def of_allocation(one: IPAllocation) -> Iterable[PoolName]:
-        return (PoolName(NETWORKS.kind, one.network),)
+    def of_allocation(allocation: IPAllocation) -> Iterable[PoolName]:
+        return (PoolName(NETWORKS.kind, allocation.network),)
 
     def itself(network: NetworkNamespace) -> Iterable[PoolName]:
         return (PoolName(NETWORKS.kind, network.metadata.key),)
@@ -42,9 +42,9 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     def names() -> list[PoolName]:
         return names_of(NETWORKS.kind, networks.cache)
 
-    def make_views(wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
+    def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         del not_read  # an IPAllocation says itself whether it waits
-        return Views([picture_of(contents) for contents in contents_of(caches, wanted)])
+        return Views([picture_of(contents) for contents in contents_of(caches, is_wanted)])
 
     watched = [Watched(networks, either(itself)), Watched(allocations, either(of_allocation))]
     return Live(watched, names, make_views)

@@ -225,8 +225,8 @@ class Networks(
     def choose(
         self, pool: NetworkNamespace, journal: Journal, reading: NetworkReading, limits: Limits
     ) -> NetworkChoice:
-        shown = self._shown.of_network(pool.metadata.key)
-        return self._choose(pool, journal, reading, limits, shown)
+        shown_addresses = self._shown.of_network(pool.metadata.key)
+        return self._choose(pool, journal, reading, limits, shown_addresses)
 
     @override
     async def confirm(
@@ -241,9 +241,9 @@ class Networks(
             return reading, choice
         # Another operator may have given a machine an address that the cache does not show.
         # What IPAllocations hold is read again: the choice must not mix two moments.
-        shown = await self._shown.read_live(self._client, pool.metadata.key)
+        shown_addresses = await self._shown.read_live(self._client, pool.metadata.key)
         reading = await self.read(pool, journal)
-        return reading, self._choose(pool, journal, reading, limits, shown)
+        return reading, self._choose(pool, journal, reading, limits, shown_addresses)
 
     def _choose(
         self,
@@ -265,15 +265,15 @@ class Networks(
         view, space = reading.view, reading.space
         settled = settle(journal, JOURNALS.kind, view)
         promised = [part for promise in settled.promises for part in promise.ranges]
-        held = view.holdings.held_ranges()
-        shown = {
+        held_ranges = view.holdings.held_ranges()
+        shown_ranges = {
             address: configuration
-            for text, configuration in shown_texts.items()
-            if (address := space.address(text)) is not None and address not in held
+            for address_text, configuration in shown_texts.items()
+            if (address := space.address(address_text)) is not None and address not in held_ranges
         }
-        taker = NetworkTaker(network.metadata.name, space, view, settled.promises, shown)
+        taker = NetworkTaker(network.metadata.name, space, view, settled.promises, shown_ranges)
         room = min(self._settings.batch, JOURNALS.room(settled))
-        with taken(view.holdings, promised, map(PromisedRange, shown)):
+        with taken(view.holdings, promised, map(PromisedRange, shown_ranges)):
             choice = choose(view.holdings, [taker], settled.promises, room, limits=limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         unserved = Unserved(choice.refusals, taker.leaving_error)
@@ -316,7 +316,7 @@ class Networks(
         later = await self._writer.write_problems([*refused, *leaving])
         full = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
         self._record(pool, full[0] if full else None)
-        holdings = self._reader.cached(pool.metadata.key, reading.space).holdings
+        holdings = self._reader.read_cached(pool.metadata.key, reading.space).holdings
         await self._statuses.write(pool, reading.static, reading.space, holdings)
         return later
 
@@ -375,12 +375,12 @@ class NetworkTaker:
         space: NetworkSpace,
         view: View[IPAllocation],
         promises: Sequence[Promise] = (),
-        shown: Mapping[AddressRange, Key] = _NOTHING_SHOWN,
+        shown_ranges: Mapping[AddressRange, Key] = _NOTHING_SHOWN,
     ) -> None:
         self.find = view.find
         self.leaving_error: list[IPAllocation] = []
         """The IPAllocations that leave Error by Pending."""
-        self._shown = shown
+        self._shown = shown_ranges
         self._network = network
         self._space = space
         self._view = view
@@ -395,8 +395,10 @@ class NetworkTaker:
         """
         address = self._own(asker)
         if address is None:
-            wanted = asker.spec.requestedAddress
-            address = self._exactly(wanted, asker) if wanted else self._lowest()
+            requested_address = asker.spec.requestedAddress
+            address = (
+                self._exactly(requested_address, asker) if requested_address else self._lowest()
+            )
         if asker.status.phase == ERROR:
             self.leaving_error.append(asker)
             return None
@@ -407,13 +409,15 @@ class NetworkTaker:
         problem = _problem(refused.reason, refused.message)
         return has_problem(asker, problem)
 
-    def _own(self, one: IPAllocation) -> AddressRange | None:
+    def _own(self, allocation: IPAllocation) -> AddressRange | None:
         """Return the address that it shows already, where no other holds it."""
-        shown = self._space.address(one.status.address) if one.status.address else None
-        if shown is None or not self._space.hands_out(shown) or shown in self._promised:
+        address = (
+            self._space.address(allocation.status.address) if allocation.status.address else None
+        )
+        if address is None or not self._space.hands_out(address) or address in self._promised:
             return None
-        other = self._view.holdings.other_holder(shown, holder_of(one))
-        return shown if other is None else None
+        other = self._view.holdings.other_holder(address, holder_of(allocation))
+        return address if other is None else None
 
     def _lowest(self) -> AddressRange:
         try:
@@ -421,34 +425,40 @@ class NetworkTaker:
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, EXHAUSTED) from None
 
-    def _exactly(self, text: str, one: IPAllocation) -> AddressRange:
+    def _exactly(self, address_text: str, allocation: IPAllocation) -> AddressRange:
         """Take a requested address."""
-        key = one.metadata.key
-        address = self._space.address(text)
+        key = allocation.metadata.key
+        address = self._space.address(address_text)
         if address is None:
-            raise self._refused(text, "is not an IPv4 address")
+            raise self._build_refusal(address_text, "is not an IPv4 address")
         if not self._space.hands_out(address):
             where = f'is not handed out by NetworkNamespace "{self._network}"'
-            raise self._refused(text, f"{where} ({self._space.text}, without its gateway)")
-        other = self._view.holdings.other_holder(address, holder_of(one))
+            raise self._build_refusal(
+                address_text, f"{where} ({self._space.text}, without its gateway)"
+            )
+        other = self._view.holdings.other_holder(address, holder_of(allocation))
         key_of_other = self._requested.get(address) if other is None else other.key
         if key_of_other is not None:
-            raise self._refused(text, f"is already allocated to IPAllocation {key_of_other.name}")
+            raise self._build_refusal(
+                address_text, f"is already allocated to IPAllocation {key_of_other.name}"
+            )
         machine = self._shown.get(address)
-        if machine is not None and machine != one.configuration:
-            raise self._refused(text, f"is shown by NetworkConfiguration {machine.name}")
+        if machine is not None and machine != allocation.configuration:
+            raise self._build_refusal(
+                address_text, f"is shown by NetworkConfiguration {machine.name}"
+            )
         if machine is not None and address not in self._promised:
             self._requested[address] = key
             return address  # it is held for this machine already
         try:
-            taken = self._view.holdings.space().pin(address)
+            taken_range = self._view.holdings.space().pin(address)
         except RequestRefused:
-            raise self._refused(text, "is already allocated") from None
+            raise self._build_refusal(address_text, "is already allocated") from None
         self._requested[address] = key
-        return taken
+        return taken_range
 
-    def _refused(self, text: str, why: str) -> Refused:
-        return Refused(ADDRESS_UNAVAILABLE, f"requested address {quote_value(text)} {why}")
+    def _build_refusal(self, address_text: str, why: str) -> Refused:
+        return Refused(ADDRESS_UNAVAILABLE, f"requested address {quote_value(address_text)} {why}")
 
 
 def _problem(reason: str, message: str) -> Problem:

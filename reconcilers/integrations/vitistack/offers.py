@@ -14,7 +14,7 @@ PLATFORM = "vitistack"
 
 
 def offers_of(network: NetworkNamespace) -> tuple[Offer, ...]:
-    """Return what a network hands out, or will once it is provisioned.
+    """Return the offers of a network, now or once it is provisioned.
 
     A network that is being deleted, has no static configuration or cannot be served hands out
     nothing.

@@ -58,14 +58,14 @@ def _capacity(contents: NetworkContents, holdings: Holdings) -> Capacity:
     """Return the capacity of a network; promised addresses count as held."""
     space = holdings.space()
     with space.trial():
-        for promised in contents.promised():
+        for promised in contents.list_promised_ranges():
             space.hold(promised)
         return space.capacity()
 
 
 def list_held(contents: NetworkContents) -> Iterator[HeldAddresses]:
-    """Yield what IPAllocations hold and what is promised to them."""
-    for part in contents.held():
+    """Yield the addresses that IPAllocations hold or were promised."""
+    for part in contents.list_held_parts():
         allocation = contents.allocations[part.key]
         holder = AddressHolder(
             ALLOCATIONS.full_name,

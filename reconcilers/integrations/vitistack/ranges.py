@@ -45,9 +45,9 @@ class NetworkSpace:
         [whole] = self.layout.ranges
         return f"{whole.start_text}-{whole.end_text}"
 
-    def address(self, text: str) -> AddressRange | None:
+    def address(self, address: str) -> AddressRange | None:
         """Return an address as a range; None if the text is no IPv4 address."""
-        parsed = parse_address(text)
+        parsed = parse_address(address)
         if parsed is None or parsed[1] != FAMILY:
             return None
         return AddressRange(parsed[0], parsed[0], FAMILY)
@@ -59,7 +59,7 @@ class NetworkSpace:
 
 @lru_cache(maxsize=1024)
 def space_of(static: Static) -> NetworkSpace:
-    """Return what a network with these settings hands out.
+    """Return the space that a network with these settings hands out.
 
     Raises:
         InvalidPool: they contradict each other, or cannot be read.
@@ -89,11 +89,11 @@ def space_of(static: Static) -> NetworkSpace:
     return NetworkSpace(layout)
 
 
-def _end(text: str, name: str) -> int | None:
+def _end(address: str, name: str) -> int | None:
     """Return an address as a number; None for an empty text."""
-    if not text:
+    if not address:
         return None
-    parsed = parse_address(text)
+    parsed = parse_address(address)
     if parsed is None or parsed[1] != FAMILY:
-        raise InvalidPool([f"{INVALID}: {name} {quote_value(text)} is not an IPv4 address"])
+        raise InvalidPool([f"{INVALID}: {name} {quote_value(address)} is not an IPv4 address"])
     return parsed[0]

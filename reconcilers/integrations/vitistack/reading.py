@@ -70,13 +70,13 @@ class Reader:
         )
 
     def _facts_of(self, network: str, holder: Holder, space: NetworkSpace) -> Facts | None:
-        """Return what an allocation means to a network, as the cache shows it."""
+        """Return the facts of an allocation for its network, by the cache."""
         allocation = self._caches.allocations.get(holder.key)
         if allocation is None or network not in space_name(allocation):
             return None
         return allocation_facts(allocation, space)
 
-    def cached(self, network: Key, space: NetworkSpace) -> View[IPAllocation]:
+    def read_cached(self, network: Key, space: NetworkSpace) -> View[IPAllocation]:
         """Return the view that the cache gives, however old it is."""
         allocations = self._caches.allocations
         return View(
@@ -99,10 +99,10 @@ class Reader:
         """
         self._caches.check_readable(network, self._caches.allocations.unreadable)
         if self._wait.has_read(self._caches.allocations, revision, network):
-            return self.cached(network, space)
-        found, position = await self.live(network)
-        find = find_by_key(JOURNALS.kind, found.get)
-        return View(position, network_holdings(found.values(), space), find, found.get)
+            return self.read_cached(network, space)
+        allocations, position = await self.live(network)
+        find = find_by_key(JOURNALS.kind, allocations.get)
+        return View(position, network_holdings(allocations.values(), space), find, allocations.get)
 
     async def live(self, network: Key) -> tuple[dict[Key, IPAllocation], int]:
         """Return the IPAllocations of a network by a list that begins now, and its revision.
@@ -113,9 +113,13 @@ class Reader:
         """
         page = await self._client.list(ALLOCATIONS, namespace=network.namespace)
         self._caches.check_readable(network, page.unreadable)
-        mine = {one.metadata.key: one for one in page.items if one.network == network}
-        self._wait.note_list(network, mine.values())
-        return mine, page.revision
+        allocations = {
+            allocation.metadata.key: allocation
+            for allocation in page.items
+            if allocation.network == network
+        }
+        self._wait.note_list(network, allocations.values())
+        return allocations, page.revision
 
     def forget(self, network: Key) -> None:
         """Forget a network that is gone."""
@@ -139,7 +143,7 @@ class ShownAddresses:
 
     def __init__(self, caches: VitistackCaches) -> None:
         self._caches = caches
-        self._noted = {one.metadata.key for one in caches.configurations}
+        self._noted = {configuration.metadata.key for configuration in caches.configurations}
         self._shown: dict[str, dict[Key, frozenset[str]]] = {}
         caches.configurations.subscribe(self._note_machine)
         caches.allocations.subscribe(self._note_allocation)
@@ -148,12 +152,12 @@ class ShownAddresses:
         """Return addresses of a network with the NetworkConfigurations that show them."""
         while self._noted:
             self._read_machine(self._noted.pop())
-        found: dict[str, Key] = {}
+        shown_addresses: dict[str, Key] = {}
         for key, texts in self._shown.get(network.namespace, {}).items():
-            one = self._caches.configurations.get(key)
-            if one is not None and self._may_be_in(one, network):
-                found.update(dict.fromkeys(texts, key))
-        return found
+            configuration = self._caches.configurations.get(key)
+            if configuration is not None and self._may_be_in(configuration, network):
+                shown_addresses.update(dict.fromkeys(texts, key))
+        return shown_addresses
 
     async def read_live(self, client: Client, network: Key) -> Mapping[str, Key]:
         """Return all addresses that machines of a network show, also those that they hold.
@@ -186,16 +190,20 @@ class ShownAddresses:
         }
         return {**self.of_network(network), **live}
 
-    def _may_be_in(self, one: NetworkConfiguration, network: Key) -> bool:
+    def _may_be_in(self, configuration: NetworkConfiguration, network: Key) -> bool:
         """Return whether a machine may have addresses of a network, and is not being deleted."""
-        named = one.spec.networkNamespaceName in {"", network.name}
-        return named and not one.metadata.terminating and self._caches.names_us(one.spec.provider)
+        is_of_network = configuration.spec.networkNamespaceName in {"", network.name}
+        return (
+            is_of_network
+            and not configuration.metadata.terminating
+            and self._caches.names_us(configuration.spec.provider)
+        )
 
     def _read_machine(self, key: Key) -> None:
-        one = self._caches.configurations.get(key)
+        configuration = self._caches.configurations.get(key)
         texts = frozenset[str]()
-        if one is not None:
-            texts = _shown_unheld(one, self._caches.of_configuration(key))
+        if configuration is not None:
+            texts = _shown_unheld(configuration, self._caches.of_configuration(key))
         here = self._shown.setdefault(key.namespace, {})
         if texts:
             here[key] = texts
@@ -205,14 +213,14 @@ class ShownAddresses:
             del self._shown[key.namespace]
 
     def _note_machine(self, change: Change[NetworkConfiguration]) -> None:
-        for one in (change.old, change.new):
-            if one is not None:
-                self._noted.add(one.metadata.key)
+        for configuration in (change.old, change.new):
+            if configuration is not None:
+                self._noted.add(configuration.metadata.key)
 
     def _note_allocation(self, change: Change[IPAllocation]) -> None:
-        for one in (change.old, change.new):
-            if one is not None:
-                self._noted.add(one.configuration)
+        for allocation in (change.old, change.new):
+            if allocation is not None:
+                self._noted.add(allocation.configuration)
 
 
 def _shown_by(

@@ -100,10 +100,10 @@ class Vitistack(AllocatingIntegration):
         )
 
         figures = gauges.NetworkFigures(caches, reader)
-        shown = PoolGauges(
+        pool_gauges = PoolGauges(
             gauges.METRICS, "a NetworkNamespace", gauges.LABELS, figures, clock=clock
         )
-        return with_gauges(shown, self._manager.metrics.registry, extension.run)
+        return with_gauges(pool_gauges, self._manager.metrics.registry, extension.run)
 
     def _of_networks(
         self,
@@ -112,7 +112,7 @@ class Vitistack(AllocatingIntegration):
         allocations: Informer[IPAllocation],
         configurations: Informer[NetworkConfiguration],
     ) -> list[Trigger]:
-        """Return which changes lead to a pass over which networks."""
+        """Return the triggers: which changes lead to a pass over which networks."""
         gather = self._settings.pool.gather
         return [
             Watch(
@@ -125,7 +125,7 @@ class Vitistack(AllocatingIntegration):
             KeyWatch(self._overlaps.of_kind(NETWORKS.kind), LOW_PRIORITY),
             Watch(
                 allocations,
-                lambda one: [one.network],
+                lambda allocation: [allocation.network],
                 concerns,
                 gather,
                 unreadable=caches.networks_near,
@@ -141,20 +141,20 @@ def _of_allocations(
     allocations: Informer[IPAllocation],
     configurations: Informer[NetworkConfiguration],
 ) -> list[Watch[IPAllocation] | Watch[NetworkNamespace] | Watch[NetworkConfiguration]]:
-    """Return which changes lead to a pass over which IPAllocations."""
+    """Return the watches: which changes lead to a pass over which IPAllocations."""
 
     def of_network(network: NetworkNamespace) -> Iterable[Key]:
-        return (one.metadata.key for one in caches.of_network(network.metadata.key))
+        return (allocation.metadata.key for allocation in caches.of_network(network.metadata.key))
 
     def of_configuration(configuration: NetworkConfiguration) -> Iterable[Key]:
-        found = caches.of_configuration(configuration.metadata.key)
-        return (one.metadata.key for one in found)
+        network_allocations = caches.of_configuration(configuration.metadata.key)
+        return (allocation.metadata.key for allocation in network_allocations)
 
     def of_unreadable_network(network: Key) -> Iterable[Key]:
-        return (one.metadata.key for one in caches.of_network(network))
+        return (allocation.metadata.key for allocation in caches.of_network(network))
 
     def of_unreadable_configuration(configuration: Key) -> Iterable[Key]:
-        return (one.metadata.key for one in caches.of_configuration(configuration))
+        return (allocation.metadata.key for allocation in caches.of_configuration(configuration))
 
     return [
         Watch(allocations, to_self, unreadable=lambda allocation: [allocation]),
@@ -174,23 +174,25 @@ def _of_configurations(
     allocations: Informer[IPAllocation],
     configurations: Informer[NetworkConfiguration],
 ) -> list[Watch[NetworkConfiguration] | Watch[NetworkNamespace] | Watch[IPAllocation]]:
-    """Return which changes lead to a pass over which NetworkConfigurations."""
+    """Return the watches: which changes lead to a pass over which NetworkConfigurations."""
 
     def of_network(network: NetworkNamespace) -> Iterable[Key]:
         name, namespace = network.metadata.name, network.metadata.namespace
-        for one in caches.configurations.by_index(NAMESPACE_INDEX, namespace):
-            if one.spec.networkNamespaceName in {"", name}:
-                yield one.metadata.key
+        for configuration in caches.configurations.by_index(NAMESPACE_INDEX, namespace):
+            if configuration.spec.networkNamespaceName in {"", name}:
+                yield configuration.metadata.key
 
     def in_namespace(unreadable: Key) -> Iterable[Key]:
         """Return the machines that an object may concern: whose it is may not be known."""
-        found = caches.configurations.by_index(NAMESPACE_INDEX, unreadable.namespace)
-        return (one.metadata.key for one in found)
+        configurations_there = caches.configurations.by_index(
+            NAMESPACE_INDEX, unreadable.namespace
+        )
+        return (configuration.metadata.key for configuration in configurations_there)
 
     return [
         Watch(configurations, to_self, unreadable=lambda configuration: [configuration]),
         Watch(networks, of_network, hands_out_otherwise, unreadable=in_namespace),
-        Watch(allocations, lambda one: [one.configuration], unreadable=in_namespace),
+        Watch(allocations, lambda allocation: [allocation.configuration], unreadable=in_namespace),
     ]
 
 
@@ -214,11 +216,11 @@ def came_or_went(change: Change[NetworkConfiguration]) -> bool:
 def concerns(change: Change[IPAllocation]) -> bool:
     """Return whether a change of an IPAllocation may concern what its network hands out."""
     old, new = change.old, change.new
-    return old is None or new is None or _seen(old) != _seen(new)
+    return old is None or new is None or _list_seen_fields(old) != _list_seen_fields(new)
 
 
-def _seen(one: IPAllocation) -> tuple[object, ...]:
-    meta, status = one.metadata, one.status
+def _list_seen_fields(allocation: IPAllocation) -> tuple[object, ...]:
+    meta, status = allocation.metadata, allocation.status
     # The version of one that waits: a promise to the one before is void.
-    version = meta.resourceVersion if one.waits else ""
-    return meta.uid, version, meta.terminating, one.spec, status.phase, status.address
+    version = meta.resourceVersion if allocation.waits else ""
+    return meta.uid, version, meta.terminating, allocation.spec, status.phase, status.address

@@ -86,7 +86,7 @@ def expiry(static: Static | None, now: datetime) -> str:
     return rfc3339(now + timedelta(seconds=lifetime(static)))
 
 
-def given(static: Static, address: str, now: datetime) -> dict[str, Any]:
+def build_allocated_status(static: Static, address: str, now: datetime) -> dict[str, Any]:
     """Return the status of an IPAllocation that gets an address."""
     return {
         "phase": ALLOCATED,
@@ -97,7 +97,7 @@ def given(static: Static, address: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def released(message: str) -> dict[str, Any]:
+def build_released_status(message: str) -> dict[str, Any]:
     """Return the status of an IPAllocation whose address is free again."""
     return {"phase": RELEASED, **NOTHING_HELD, "message": message}
 
@@ -113,7 +113,7 @@ async def release(client: Client, allocation: IPAllocation, why: str) -> IPAlloc
     Raises:
         ControllerError: the write failed.
     """
-    written = await client.patch_status(ALLOCATIONS, allocation, released(why))
+    written = await client.patch_status(ALLOCATIONS, allocation, build_released_status(why))
     _log.info(RELEASE, **release_fields(allocation, why))
     return written
 
@@ -126,15 +126,15 @@ def release_fields(allocation: IPAllocation, why: str) -> dict[str, str]:
     return holder_fields(holder, [address] if address else (), pool, why)
 
 
-def refused(one: IPAllocation, problem: Problem) -> dict[str, Any]:
+def build_refused_status(allocation: IPAllocation, problem: Problem) -> dict[str, Any]:
     """Return the status of an IPAllocation that gets no address.
 
     An address that it shows while it waits may be another operator's gift, which a machine has: it
     stays while the problem may pass.
     """
-    keeps_address = problem.phase == PENDING and one.status.address
-    held = {} if keeps_address else NOTHING_HELD
-    return {"phase": problem.phase, **held, "message": problem.message}
+    keeps_address = problem.phase == PENDING and allocation.status.address
+    held_fields = {} if keeps_address else NOTHING_HELD
+    return {"phase": problem.phase, **held_fields, "message": problem.message}
 
 
 class Writer:
@@ -165,16 +165,16 @@ class Writer:
     ) -> list[Kept[IPAllocation]]:
         """Keep these promises of a network, several at once; return what became of each."""
 
-        async def keep_one(promise: Promise, one: IPAllocation) -> Kept[IPAllocation]:
+        async def keep_one(promise: Promise, allocation: IPAllocation) -> Kept[IPAllocation]:
             [promised] = promise.in_space()
-            status = given(static, promised.start_text, self._clock.now())
+            status = build_allocated_status(static, promised.start_text, self._clock.now())
             try:
-                await self._client.patch_status(ALLOCATIONS, one, status)
+                await self._client.patch_status(ALLOCATIONS, allocation, status)
             except ControllerError as error:
-                return Kept(promise, one, WriteResult.of_error(error), str(error))
-            return Kept(promise, one, WriteResult.WRITTEN)
+                return Kept(promise, allocation, WriteResult.of_error(error), str(error))
+            return Kept(promise, allocation, WriteResult.WRITTEN)
 
-        work = [partial(keep_one, promise, one) for promise, one in granted]
+        work = [partial(keep_one, promise, allocation) for promise, allocation in granted]
         return await run_concurrently(work, self._width)
 
     async def void_refused(self, refused: Sequence[Kept[IPAllocation]]) -> list[WriteResult]:
@@ -202,21 +202,34 @@ class Writer:
 
         return await run_concurrently([partial(void_one, entry) for entry in refused], self._width)
 
-    async def write_problems(self, found: Sequence[tuple[IPAllocation, Problem]]) -> float | None:
+    async def write_problems(
+        self, problems: Sequence[tuple[IPAllocation, Problem]]
+    ) -> float | None:
         """Write on each IPAllocation why it has no address, unless it says so already.
 
         Returns:
             In how many seconds to write the IPAllocations whose write was refused; None without
             such.
         """
-        fresh = [(one, problem) for one, problem in found if not has_problem(one, problem)]
-        await run_concurrently([partial(self._write_problem, *one) for one in fresh], self._width)
+        fresh = [
+            (allocation, problem)
+            for allocation, problem in problems
+            if not has_problem(allocation, problem)
+        ]
+        await run_concurrently(
+            [partial(self._write_problem, *entry) for entry in fresh], self._width
+        )
         return self._refused.next_in(allocation.metadata for allocation, _ in fresh)
 
-    async def _write_problem(self, one: IPAllocation, problem: Problem) -> None:
+    async def _write_problem(self, allocation: IPAllocation, problem: Problem) -> None:
         """Write a problem; other IPAllocations wait for the same network if that is refused."""
-        write = partial(self._client.patch_status, ALLOCATIONS, one, refused(one, problem))
-        written = await self._refused.attempt(one.metadata, write)
+        write = partial(
+            self._client.patch_status,
+            ALLOCATIONS,
+            allocation,
+            build_refused_status(allocation, problem),
+        )
+        written = await self._refused.attempt(allocation.metadata, write)
         if written is None:
             return
         if problem.phase != PENDING:
@@ -332,7 +345,7 @@ class NetworkStatuses:
     def _counts(
         self, network: NetworkNamespace, static: Static, space: NetworkSpace, holdings: Holdings
     ) -> dict[str, Any]:
-        """Return what is to be written of the counts; nothing if they are right."""
+        """Return the counts that differ from the status, as a merge patch; empty if none does."""
         how = network.spec.ipAllocation
         summary = Summary(
             type=STATIC,

@@ -45,7 +45,7 @@ def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
         request("net", "waits"),
         request("broken", "waits-too"),
     ]
-    found = from_bodies(bodies, KINDS, "n", clock.now(), caches.filled)
+    found = from_bodies(bodies, KINDS, "n", clock.now(), caches.fill_defaults)
     objects = caches.caches_of(found)
     pictures = [picture_of(contents) for contents in contents_of(objects)]
     figures = gauges.NetworkFigures(objects, Reader(cast("Client", None), objects, clock, 1.0))
