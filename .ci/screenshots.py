@@ -30,6 +30,8 @@ TENANTS = (
     "shop/prod",
     "ml/training",
 )
+PAGE_WIDTH = 1600
+"""Pixels in which the tables of the page show all of their columns."""
 COLOURS = {"31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "34": "#79c0ff", "90": "#8b949e"}
 
 
@@ -82,7 +84,7 @@ async def take(page: Page, folder: Path, saved: Path) -> None:
     target = folder / "map.html"
     command = [sys.executable, "-m", "reconcilers", "map", "--html", str(target), "-f", str(saved)]
     await anyio.run_process(command, cwd=ROOT)
-    await page.show(target.as_uri(), width=1200)
+    await page.show(target.as_uri(), width=PAGE_WIDTH)
     await page.until("document.body && document.body.dataset.drawn === 'true'")
     await page.screenshot(IMAGES / "page.png")
     for name, arguments in (("pools", ("pools",)), ("map", ("map", "vlan41"))):
