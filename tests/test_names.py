@@ -5,7 +5,8 @@ The rules are those of CONTRIBUTING.md, "Names". `PACKAGES` are the packages tha
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,94 @@ PARTICIPLES = {
 """Participles that do not end in -ed."""
 VERBS_IN_ED = {"feed", "seed", "need", "embed", "proceed", "succeed", "exceed"}
 EMPTY_BEGINNING = re.compile(r"(Return|Yield) (what|who|whose|those|which|whether what)\b")
+
+SHIPPED = ("allocator", "controller", "envtest", "manifests", "reconcilers")
+"""The packages in which a public class name is unique; a private class is seen in one module."""
+REPEATED_CLASS_NAMES = frozenset(
+    [
+        "AddressPoolSpec",
+        "AllocationOutline",
+        "AllocationSpec",
+        "Answer",
+        "Assignment",
+        "Attributes",
+        "Call",
+        "Capacity",
+        "Cause",
+        "Change",
+        "Cluster",
+        "ClusterSpec",
+        "Column",
+        "Condition",
+        "ControlPlane",
+        "Decision",
+        "Definitions",
+        "Deployment",
+        "DeploymentSpec",
+        "Event",
+        "Expired",
+        "Fault",
+        "Finding",
+        "Held",
+        "IPAllocation",
+        "Informers",
+        "Ingress",
+        "Kind",
+        "Limits",
+        "ListNode",
+        "LoadBalancer",
+        "Look",
+        "Manager",
+        "Manifest",
+        "MetalLB",
+        "Node",
+        "NotYet",
+        "Objects",
+        "Offer",
+        "OutlineSpec",
+        "Page",
+        "Place",
+        "Plan",
+        "Platform",
+        "PoolClaims",
+        "PoolReading",
+        "PoolRow",
+        "PoolSpec",
+        "PoolStatus",
+        "Problem",
+        "Reader",
+        "ReadingMemory",
+        "Record",
+        "Refusal",
+        "Report",
+        "Request",
+        "Resource",
+        "Response",
+        "Rule",
+        "Scope",
+        "Secret",
+        "Settings",
+        "Sharing",
+        "Source",
+        "Standing",
+        "Step",
+        "Summary",
+        "Supply",
+        "Tenant",
+        "Turns",
+        "Unreadable",
+        "Upkeep",
+        "Verdict",
+        "Version",
+        "View",
+        "Watch",
+        "Watched",
+        "WebhookConfiguration",
+        "Write",
+        "Writer",
+    ]
+)
+"""Class names of several modules: not renamed yet, or kinds and fields of other APIs."""
 
 WIRE_NAMES = {"controller/discovery.py": {"served"}}
 """Fields of objects in JSON, by module: the API names them."""
@@ -137,3 +226,28 @@ def test_a_name_or_docstring_against_the_rules_is_found(source: str) -> None:
 def test_names_that_say_what_they_are_pass() -> None:
     source = "def list_served(pools):\n    '''Return the pools that are served.'''"
     assert list(find_problems(source)) == []
+
+
+def list_repeated_class_names(sources: Iterable[str]) -> set[str]:
+    """Return the names of public classes that more than one module defines.
+
+    Args:
+        sources: the texts of the modules.
+    """
+    counts = Counter[str]()
+    for source in sources:
+        classes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef))
+        counts.update({node.name for node in classes if not node.name.startswith("_")})
+    return {name for name, count in counts.items() if count > 1}
+
+
+def test_a_class_name_is_unique_in_the_packages_that_are_shipped() -> None:
+    paths = [path for package in SHIPPED for path in (ROOT / package).rglob("*.py")]
+    repeated = list_repeated_class_names(path.read_text(encoding="utf-8") for path in paths)
+    assert repeated - REPEATED_CLASS_NAMES == set(), "name the new class after its own subject"
+    assert REPEATED_CLASS_NAMES - repeated == set(), "remove these from REPEATED_CLASS_NAMES"
+
+
+def test_a_class_name_of_two_modules_is_found() -> None:
+    sources = ["class Reader: ...\nclass _Seen: ...", "class Reader: ...\nclass _Seen: ..."]
+    assert list_repeated_class_names(sources) == {"Reader"}
