@@ -241,7 +241,7 @@ async def test_many_changes_at_once_are_one_state() -> None:
 
 
 async def test_the_page_of_a_namespace_shows_its_pools_and_what_may_not_be_read() -> None:
-    harness = Harness(shown="butler-system", not_read=[NotRead("widgets.example.com")])
+    harness = Harness(pool_namespace="butler-system", not_read=[NotRead("widgets.example.com")])
     async with harness.running(), anyio.create_task_group():
         theirs = pool("theirs", "10.9.0.0/24")
         theirs["metadata"]["namespace"] = "elsewhere"
@@ -272,7 +272,7 @@ async def test_the_page_of_a_user_who_may_read_tenant_clusters_alone_shows_them(
     hidden = [kind for kind in OURS if kind is not TENANT_CLUSTER]
     limits = [NotRead(kind.full_name) for kind in hidden]
     not_read = [*limits, NotRead(TENANT_CLUSTER.full_name, "team")]
-    harness = Harness(forbidden=(*OURS, READ_EVENTS), shown="team", not_read=not_read)
+    harness = Harness(forbidden=(*OURS, READ_EVENTS), pool_namespace="team", not_read=not_read)
     async with harness.running():
         await harness.cluster.create(cluster("red", "team"))
         with harness.feed.reading() as reader:
@@ -307,7 +307,7 @@ async def test_a_platform_of_which_a_kind_may_not_be_read_shows_the_rest_of_the_
 ):
     whole, namespaced = clusterapi.GLOBAL_IP_POOL, clusterapi.IN_CLUSTER_IP_POOL
     limits = [NotRead(whole.full_name)]
-    harness = Harness(forbidden=[whole], shown="butler-system", not_read=limits)
+    harness = Harness(forbidden=[whole], pool_namespace="butler-system", not_read=limits)
     harness.cluster.serve_platforms(*CLUSTER_API)
     body = {
         "apiVersion": namespaced.api_version,
