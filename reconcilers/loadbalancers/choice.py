@@ -24,6 +24,10 @@ class LoadBalancerKinds:
     def __iter__(self) -> Iterator[LoadBalancerKind]:
         return iter(self._by_provider.values())
 
+    def items(self) -> Iterator[tuple[str, LoadBalancerKind]]:
+        """Yield each provider with its load balancer."""
+        yield from self._by_provider.items()
+
     def of(self, tenant: TenantCluster) -> LoadBalancerKind:
         """Return the load balancer of a tenant.
 

@@ -154,6 +154,8 @@ class BalancerReading:
         return not self.missing
 
 
+IsKept = Callable[[str], bool]
+"""Returns whether objects in a tenant are still needed, by the uid of their allocation."""
 Confirm = Callable[[], Awaitable[Projection]]
 """Reads live from the management cluster what the tenant should hold."""
 Permit = Callable[[Offer], Awaitable[None]]
@@ -462,11 +464,12 @@ class LoadBalancer(Protocol):
         """
         ...
 
-    async def remove(self, management: str) -> None:
+    async def remove(self, management: str, is_kept: IsKept) -> None:
         """Delete our objects that hand out nothing, after everything was released.
 
         Args:
             management: the identity of the management cluster; empty if it is not known.
+            is_kept: whether the object of an allocation stays, because its release needs it.
 
         Raises:
             BalancerBlocked: the tenant does not serve the backend's kinds.

@@ -19,6 +19,7 @@ from reconcilers.loadbalancers.port import (
     Confirm,
     Correction,
     Health,
+    IsKept,
     LoadBalancer,
     LoadBalancerKind,
     NotYet,
@@ -89,7 +90,7 @@ class UnsupportedBalancer(LoadBalancer):
         return ""
 
     @override
-    async def remove(self, management: str) -> None:
+    async def remove(self, management: str, is_kept: IsKept) -> None:
         return
 
 

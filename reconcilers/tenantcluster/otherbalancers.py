@@ -15,7 +15,12 @@ from reconcilers.api.tenantcluster import SINGLE_LOAD_BALANCER, TenantCluster
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
-from reconcilers.loadbalancers.port import BalancerBlocked, BalancerMemory, LoadBalancerKind
+from reconcilers.loadbalancers.port import (
+    BalancerBlocked,
+    BalancerMemory,
+    IsKept,
+    LoadBalancerKind,
+)
 from reconcilers.reporting.conditions import Finding
 from reconcilers.reporting.wording import name_with_count
 
@@ -57,9 +62,13 @@ class OtherBalancers:
         kinds: the load balancers that tenants may have.
         tenants: clients of the tenants.
         clock: the time.
+        is_kept: whether objects of an allocation are needed for its release.
     """
 
-    def __init__(self, kinds: LoadBalancerKinds, tenants: TenantClients, clock: Clock) -> None:
+    def __init__(
+        self, kinds: LoadBalancerKinds, tenants: TenantClients, clock: Clock, is_kept: IsKept
+    ) -> None:
+        self._is_kept = is_kept
         self._kinds = kinds
         self._tenants = tenants
         self._clock = clock
@@ -98,7 +107,7 @@ class OtherBalancers:
         title, problems = self._kinds.of(tenant).title, []
         async with self._tenants.client(tenant) as client:
             balancer = kind.of(client, BalancerMemory())
-            await balancer.remove(await self._tenants.management())
+            await balancer.remove(await self._tenants.management(), self._is_kept)
             pools = (await balancer.read()).pool_names
             claim = await balancer.find_claim()
         if pools:

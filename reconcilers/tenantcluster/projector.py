@@ -17,6 +17,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
+from reconcilers.clusteraccess.clusteridentity import is_of_another
 from reconcilers.clusteraccess.tenantclients import LONGEST_PAUSE, TenantClients
 from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, TenantUnavailable
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
@@ -171,19 +172,25 @@ class Projector:
     def list_other_balancers(self, tenant: TenantCluster) -> list[str]:
         """Return the load balancers, apart from the one of the spec, that may have a range.
 
-        Those of earlier clusters of that name count: they lead to the same tenant.
+        Those of earlier clusters of that name count: they lead to the same tenant. One that this
+        release does not know is left out, as nothing can be done about it; its ranges stay.
         """
-        return sorted(
-            {
-                allocation.load_balancer
-                for allocation in self._allocations.by_index(
-                    TENANT_INDEX, str(tenant.metadata.key)
-                )
-                if allocation.spec.type == names.TYPE_LOADBALANCER
-                and statusranges.find_held_range(allocation) is not None
-            }
-            - {tenant.load_balancer_provider}
-        )
+        providers = {allocation.load_balancer for allocation in self._list_with_range(tenant)}
+        others = providers - {tenant.load_balancer_provider}
+        return sorted(filter(self._kinds.is_known, others))
+
+    def count_ranges(self, tenant: TenantCluster, provider: str) -> int:
+        """Return how many allocations have ranges that one load balancer may have."""
+        return len(_of_balancer(self._list_with_range(tenant), provider))
+
+    def _list_with_range(self, tenant: TenantCluster) -> list[IPAllocation]:
+        """Return the load-balancer allocations with a range of all clusters of a name."""
+        return [
+            allocation
+            for allocation in self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
+            if allocation.spec.type == names.TYPE_LOADBALANCER
+            and statusranges.find_held_range(allocation) is not None
+        ]
 
     async def _make_owned_projection(
         self, tenant: TenantCluster, provider: str = ""
@@ -364,7 +371,7 @@ class Projector:
             _log.info("the tenant's client works again", error=error)
 
     async def overwrite_lost_history(
-        self, tenant: TenantCluster, memory: ProjectionMemory
+        self, tenant: TenantCluster, memory: ProjectionMemory, provider: str = ""
     ) -> None:
         """Write over a tenant's pool whose basis is of a history that the cluster has lost.
 
@@ -373,9 +380,19 @@ class Projector:
         history is believed of a LIST alone that is below the basis; it is asked for after the pool
         has been ahead of us for a while, ever less often. What is written is what that LIST says.
 
+        The offers are read before the LIST, and written at the versions that were read then. An
+        offer that another replica has written since is of this history, however old the LIST is.
+
+        Args:
+            tenant: the cluster.
+            memory: what is remembered of what is written there.
+            provider: the load balancer; empty for the one that the cluster names.
+
         Raises:
             ControllerError: the management cluster did not answer.
         """
+        chosen = provider or tenant.load_balancer_provider
+        kind = self._kinds.find_kind(chosen)
         now = self._clock.monotonic()
         if memory.lost_history is None:
             memory.lost_history = LostHistoryLook(now + HISTORY_SECONDS, HISTORY_SECONDS)
@@ -383,24 +400,41 @@ class Projector:
             return
         pause = min(2 * memory.lost_history.pause, LONGEST_PAUSE)
         memory.lost_history = LostHistoryLook(now + pause, pause)
+        try:
+            async with self._tenants.client(tenant) as client:
+                before_list = await kind.of(client, memory.balancer).read_targets()
+        except (TenantUnavailable, BalancerBlocked):
+            return
         page = await self._client.list(IP_ALLOCATION)
+        of_lost_history = {
+            (offer.metadata.uid, offer.metadata.resourceVersion)
+            for offer in before_list.targets.values()
+            if offer.basis > page.revision
+        }
+        if not of_lost_history:
+            return
+
+        async def permit(offer: Offer) -> None:
+            if (offer.metadata.uid, offer.metadata.resourceVersion) not in of_lost_history:
+                raise Conflict(409, "Conflict", f"{offer.kind} {offer.name} was just written")
+            await self._claims.require(tenant, offer)
+
         key = tenant.metadata.key
         members_listed = [
             allocation
             for allocation in page.items
             if allocation.spec.tenantClusterRef.key == key and not is_foreign(allocation, tenant)
         ]
-        projection = await self._make_owned_projection(tenant)
-        chosen = _of_balancer(members_listed, tenant.load_balancer_provider)
-        confirmed = make_projection(chosen, projection.basis)
+        projection = await self._make_owned_projection(tenant, chosen)
+        is_of_spec = chosen == tenant.load_balancer_provider
+        should_have = _of_balancer(members_listed, chosen) if is_of_spec else []
+        confirmed = make_projection(should_have, projection.basis)
         if page.unreadable or confirmed.entries != projection.entries:
             return
         try:
             async with self._tenants.client(tenant) as client:
-                balancer = self._kinds.of(tenant).of(client, memory.balancer)
-                before = await balancer.overwrite(
-                    projection, page.revision, lambda offer: self._claims.require(tenant, offer)
-                )
+                balancer = kind.of(client, memory.balancer)
+                before = await balancer.overwrite(projection, page.revision, permit)
             if before is None:
                 return
             _log.warning(
@@ -473,11 +507,45 @@ class Projector:
 
     async def _remove(self, tenant: TenantCluster, kind: LoadBalancerKind) -> bool:
         """Remove what is left of ours of one load balancer; return whether no offer is left."""
+        management = await self._tenants.management()
         async with self._tenants.client(tenant) as client:
             balancer = kind.of(client, BalancerMemory())
-            await balancer.remove(await self._tenants.management())
+            await balancer.remove(management, self.is_being_released)
             reading = await balancer.read_targets()
-        return not any(offer.is_made_by_us for offer in reading.targets.values())
+        return not any(
+            offer.is_made_by_us and not is_of_another(offer, management)
+            for offer in reading.targets.values()
+        )
+
+    def is_being_released(self, uid: str) -> bool:
+        """Return whether an allocation exists whose release may need its objects in the tenant.
+
+        Args:
+            uid: of the allocation.
+        """
+        return any(
+            allocation.metadata.uid == uid and allocation.releasing
+            for allocation in self._allocations
+        )
+
+    async def find_missing(self, tenant: TenantCluster) -> Finding | None:
+        """Return the condition of a tenant that lacks the load balancer of its spec.
+
+        Returns:
+            The condition; None if the tenant serves its kinds.
+
+        Raises:
+            ControllerError: the management cluster did not answer.
+        """
+        kind = self._kinds.of(tenant)
+        try:
+            async with self._tenants.client(tenant) as client:
+                reading = await kind.of(client, BalancerMemory()).read_targets()
+        except TenantUnavailable as error:
+            return tenant_unavailable(tenant, error)
+        if reading.is_served:
+            return None
+        return load_balancer_ready(False, kind.missing_reason, reading.missing)
 
     def _log_remaining(self, tenant: TenantCluster, error: Exception) -> None:
         is_new = self._logged.begin(tenant.metadata.key, _REMOVAL, str(error))

@@ -113,7 +113,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         change=ProviderChange(
             client, allocations, kinds=kinds, release=release, projector=projector, clock=clock
         ),
-        others=OtherBalancers(kinds, tenants, clock),
+        others=OtherBalancers(kinds, tenants, clock, projector.is_being_released),
         announcements=Announcements(kinds, tenants, clock),
         marked=MarkedReleaser(client, allocations, release, metrics),
         teardown=Teardown(client, allocations),

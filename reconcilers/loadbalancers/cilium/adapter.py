@@ -24,6 +24,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     IPS_TOTAL,
     CiliumPool,
+    allocation_uid,
     annotations_of,
     body_of,
     condition,
@@ -55,8 +56,10 @@ from reconcilers.loadbalancers.port import (
     Correction,
     Health,
     HealthState,
+    IsKept,
     LoadBalancer,
     LoadBalancerKind,
+    NotYet,
     Offer,
     Permit,
     Projection,
@@ -79,10 +82,12 @@ class PoolReading(BalancerReading):
     """Cilium's pools in a tenant.
 
     Args:
-        pools: all of them, by name.
+        pools: all of them that can be decoded, by name.
+        unreadable: the names of the others.
     """
 
     pools: Mapping[str, CiliumPool] = field(default_factory=dict)
+    unreadable: frozenset[str] = frozenset()
 
     @property
     @override
@@ -131,11 +136,11 @@ class CiliumBalancer(LoadBalancer):
     @override
     async def read(self) -> PoolReading:
         try:
-            pools = await self._pools.list()
+            pools, unreadable = await self._pools.list_readable()
         except BalancerBlocked as missing:
             return PoolReading({}, missing.message)
         targets = {name: offer_of(pool) for name, pool in sorted(pools.items()) if is_ours(pool)}
-        return PoolReading(targets, pools=pools)
+        return PoolReading(targets, pools=pools, unreadable=unreadable)
 
     @override
     async def read_targets(self) -> BalancerReading:
@@ -163,6 +168,8 @@ class CiliumBalancer(LoadBalancer):
             # It may stand still, and hand out what it had read as soon as it goes on.
             purpose = "to see that its kinds are not served any more"
             return Unprovable(purpose, ("not served", 0), reading.missing)
+        if (name := pool_name(withdrawal.allocation)) in reading.unreadable:
+            return NotYet(f"{CILIUM_POOL.kind} {name} in the tenant cannot be read; delete it")
         now = self._clock.monotonic()
         leader = await read_leader(self._client) if withdrawal.release_note else NOT_NEEDED
         step = next_step(reading.pools, withdrawal, self._release, now, leader)
@@ -253,10 +260,12 @@ class CiliumBalancer(LoadBalancer):
         return await find_unannounced(self._client)
 
     @override
-    async def remove(self, management: str) -> None:
+    async def remove(self, management: str, is_kept: IsKept) -> None:
         pools = await self._pools.list()
         for pool in pools.values():
             if not is_ours(pool) or is_of_another(pool, management):
+                continue
+            if is_kept(allocation_uid(pool)):
                 continue
             if not pool.blocks and (is_acknowledged(pool) or is_silent(pools)):
                 await self._pools.delete(pool)

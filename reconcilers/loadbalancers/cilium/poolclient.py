@@ -49,14 +49,25 @@ class PoolClient:
             BalancerBlocked: the tenant positively does not serve the kind.
             ControllerError: the tenant did not answer, or a pool of ours cannot be decoded.
         """
+        pools, unreadable = await self.list_readable()
+        if ours := names & unreadable:
+            raise MalformedAnswer(f"CiliumLoadBalancerIPPools that cannot be read: {sorted(ours)}")
+        return pools
+
+    async def list_readable(self) -> tuple[dict[str, CiliumPool], frozenset[str]]:
+        """Return the pools that can be decoded, by name, and the names of the others.
+
+        Raises:
+            BalancerBlocked: the tenant positively does not serve the kind.
+            ControllerError: the tenant did not answer.
+        """
         try:
             page = await self._client.list(self._version.resource)
         except NotFound:
             await self._find_version()
             page = await self._client.list(self._version.resource)
-        if ours := names & {key.name for key in page.unreadable}:
-            raise MalformedAnswer(f"CiliumLoadBalancerIPPools that cannot be read: {sorted(ours)}")
-        return {pool.metadata.name: pool for pool in page.items}
+        unreadable = frozenset(key.name for key in page.unreadable)
+        return {pool.metadata.name: pool for pool in page.items}, unreadable
 
     async def _find_version(self) -> None:
         """Find the served version, the newer one first."""

@@ -62,6 +62,7 @@ from reconcilers.loadbalancers.port import (
     Correction,
     Health,
     HealthState,
+    IsKept,
     LoadBalancer,
     LoadBalancerKind,
     NotYet,
@@ -206,7 +207,7 @@ class MetalLBBalancer(LoadBalancer):
         return ""  # the L2Advertisement is part of the projection
 
     @override
-    async def remove(self, management: str) -> None:
+    async def remove(self, management: str, is_kept: IsKept) -> None:
         pool = await self._metallb().pool()
         if pool is not None and is_empty(pool) and not is_of_another(pool, management):
             await self._client.delete(IP_ADDRESS_POOL, Version.from_object(pool))

@@ -13,7 +13,7 @@ from controller.conditions import find
 from controller.errors import Conflict, MalformedAnswer, NotFound
 from controller.events import Recorder
 from controller.loggers import get_logger
-from controller.meta import Key
+from controller.meta import Key, Version
 from reconcilers.addressing import addresstexts, poolgeometry, requestedranges, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX, IPAllocation
@@ -35,8 +35,10 @@ from reconcilers.loadbalancers.ownernotes import owner_note
 from reconcilers.loadbalancers.port import (
     Acknowledgement,
     AllocationName,
+    BalancerMemory,
     LoadBalancerKind,
     NotYet,
+    Offer,
     Proven,
     Serves,
     Withdrawal,
@@ -110,6 +112,30 @@ class TenantReleaseCheck(ReleaseCheck):
         if allocation.spec.type == names.TYPE_NODES:
             return await self._check_nodes(allocation)
         present = await self._owner(allocation)
+        answer = await self._check_balancer(allocation, mark, present)
+        if isinstance(answer, Released) and present is not None and await self._is_stale(present):
+            return InUse(f"TenantCluster {present.metadata.key} has just changed", is_asked=False)
+        return answer
+
+    async def _is_stale(self, judged: TenantCluster) -> bool:
+        """Return whether a live read shows a cluster that may be judged in another way.
+
+        The cache of a process that was frozen may lack what another one noted on the cluster:
+        that its projection began, or which cluster its kubeconfig led to then.
+        """
+        live = await self._client.find(TENANT_CLUSTER, judged.metadata.key)
+        return live is None or _judged_parts(live) != _judged_parts(judged)
+
+    async def _check_balancer(
+        self, allocation: IPAllocation, mark: int, present: TenantCluster | None
+    ) -> Released | InUse:
+        """Check load-balancer addresses.
+
+        Args:
+            allocation: who holds them.
+            mark: the resourceVersion at which the allocation was marked.
+            present: its TenantCluster, or another one that has the name; None if there is none.
+        """
         if present is None or is_foreign(allocation, present):
             return await self._check_vanished(allocation, mark, present)
         if names.ANNOTATION_RELEASE_ANYWAY in present.metadata.annotations:
@@ -403,7 +429,34 @@ class TenantReleaseCheck(ReleaseCheck):
             release_note=release_note(allocation),
         )
         answer = await balancer.acknowledgement(reading, withdrawal)
-        return self._judge(answer, kind, mark, memory.wait)
+        verdict = self._judge(answer, kind, mark, memory.wait)
+        if isinstance(verdict, Released):
+            return await self._check_others(client, kind, allocation, ranges) or verdict
+        return verdict
+
+    async def _check_others(
+        self, client: Client, asked: LoadBalancerKind, allocation: IPAllocation, ranges: Ranges
+    ) -> InUse | None:
+        """Return that another load balancer offers a range than the one that is noted.
+
+        A restored backup, or a person, may have lost the note. It is corrected, so the next check
+        asks the load balancer that offers the range.
+
+        Returns:
+            What is waited for; None if no other one has an offer of ours with the range.
+        """
+        for provider, kind in self._kinds.items():
+            if kind is asked:
+                continue
+            reading = await kind.of(client, BalancerMemory()).read_targets()
+            for offer in reading.targets.values():
+                if not offer.is_made_by_us or not _has_any(offer, ranges):
+                    continue
+                note = {names.ANNOTATION_LOAD_BALANCER: provider}
+                patch = {"metadata": {"annotations": note}}
+                await self._client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
+                return InUse(f"{kind.title} has the range, too: {offer.kind} {offer.name}")
+        return None
 
     def _judge(
         self, answer: Acknowledgement, kind: LoadBalancerKind, mark: int, wait: BoundedWait
@@ -425,6 +478,19 @@ class TenantReleaseCheck(ReleaseCheck):
         if wait.has_elapsed((mark, *answer.version), seconds, now):
             return Released(answer.then)
         return InUse(f"giving {kind.title} {seconds:g} s {answer.purpose}")
+
+
+def _judged_parts(cluster: TenantCluster) -> object:
+    """Return the parts of a cluster that decide about a release."""
+    meta = cluster.metadata
+    namespace = cluster.status.tenantNamespace
+    return (meta.uid, meta.terminating, dict(meta.annotations), cluster.spec, namespace)
+
+
+def _has_any(offer: Offer, ranges: Ranges) -> bool:
+    """Return whether an offer has an address of the ranges."""
+    spans = map(addresstexts.parse_cidr_or_span, offer.entries)
+    return any(span is not None and span.overlaps(own) for span in spans for own in ranges)
 
 
 async def _find_user(

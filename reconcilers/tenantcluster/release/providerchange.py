@@ -27,7 +27,7 @@ from controller.meta import Version
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
@@ -36,7 +36,7 @@ from reconcilers.reporting.conditions import Finding
 from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
-from reconcilers.tenantcluster.projector import ProjectionMemory, Projector
+from reconcilers.tenantcluster.projector import ProjectionMemory, Projector, is_behind
 from reconcilers.tenantcluster.status import load_balancer_ready
 
 CHANGING = "LoadBalancerChanging"
@@ -100,14 +100,25 @@ class ProviderChange:
         for allocation in allocations:
             if allocation.load_balancer == chosen and allocation.is_leaving:
                 await self._annotate(allocation, {names.ANNOTATION_LEAVING_BALANCER: None})
-        moving = [a for a in allocations if a.load_balancer != chosen and not a.releasing]
-        if not (tenant.projection_begun or tenant.is_ready):
-            await self._note_provider(moving, chosen)
-            return self._describe(chosen, f"{count_noun(len(moving), 'range')} will be written")
+        moving = [
+            allocation
+            for allocation in allocations
+            if allocation.load_balancer != chosen
+            and self._kinds.is_known(allocation.load_balancer)
+            and not allocation.releasing
+        ]
+        if not any(allocation.is_leaving for allocation in moving):
+            missing = await self._projector.find_missing(tenant)
+            if missing is not None:
+                return missing  # all ranges stay where they are
         for allocation in moving:
             if not allocation.is_leaving:
                 mark = {names.ANNOTATION_LEAVING_BALANCER: rfc3339(self._clock.now())}
                 await self._annotate(allocation, mark)
+        if await self._is_untouched(tenant):
+            marked = [allocation for allocation in moving if allocation.is_leaving]
+            await self._note_provider(marked, chosen)
+            return self._describe(chosen, f"{count_noun(len(moving), 'range')} will be written")
         waits = [
             reason
             for provider in self._projector.list_other_balancers(tenant)
@@ -116,6 +127,18 @@ class ProviderChange:
         why = waits[0] if waits else "no other load balancer has a range any more"
         return self._describe(chosen, why)
 
+    async def _is_untouched(self, tenant: TenantCluster) -> bool:
+        """Return whether a live read shows that nothing was ever projected for a cluster.
+
+        It is read after the ranges were marked as leaving. Who begins a projection after that
+        read confirms the ranges even later, and leaves them out.
+        """
+        if tenant.projection_begun or tenant.is_ready:
+            return False
+        live = await self._client.get(TENANT_CLUSTER, tenant.metadata.key)
+        is_same = live.metadata.uid == tenant.metadata.uid
+        return is_same and not (live.projection_begun or live.is_ready)
+
     async def _leave(
         self,
         current: CurrentCluster,
@@ -123,10 +146,16 @@ class ProviderChange:
         provider: str,
         moving: Sequence[IPAllocation],
     ) -> list[str]:
-        """Take all ranges from one load balancer; return what is still waited for."""
+        """Take all ranges from one load balancer; return what is still waited for.
+
+        Ranges that are being released there are waited for, too: their release may need objects
+        in the tenant.
+        """
         tenant = current.tenant
         theirs = [a for a in moving if a.load_balancer == provider]
         projected = await self._projector.project(current, memory, provider=provider)
+        if is_behind(projected):
+            await self._projector.overwrite_lost_history(tenant, memory, provider)
         title = self._kinds.find_kind(provider).title
         waits = []
         for allocation in theirs:
@@ -136,7 +165,7 @@ class ProviderChange:
             answer = await self._release.check(allocation, allocation.metadata.revision)
             if isinstance(answer, InUse):
                 waits.append(f"{title} may still have {allocation.metadata.name}: {answer.why}")
-        if not theirs:
+        if self._projector.count_ranges(tenant, provider) > len(theirs):
             waits.append(f"{title} still has ranges that are being released")
         if not waits and not await self._projector.remove_other(tenant, provider):
             waits.append(f"pools of {title} are still being removed")

@@ -32,6 +32,7 @@ from reconcilers.loadbalancers.port import (
     Correction,
     Health,
     HealthState,
+    IsKept,
     LoadBalancer,
     LoadBalancerKind,
     NotYet,
@@ -200,7 +201,7 @@ class MemoryBalancer(LoadBalancer):
         return ""
 
     @override
-    async def remove(self, management: str) -> None:
+    async def remove(self, management: str, is_kept: IsKept) -> None:
         offer = await self._find()
         if offer is None or offer.spec.entries or is_of_another(offer, management):
             return

@@ -171,7 +171,7 @@ async def test_pools_of_others_are_left_alone() -> None:
     site.tenant.add(POOLS, {"metadata": {"name": "theirs"}, "spec": {"blocks": []}})
     await site.project(FIRST)
     await site.project()
-    await site.balancer().remove("")
+    await site.balancer().remove("", lambda _: False)
     assert site.tenant.has(POOLS, "theirs", namespace="")
 
 
@@ -232,6 +232,6 @@ async def test_emptied_pools_are_removed_and_pools_with_blocks_are_not() -> None
     site = Site()
     await site.project(FIRST, SECOND)
     await site.ask_often()
-    await site.balancer().remove("")
+    await site.balancer().remove("", lambda _: False)
     assert not site.has_pool()
     assert site.has_pool(SECOND)
