@@ -41,7 +41,7 @@ SWITCHES = {
     "elapsed": Switch(
         "a wait that has elapsed stays so",
         rules.waits_consumed,
-        "on its way out for ever",
+        "still asks the management cluster",
         WAITING,
         seed=2,
     ),
