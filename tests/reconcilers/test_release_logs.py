@@ -280,7 +280,7 @@ def _deletions() -> Iterator[tuple[str, bool]]:
             if isinstance(node, ast.AsyncFunctionDef):
                 text = ast.unparse(node)
                 is_deletion = any(f".delete({kind}" in text for kind in HOLDER_KINDS)
-                if is_deletion or "ALLOCATIONS, allocation, released(" in text:
+                if is_deletion or "ALLOCATIONS, allocation, build_released_status(" in text:
                     yield f"{path.stem}.{node.name}", any(name in text for name in LOGGED)
 
 
