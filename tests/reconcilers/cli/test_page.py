@@ -172,6 +172,13 @@ async def test_the_filter_finds_tenants_pools_and_addresses(tmp_path: Path) -> N
         assert await page.count() == "3 of 7 ranges match"
 
 
+@pytest.mark.parametrize("width", [1200, 1400, 1600])
+async def test_the_tables_fit_the_window_of_a_laptop(tmp_path: Path, width: int) -> None:
+    async with opened(tmp_path, width=width) as page:
+        tables = "[...document.querySelectorAll('.wide')]"
+        assert await page.value(f"{tables}.every((wide) => wide.scrollWidth <= wide.clientWidth)")
+
+
 async def test_a_phone_shows_the_page_without_scrolling_sideways_and_pinches(
     tmp_path: Path,
 ) -> None:
