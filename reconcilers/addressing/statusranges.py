@@ -16,7 +16,9 @@ def find_held_range(allocation: IPAllocation) -> AddressRange | None:
     held_range = None
     if status.startAddress and status.endAddress:
         held_range = addresstexts.parse_ends(status.startAddress, status.endAddress)
-    return held_range or (addresstexts.parse_cidr_or_span(status.cidr) if status.cidr else None)
+    if held_range is None and status.cidr:
+        held_range = addresstexts.parse_cidr_or_span(status.cidr)
+    return _as_ipv4(held_range)
 
 
 def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
@@ -25,13 +27,18 @@ def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
     if not allocation.status.families:
         return () if first is None else (first,)
     others = (
-        addresstexts.parse_ends(part.startAddress, part.endAddress)
+        _as_ipv4(addresstexts.parse_ends(part.startAddress, part.endAddress))
         for part in allocation.status.families
         if part.startAddress and part.endAddress
     )
     return tuple(
         dict.fromkeys(held_range for held_range in (first, *others) if held_range is not None)
     )
+
+
+def _as_ipv4(held_range: AddressRange | None) -> AddressRange | None:
+    """Return a range that is written as ::ffff:a.b.c.d as the IPv4 addresses that it is of."""
+    return None if held_range is None else held_range.in_family(4) or held_range
 
 
 def waits_for_range(allocation: IPAllocation) -> bool:

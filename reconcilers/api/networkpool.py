@@ -350,7 +350,7 @@ class NetworkPoolStatus(_Counted):
         default_factory=dict
     )
     """By kind, as plural.group: up to which resourceVersion a controller must have read its
-    objects before it may hand out ranges. Never edit by hand."""
+    objects before it may hand out ranges; empty if that is not known. Never edit by hand."""
     journalOf: str = ""
     """The uid of the pool that assignments and revisions were written for, and a checksum of them.
     If either differs, they count as lost, and the controller voids earlier promises before it

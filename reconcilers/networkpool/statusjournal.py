@@ -26,6 +26,8 @@ from reconcilers.promises.settling import settle
 
 UNSERVED_RETRY = 5.0
 """Seconds until the next look at a pool whose journal names a kind that is not served."""
+FORGOTTEN = ""
+"""The revision of a kind whose memory was lost: it is fenced before anything is allocated."""
 JOURNAL_FIELDS = frozenset({"assignments", "revisions", "journalOf"})
 """The fields of a pool's status that carry its journal."""
 
@@ -64,11 +66,17 @@ class StatusJournal:
         A merge patch leaves keys of a map alone that it does not name. A revision that belongs to
         a lost journal would then be believed together with the new uid, so it is removed.
 
+        While a journal is lost, each kind that it named keeps its name, without a revision. Kinds
+        are fenced one after the other, and this write makes the journal intact. Without the name,
+        a process that does not serve the other kinds would believe that they hold nothing.
+
         Args:
             pool: as it is stored.
             journal: to write. A kind without revision gets none: only a fence gives memory.
         """
-        revisions = {kind: str(revision) for kind, revision in journal.revisions.items()}
+        numbers = {kind: str(revision) for kind, revision in journal.revisions.items()}
+        forgotten: set[str] = set() if is_intact(pool) else stored_kinds(pool)
+        revisions = dict.fromkeys(sorted(forgotten), FORGOTTEN) | numbers
         assignments = [*map(_assignment_of, journal.promises)]
         return {
             "assignments": list(map(_rendered, assignments)),

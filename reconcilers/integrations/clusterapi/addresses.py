@@ -169,7 +169,10 @@ class FamilySpaces:
         if parsed is None:
             return ()
         value, family = parsed
-        return (PromisedRange(AddressRange(value, value, family), FAMILY_NAMES[family]),)
+        address_range = AddressRange(value, value, family)
+        # Written as ::ffff:a.b.c.d, it is an address of IPv4.
+        address_range = address_range.in_family(4) or address_range
+        return (PromisedRange(address_range, FAMILY_NAMES[address_range.family]),)
 
     def outside_of(self, address: str, prefix: int) -> Hashable | None:
         """Return None: the pool compares all that is held with what it may hand out."""

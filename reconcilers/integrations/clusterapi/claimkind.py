@@ -36,7 +36,7 @@ from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import Reader, has_memory, has_read
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
-from reconcilers.integrations.clusterapi.statuses import shows, waits
+from reconcilers.integrations.clusterapi.statuses import record_of, shows, waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
 from reconcilers.promises.choosing import Refusal
@@ -305,20 +305,23 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         """
         key, reader = pool.metadata.key, self._reader
         reader.check_cached(self._pools, key)
-        count = reader.count(self._pools, key) or await reader.count_live(self._pools, key)
-        if not count:
-            revision, claims = await reader.claims(self._pools, key)
-            open_to = {promise.uid for promise in journal.promises}
-            # A LIST that has not got there is of another history.
-            known = has_memory(journal) and revision >= journal.revisions[CLAIM_KIND]
-            risky = [
-                claim
-                for claim in claims
-                if waits(claim) and (not known or claim.metadata.uid in open_to)
-            ]
-            await self._granting.fence.void_earlier(risky)
-            count = await reader.count_live(self._pools, key) if risky else 0
-        return count
+        if count := reader.count(self._pools, key):
+            return count
+        revision, claims = await reader.claims(self._pools, key)
+        open_to = {promise.uid for promise in journal.promises}
+        # A LIST that has not got there is of another history.
+        known = has_memory(journal) and revision >= journal.revisions[CLAIM_KIND]
+        risky = [
+            claim
+            for claim in claims
+            if waits(claim) and (not known or claim.metadata.uid in open_to)
+        ]
+        await self._granting.fence.void_earlier(risky)
+        # After the claims: what was promised to them is kept by now, or void.
+        addresses = await reader.addresses(self._pools, key)
+        holders = {address.metadata.key for address in addresses}
+        holders |= {claim.metadata.key for claim in claims if record_of(claim) is not None}
+        return len(holders)
 
 
 def describe_not_ready(kind: Resource[Any], pool: Any, why: str) -> str:
