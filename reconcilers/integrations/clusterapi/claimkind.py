@@ -292,7 +292,7 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         return self._restored.seconds_until_next(space_name(self._pools, pool))
 
     async def blockers(self, pool: PoolT_contra, journal: Journal) -> int:
-        """Return how many IPAddresses the deletion of a pool has to wait for.
+        """Return how many addresses of claims the deletion of a pool has to wait for.
 
         If none, what the pool may have promised is void when this returns.
 

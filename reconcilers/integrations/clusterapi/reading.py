@@ -319,15 +319,6 @@ class Reader:
         """Return how many IPAddresses name a pool, as the cache shows it."""
         return len(self._caches.addresses.by_index(SPACE_INDEX, space_name(kind, pool)))
 
-    async def count_live(self, kind: Resource[Any], pool: Key) -> int:
-        """Return how many IPAddresses name a pool, by a list that begins now.
-
-        Raises:
-            UnreadableHolders: IPAddresses that may name it cannot be decoded.
-            ControllerError: the list failed.
-        """
-        return len(await self.addresses(kind, pool))
-
     def forget(self, kind: Resource[Any], pool: Key) -> None:
         """Forget a pool that is gone."""
         name = space_name(kind, pool)

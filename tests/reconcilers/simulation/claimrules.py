@@ -10,7 +10,16 @@ from controller.client import Client
 from controller.errors import Conflict
 from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Version
 from controller.outcome import SETTLED
-from reconcilers.integrations.clusterapi import caches, claimtaking, pools, reading, statuses
+from reconcilers.integrations.clusterapi import (
+    caches,
+    claimkind,
+    claimtaking,
+    pools,
+    reading,
+    statuses,
+)
+from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.claimkind import ClaimKind
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import CreatedAddresses, Reader
@@ -142,10 +151,28 @@ async def _nothing(self: ClaimReconciler, key: Key) -> Any:
 def deleted_by_cache(mp: Patch) -> None:
     """A pool goes when the cache shows no IPAddress of it."""
 
-    async def cached(self: Reader, kind: Any, pool: Key) -> int:
-        return self.count(kind, pool)
+    async def cached(self: ClaimKind[Any], pool: Any, journal: Journal) -> int:
+        del journal
+        return self._reader.count(self._pools, pool.metadata.key)
 
-    mp.setattr(Reader, "count_live", cached)
+    mp.setattr(ClaimKind, "blockers", cached)
+
+
+def addresses_listed_first(mp: Patch) -> None:
+    """A deletion LISTs IPAddresses before claims, so it misses what is created in between."""
+    list_claims, list_addresses = Reader.claims, Reader.addresses
+    listed: dict[Reader, list[IPAddress]] = {}
+
+    async def claims(self: Reader, kind: Any, pool: Key) -> tuple[int, list[IPAddressClaim]]:
+        listed[self] = await list_addresses(self, kind, pool)
+        return await list_claims(self, kind, pool)
+
+    async def addresses(self: Reader, kind: Any, pool: Key) -> list[IPAddress]:
+        return listed.pop(self)
+
+    mp.setattr(Reader, "claims", claims)
+    mp.setattr(Reader, "addresses", addresses)
+    mp.setattr(claimkind, "record_of", lambda claim: None)
 
 
 def own_answers_count_as_read(mp: Patch) -> None:

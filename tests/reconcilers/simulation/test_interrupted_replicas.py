@@ -9,9 +9,11 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.api import ADDRESS_FINALIZER
 from reconcilers.networkpool.claims import ClaimService, PoolClaims
 from tests.reconcilers.simulation.adapter import FIRST
+from tests.reconcilers.simulation.claimrules import addresses_listed_first
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIMS, POOLS
 from tests.reconcilers.simulation.sharedscenes import POOL, REF, SharedStage
 from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.switch import check_scene
 from tests.reconcilers.simulation.wire import Flight
 
 
@@ -37,7 +39,11 @@ async def pool_goes_while_a_promise_is_kept(stage: SharedStage) -> str | None:
 
 
 def test_a_pool_stays_whose_promise_is_kept_during_its_deletion() -> None:
-    assert played(pool_goes_while_a_promise_is_kept, SharedStage) is None
+    check_scene(
+        addresses_listed_first,
+        lambda: played(pool_goes_while_a_promise_is_kept, SharedStage),
+        "the pool is gone",
+    )
 
 
 def second_write_of_the_pool() -> Callable[[Flight], bool]:
