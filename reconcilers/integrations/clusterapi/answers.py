@@ -269,17 +269,11 @@ class Answers:
         pool: Any,
         pool_kind: Resource[Any],
         spec: Mapping[str, Any],
-        *,
-        is_on_record: bool,
     ) -> IPAddress:
         """Return the IPAddress of a claim's name, made if there is none, repaired if need be.
 
-        A restored one that is being deleted is replaced only once the claim has the address on
-        record: a promise is over when the claim moves on, and for a moment no IPAddress exists.
-
         Args:
             claim: that it answers, and that has its address on record, there or in the journal.
-            is_on_record: whether the claim itself has the address on record.
             pool: that it is of.
             pool_kind: the kind of `pool`.
             spec: what a new one says of address, prefix and gateway.
@@ -300,8 +294,6 @@ class Answers:
         if reason := why_not(found, claim):
             raise NotOurs(reason)
         if is_restored(found, claim):
-            if not is_on_record:
-                return found
             return await self._recreated(found, wanted, claim)
         return await self._repaired(found, wanted, claim)
 

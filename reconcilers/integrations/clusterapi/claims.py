@@ -171,7 +171,7 @@ class ClaimReconciler:
         """
         spec = spec_of(record.address, record.prefix, str(getattr(pool.spec, "gateway", "")))
         try:
-            return await self._answers.ensure(claim, pool, kind, spec, is_on_record=True)
+            return await self._answers.ensure(claim, pool, kind, spec)
         except NotOurs:
             return None
 

@@ -158,7 +158,7 @@ class Granting:
         """
         promised = promised_address(promise)
         spec = spec_of(promised.start_text, space.prefix, space.gateway)
-        address = await self._answers.ensure(claim, pool, pool_kind, spec, is_on_record=False)
+        address = await self._answers.ensure(claim, pool, pool_kind, spec)
         held = space.held(address.spec.address, address.spec.prefix)
         if held != blocks_of(space, promised):
             raise NotOurs(

@@ -105,7 +105,7 @@ class Watched:
             return keys(claims, self.caches.addresses.by_index(SPACE_INDEX, space))
 
         watches: list[Watch[Any]] = [
-            Watch(self.claims, to_self, self._concerns_claim, unreadable=lambda claim: [claim]),
+            Watch(self.claims, to_self, concerns_claim, unreadable=lambda claim: [claim]),
             Watch(
                 self.addresses,
                 claims_of_address,
@@ -120,16 +120,6 @@ class Watched:
         if self.clusters is not None:
             watches.append(_by_key(self.clusters, claims_of_cluster, pause_changed))
         return watches
-
-    def _concerns_claim(self, change: Change[IPAddressClaim]) -> bool:
-        """Return whether anything may have to be done about a claim itself, or its IPAddress.
-
-        So it is when a claim gets an IPAddress that is being deleted: it is to be made anew.
-        """
-        address = (
-            None if change.new is None else self.caches.addresses.get(change.new.metadata.key)
-        )
-        return concerns_claim(change) or (address is not None and address.metadata.terminating)
 
     def _concerns_answer(self, change: Change[IPAddress]) -> bool:
         """Return whether anything may have to be done about an IPAddress.
