@@ -153,6 +153,15 @@ class BalancerReading:
         """Whether the tenant serves the backend's kinds."""
         return not self.missing
 
+    def require_served(self, missing_reason: str) -> None:
+        """Raise BalancerBlocked if the tenant does not serve the backend's kinds.
+
+        Args:
+            missing_reason: of the backend, as a condition has it.
+        """
+        if self.missing:
+            raise BalancerBlocked(missing_reason, self.missing)
+
 
 IsKept = Callable[[str], bool]
 """Returns whether objects in a tenant are still needed, by the uid of their allocation."""

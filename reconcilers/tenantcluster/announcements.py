@@ -14,6 +14,7 @@ from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.port import BalancerMemory
 from reconcilers.reporting.conditions import Finding
+from reconcilers.tenantcluster.status import describe_problem
 
 LOOK_SECONDS = 600.0
 """Between two looks at a tenant in which something announces addresses."""
@@ -36,11 +37,8 @@ class AnnouncementMemory:
     @property
     def findings(self) -> tuple[Sequence[Finding], tuple[str, ...]]:
         """The condition, and the type of the obsolete one; neither before the first look."""
-        if self.looked_at is None:
-            return (), ()
-        if not self.problem:
-            return (), (LOAD_BALANCER_ANNOUNCED,)
-        return (Finding(LOAD_BALANCER_ANNOUNCED, False, NOT_ANNOUNCED, self.problem),), ()
+        known = None if self.looked_at is None else self.problem
+        return describe_problem(LOAD_BALANCER_ANNOUNCED, NOT_ANNOUNCED, known)
 
 
 class Announcements:

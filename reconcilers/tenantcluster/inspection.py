@@ -14,7 +14,6 @@ from reconcilers.clusteraccess.clusteridentity import is_of_another
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import (
     OTHER_CLASS,
-    BalancerBlocked,
     BalancerMemory,
     LoadBalancerKind,
     Offer,
@@ -82,8 +81,7 @@ async def read_inside(
     """
     balancer = kind.of(client, BalancerMemory())
     reading = await balancer.read()
-    if not reading.is_served:
-        raise BalancerBlocked(kind.missing_reason, reading.missing)
+    reading.require_served(kind.missing_reason)
     return Inside(
         kind=kind,
         offers=tuple(reading.targets.values()),

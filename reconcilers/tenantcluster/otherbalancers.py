@@ -23,6 +23,7 @@ from reconcilers.loadbalancers.port import (
 )
 from reconcilers.reporting.conditions import Finding
 from reconcilers.reporting.wording import name_with_count
+from reconcilers.tenantcluster.status import describe_problem
 
 LOOK_SECONDS = 600.0
 """Between two looks at the other load balancers of one tenant."""
@@ -48,11 +49,8 @@ class OtherBalancersMemory:
     @property
     def findings(self) -> tuple[Sequence[Finding], tuple[str, ...]]:
         """The condition, and the type of the obsolete one; neither before the first look."""
-        if self.looked_at is None:
-            return (), ()
-        if not self.message:
-            return (), (SINGLE_LOAD_BALANCER,)
-        return (Finding(SINGLE_LOAD_BALANCER, False, CONFLICT, self.message),), ()
+        known = None if self.looked_at is None else self.message
+        return describe_problem(SINGLE_LOAD_BALANCER, CONFLICT, known)
 
 
 class OtherBalancers:

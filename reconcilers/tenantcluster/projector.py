@@ -36,7 +36,7 @@ from reconcilers.loadbalancers.port import (
     Projection,
 )
 from reconcilers.reporting.conditions import Finding
-from reconcilers.tenantcluster.allocations.membership import is_foreign, members
+from reconcilers.tenantcluster.allocations.membership import balancer_members, is_foreign, members
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
@@ -211,9 +211,7 @@ class Projector:
         if not tenant.projection_begun:
             return []
         return sorted(
-            member.metadata.name
-            for member in members(self._allocations, tenant)
-            if member.spec.type == names.TYPE_LOADBALANCER
+            member.metadata.name for member in balancer_members(self._allocations, tenant)
         )
 
     def is_missing(self, tenant: TenantCluster, projected: Finding) -> bool:
@@ -541,11 +539,12 @@ class Projector:
         try:
             async with self._tenants.client(tenant) as client:
                 reading = await kind.of(client, BalancerMemory()).read_targets()
+            reading.require_served(kind.missing_reason)
         except TenantUnavailable as error:
             return tenant_unavailable(tenant, error)
-        if reading.is_served:
-            return None
-        return load_balancer_ready(False, kind.missing_reason, reading.missing)
+        except BalancerBlocked as blocked:
+            return load_balancer_ready(False, blocked.reason, blocked.message)
+        return None
 
     def _log_remaining(self, tenant: TenantCluster, error: Exception) -> None:
         is_new = self._logged.begin(tenant.metadata.key, _REMOVAL, str(error))
@@ -622,8 +621,7 @@ class Projector:
     async def _require_admitted(self, tenant: TenantCluster, balancer: LoadBalancer) -> None:
         """Raise BalancerBlocked if the balancer is missing, or its offers must not be written."""
         reading = await balancer.read_targets()
-        if not reading.is_served:
-            raise BalancerBlocked(self._kinds.of(tenant).missing_reason, reading.missing)
+        reading.require_served(self._kinds.of(tenant).missing_reason)
         for offer in reading.targets.values():
             await self._permit(tenant, offer)
 
@@ -637,9 +635,7 @@ class Projector:
         One by one, as they are few: a LIST would return those of all tenants.
         """
         live = []
-        for known in members(self._allocations, tenant):
-            if known.spec.type != names.TYPE_LOADBALANCER:
-                continue
+        for known in balancer_members(self._allocations, tenant):
             with _as_management_error(), suppress(NotFound):
                 live.append(await self._client.get(IP_ALLOCATION, known.metadata.key))
         members_live = [a for a in live if not is_foreign(a, tenant)]

@@ -52,7 +52,7 @@ from reconcilers.promises.unreadable import UnreadableObject, describe_unreadabl
 from reconcilers.reporting.conditions import Finding
 from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantcluster import status
-from reconcilers.tenantcluster.allocations.membership import members
+from reconcilers.tenantcluster.allocations.membership import balancer_members, members
 from reconcilers.tenantcluster.allocations.metadatarepair import repair_metadata
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
@@ -503,11 +503,7 @@ class TenantClusterReconciler:
 
     async def _note_for_release(self, now: TenantPass, services: Sequence[Service]) -> None:
         """Note on the allocations what their release has to know of the tenant's Services."""
-        balancers = [
-            allocation
-            for allocation in members(self._allocations, now.tenant)
-            if allocation.spec.type == names.TYPE_LOADBALANCER
-        ]
+        balancers = balancer_members(self._allocations, now.tenant)
         serves = self._kinds.of(now.tenant).serves
         await note_for_release(self._client, balancers, services, serves)
 

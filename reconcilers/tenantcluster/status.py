@@ -173,16 +173,31 @@ def describe_identity(known: bool | None) -> tuple[tuple[Finding, ...], tuple[st
     Args:
         known: whether it is known which cluster it is; None if that was not asked yet.
     """
-    if known is None:
-        return (), ()
-    if known:
-        return (), (TENANT_IDENTIFIED,)
     message = (
         "the kubeconfig's user may not get the namespace kube-system in the tenant, so another"
         " TenantCluster that leads to the same cluster, or the management cluster itself, would"
         " not be noticed: allow it"
     )
-    return (Finding(TENANT_IDENTIFIED, False, "IdentityForbidden", message),), ()
+    problem = None if known is None else "" if known else message
+    return describe_problem(TENANT_IDENTIFIED, "IdentityForbidden", problem)
+
+
+def describe_problem(
+    kind: str, reason: str, problem: str | None
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Return a condition that is present, and False, only while something is wrong.
+
+    Args:
+        kind: type of the condition.
+        reason: of the condition.
+        problem: what is wrong, as a sentence; empty for nothing, None while that is not known.
+
+    Returns:
+        The condition, and the type of the obsolete one.
+    """
+    if problem is None:
+        return (), ()
+    return ((Finding(kind, False, reason, problem),), ()) if problem else ((), (kind,))
 
 
 def warnings(before: TenantCluster, verdict: Verdict) -> Iterator[tuple[str, str]]:

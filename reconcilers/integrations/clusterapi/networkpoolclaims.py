@@ -20,13 +20,11 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import FAMILY_SPACES
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, is_paused
 from reconcilers.integrations.clusterapi.caches import (
-    claim_facts,
     claim_tenant,
     holder_of,
     kind_of,
     pool_key,
     space_name,
-    space_of,
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimParts, ClaimReading
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
@@ -88,14 +86,8 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     def find_facts(self, pool: Key, holder: Holder) -> Facts | None:
-        space = space_name(NETWORK_POOL, pool)
-        claim = self._caches.claims.get(holder.key)
-        address = self._caches.addresses.get(holder.key)
-        return claim_facts(
-            claim if claim is not None and space in space_of(claim) else None,
-            address if address is not None and space in space_of(address) else None,
-            FAMILY_SPACES,
-        )
+        name = space_name(NETWORK_POOL, pool)
+        return self._parts.reader.facts_of(name, holder, FAMILY_SPACES)
 
     @override
     def find_tenant(self, pool: Key, holder: Holder) -> Tenant | None:

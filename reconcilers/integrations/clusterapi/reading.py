@@ -131,7 +131,7 @@ class Reader:
                 indexed_source(cache, SPACE_INDEX, space_of, holder_of)
                 for cache in (caches.claims, caches.addresses)
             ],
-            self._facts_of,
+            self.facts_of,
             lambda space: space.layouts,
             clock=clock,
             check_interval=check_interval,
@@ -139,7 +139,7 @@ class Reader:
         self._created: dict[str, dict[Identity, int]] = {}
         """By space: the resourceVersions of the IPAddresses of promises of its journal."""
 
-    def _facts_of(self, pool: str, holder: Holder, space: PoolSpace) -> Facts | None:
+    def facts_of(self, pool: str, holder: Holder, space: ClaimSpace) -> Facts | None:
         """Return what a claim and its IPAddress mean to a pool, as the caches show them."""
         claim = self._caches.claims.get(holder.key)
         address = self._caches.addresses.get(holder.key)

@@ -29,6 +29,13 @@ def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPA
     return sorted((a for a in allocations_of_name if not is_foreign(a, tenant)), key=_by_age)
 
 
+def balancer_members(
+    allocations: Cache[IPAllocation], tenant: TenantCluster
+) -> list[IPAllocation]:
+    """Return the load-balancer allocations of this very tenant, in the order of `members`."""
+    return [a for a in members(allocations, tenant) if a.spec.type == names.TYPE_LOADBALANCER]
+
+
 def is_foreign(allocation: IPAllocation, tenant: TenantCluster) -> bool:
     """Return whether the allocation was made for an earlier cluster of the same name."""
     stamped = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)

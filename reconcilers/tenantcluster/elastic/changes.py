@@ -3,17 +3,16 @@
 Each write has its precondition, so a decision on old data ends in a conflict and is taken again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from controller.client import Client
 from controller.conditions import rfc3339
 from controller.loggers import get_logger
-from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.reporting.releaselog import release_fields
+from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.decisions import Created, SizeChange, SizeFacts
@@ -56,7 +55,7 @@ async def carry_out(
         moved = await requester.move_growth(current, provider, grown)
     for disuse in change.disuse:
         if disuse.allocation.metadata.uid not in moved:
-            await _annotate(client, disuse.allocation, {names.ANNOTATION_IDLE_SINCE: disuse.since})
+            await annotate(client, disuse.allocation, {names.ANNOTATION_IDLE_SINCE: disuse.since})
     if change.unserved is not None:
         note = {names.ANNOTATION_GROWN_IN_VAIN: change.unserved.annotation}
         await current.annotate(note)
@@ -65,9 +64,7 @@ async def carry_out(
             continue
         fields = release_fields(mark.allocation, mark.reason)
         _log.info("elastic IPAM: shrinking unused allocation", **fields)
-        await _annotate(
-            client, mark.allocation, {names.ANNOTATION_RELEASING: rfc3339(change.time)}
-        )
+        await annotate(client, mark.allocation, {names.ANNOTATION_RELEASING: rfc3339(change.time)})
     # A request whose pool cannot serve it needs room, like one that was not created.
     is_stuck = change.should_move and any(
         part.is_stuck and part.uid not in moved for part in facts.ranges if part.is_growth
@@ -89,11 +86,4 @@ async def withdraw_marks(client: Client, marked: Iterable[IPAllocation]) -> None
         fields = release_fields(allocation, "Services need addresses")
         _log.info("elastic IPAM: shrink withdrawn", **fields)
         marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
-        await _annotate(client, allocation, marks)
-
-
-async def _annotate(
-    client: Client, allocation: IPAllocation, annotations: Mapping[str, str | None]
-) -> None:
-    patch = {"metadata": {"annotations": annotations}}
-    await client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
+        await annotate(client, allocation, marks)

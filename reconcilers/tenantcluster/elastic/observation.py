@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from controller.clock import Clock
 from controller.conditions import find
 from reconcilers.addressing import familychoice, requestedranges
-from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
 from reconcilers.api.resources import Service
@@ -16,7 +15,7 @@ from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, UNREACHABLE
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.reporting.conditions import Finding
-from reconcilers.tenantcluster.allocations.membership import members
+from reconcilers.tenantcluster.allocations.membership import balancer_members
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.requests import load_balancer_count
 from reconcilers.tenantcluster.elastic.decisions import (
@@ -155,7 +154,7 @@ class SizeObserver:
         return SizeFacts(
             ranges=tuple(
                 self._range_facts(tenant, allocation, memory)
-                for allocation in self._balancer_members(tenant)
+                for allocation in balancer_members(self._caches.allocations, tenant)
             ),
             demand=demand,
             waited=waited,
@@ -203,7 +202,8 @@ class SizeObserver:
         The families that growth would add are worked out only if a Service needs a family that
         the tenant lacks, because that reads all pools.
         """
-        serves, have = self._kinds.of(tenant).serves, families(self._balancer_members(tenant))
+        serves = self._kinds.of(tenant).serves
+        have = families(balancer_members(self._caches.allocations, tenant))
         demand = await read_demand(services, serves, have)
         if _is_elastic(provider) and any(
             unmet.reason == OTHER_FAMILY for unmet in demand.unservable
@@ -212,13 +212,6 @@ class SizeObserver:
             # While its family is not known yet, what is missing is room.
             return await read_demand(services, serves, after_growth or familychoice.FAMILY_NAMES)
         return demand
-
-    def _balancer_members(self, tenant: TenantCluster) -> list[IPAllocation]:
-        return [
-            allocation
-            for allocation in members(self._caches.allocations, tenant)
-            if allocation.spec.type == names.TYPE_LOADBALANCER
-        ]
 
 
 def _is_elastic(provider: ProviderConfig) -> bool:

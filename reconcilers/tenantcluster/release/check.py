@@ -13,7 +13,7 @@ from controller.conditions import find
 from controller.errors import Conflict, MalformedAnswer, NotFound
 from controller.events import Recorder
 from controller.loggers import get_logger
-from controller.meta import Key, Version
+from controller.meta import Key
 from reconcilers.addressing import addresstexts, poolgeometry, requestedranges, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX, IPAllocation
@@ -46,6 +46,7 @@ from reconcilers.loadbalancers.port import (
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.networkpool.view import unreadable_near
 from reconcilers.reporting.conditions import READY
+from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.allocations.membership import is_foreign
 from reconcilers.tenantcluster.elastic.demand import Turns, read_addresses
 from reconcilers.tenantcluster.ownership.identity import IS_MANAGEMENT
@@ -453,8 +454,7 @@ class TenantReleaseCheck(ReleaseCheck):
                 if not offer.is_made_by_us or not _has_any(offer, ranges):
                     continue
                 note = {names.ANNOTATION_LOAD_BALANCER: provider}
-                patch = {"metadata": {"annotations": note}}
-                await self._client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
+                await annotate(self._client, allocation, note)
                 return InUse(f"{kind.title} has the range, too: {offer.kind} {offer.name}")
         return None
 

@@ -17,11 +17,11 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.loggers import get_logger
-from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import RELEASED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.loadbalancers.port import CreationNote
+from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.record.gate import SeenCreations
 
 _ATTEMPTS = 5
@@ -122,5 +122,4 @@ class AllocationCreationNote(CreationNote):
         return live
 
     async def _write(self, live: IPAllocation, value: str | None) -> None:
-        patch = {"metadata": {"annotations": {names.ANNOTATION_MARKER_CREATION: value}}}
-        await self._client.patch(IP_ALLOCATION, Version.from_object(live), patch)
+        await annotate(self._client, live, {names.ANNOTATION_MARKER_CREATION: value})

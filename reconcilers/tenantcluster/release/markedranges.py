@@ -18,6 +18,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.reporting.releaselog import release_fields
+from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.allocations.membership import members
 
 _log = get_logger(__name__)
@@ -97,9 +98,7 @@ class MarkedReleaser:
         """Take the mark off an allocation that a Service uses."""
         _log.info("elastic IPAM: shrink withdrawn", **release_fields(allocation, answer.why))
         marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
-        await self._client.patch(
-            IP_ALLOCATION, Version.from_object(allocation), {"metadata": {"annotations": marks}}
-        )
+        await annotate(self._client, allocation, marks)
 
     async def _delete(self, allocation: IPAllocation, why: str) -> None:
         _log.info(

@@ -17,24 +17,24 @@ If the spec names the old load balancer again meanwhile, the marks are removed, 
 has to be undone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
-from controller.meta import Version
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.reporting.conditions import Finding
 from reconcilers.reporting.wording import count_noun
-from reconcilers.tenantcluster.allocations.membership import members
+from reconcilers.tenantcluster.allocations.annotations import annotate
+from reconcilers.tenantcluster.allocations.membership import balancer_members
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.projector import ProjectionMemory, Projector, is_behind
 from reconcilers.tenantcluster.status import load_balancer_ready
@@ -99,7 +99,7 @@ class ProviderChange:
         allocations = self._list_balancers(tenant)
         for allocation in allocations:
             if allocation.load_balancer == chosen and allocation.is_leaving:
-                await self._annotate(allocation, {names.ANNOTATION_LEAVING_BALANCER: None})
+                await annotate(self._client, allocation, {names.ANNOTATION_LEAVING_BALANCER: None})
         moving = [
             allocation
             for allocation in allocations
@@ -114,7 +114,7 @@ class ProviderChange:
         for allocation in moving:
             if not allocation.is_leaving:
                 mark = {names.ANNOTATION_LEAVING_BALANCER: rfc3339(self._clock.now())}
-                await self._annotate(allocation, mark)
+                await annotate(self._client, allocation, mark)
         if await self._is_untouched(tenant):
             marked = [allocation for allocation in moving if allocation.is_leaving]
             await self._note_provider(marked, chosen)
@@ -186,21 +186,14 @@ class ProviderChange:
             names.ANNOTATION_RELEASE_NOTE: None,
         }
         for allocation in allocations:
-            await self._annotate(allocation, notes)
-
-    async def _annotate(
-        self, allocation: IPAllocation, annotations: Mapping[str, str | None]
-    ) -> None:
-        patch = {"metadata": {"annotations": dict(annotations)}}
-        await self._client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
+            await annotate(self._client, allocation, notes)
 
     def _list_balancers(self, tenant: TenantCluster) -> list[IPAllocation]:
         """Return the load-balancer allocations of a cluster that hold a range."""
         return [
             allocation
-            for allocation in members(self._allocations, tenant)
-            if allocation.spec.type == names.TYPE_LOADBALANCER
-            and statusranges.find_held_range(allocation) is not None
+            for allocation in balancer_members(self._allocations, tenant)
+            if statusranges.find_held_range(allocation) is not None
         ]
 
     def _describe(self, chosen: str, why: str) -> Finding:

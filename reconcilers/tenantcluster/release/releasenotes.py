@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from itertools import product
 
 from controller.client import Client
-from controller.meta import Version
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import IP_ALLOCATION, Service
+from reconcilers.api.resources import Service
 from reconcilers.loadbalancers.port import Serves
+from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.elastic.demand import Turns, read_addresses
 
 
@@ -47,8 +47,7 @@ async def note_for_release(
             pairs = product(statusranges.list_held_ranges(allocation), addresses)
             if any(span.contains(address) for span, address in pairs):
                 del without_note[allocation.metadata.uid]
-                patch = {"metadata": {"annotations": {names.ANNOTATION_RELEASE_NOTE: note}}}
-                await client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
+                await annotate(client, allocation, {names.ANNOTATION_RELEASE_NOTE: note})
 
 
 def release_note(allocation: IPAllocation) -> str:
