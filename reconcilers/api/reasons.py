@@ -51,6 +51,7 @@ NO_WAY_IN = {
     "MetalLBInstalling": "False: MetalLB's bundle is on its way",
     "MetalLBBundleInvalid": "False: the ConfigMap that --metallb-bundle names holds no bundle",
     "MetalLBInstallFailed": "False: the tenant refuses an object of the bundle",
+    "CiliumNotInstalled": "False: the tenant does not serve CiliumLoadBalancerIPPool",
     "LoadBalancerChanging": "False: ranges are still in the load balancer that the spec named"
     " before, and Services have no addresses until they are out; the message says what is waited"
     " for",
@@ -65,6 +66,10 @@ BALANCER = {
     **NO_WAY_IN,
     "MetalLBNotRunning": "False: MetalLB (0.15 or newer) has not read the pool: it does not run,"
     " or cannot use its configuration",
+    "CiliumNotRunning": "False: Cilium's operator has not acknowledged a pool: it does not run, or"
+    " LB-IPAM is off",
+    "CiliumPoolConflict": "False: another CiliumLoadBalancerIPPool overlaps one of ours, so Cilium"
+    " does not use it; the message names both",
     "Contested": "False: another writer in the tenant keeps changing what is"
     " written there; the message names it",
 }
@@ -74,13 +79,14 @@ DEMAND = {
     "Ready": "True",
     "OtherClass": "True: a Service waits, and asks for another load balancer; it"
     " makes nothing grow, and this holds for the next three reasons too",
-    "OtherPool": "True: a Service waits, and asks for another IPAddressPool",
+    "OtherPool": "True: a Service waits, and asks for another pool",
     "FixedAddress": "True: a Service waits, and asks for a certain address",
     "OtherFamily": "True: a Service waits, and asks for a family there is none of",
     "Growing": "False: addresses were asked for",
-    "NotProjected": "False: MetalLB does not have what it should, so nothing is asked for; see"
-    " LoadBalancerReady",
-    "AddressesUnused": "False: addresses of the tenant are free and MetalLB does not assign them",
+    "NotProjected": "False: the load balancer does not have what it should, so nothing is asked"
+    " for; see LoadBalancerReady",
+    "AddressesUnused": "False: addresses of the tenant are free and the load balancer does not"
+    " assign them",
     "QuotaExceeded": "False: growing would go above maxLoadBalancerIPs",
     "PoolExhausted": "False: no pool has as many addresses in a row as are needed",
     "GrownInVain": "False: growing did not help; the tenant's own events say why",

@@ -8,6 +8,8 @@ from reconcilers.api.markers import with_config
 
 DEFAULT_LOAD_BALANCER = "metallb"
 """The provider of load balancers where a TenantCluster names none."""
+CILIUM = "cilium"
+"""The provider of load balancers that is Cilium's LB-IPAM."""
 
 
 @with_config(OTHERS)
@@ -39,8 +41,8 @@ class LoadBalancer:
 
     version: str
     """Version."""
-    provider: Annotated[str, words(DEFAULT_LOAD_BALANCER)] = DEFAULT_LOAD_BALANCER
-    """Which one."""
+    provider: Annotated[str, words(DEFAULT_LOAD_BALANCER, CILIUM)] = DEFAULT_LOAD_BALANCER
+    """Which one: MetalLB, or Cilium's LB-IPAM. After a change Services get other addresses."""
     values: FreeForm | None = None
     """Settings."""
 

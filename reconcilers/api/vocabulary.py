@@ -194,7 +194,7 @@ WORDS: Mapping[str, Words] = {
             ),
             Condition(
                 "LoadBalancerReady",
-                "MetalLB in the tenant holds the ranges",
+                "the load balancer in the tenant holds the ranges",
                 BALANCER,
             ),
             Condition(

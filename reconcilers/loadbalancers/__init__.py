@@ -6,5 +6,5 @@ unsupported.py a provider that this release does not know
 ownernotes.py  for whom something in a tenant was made
 corrections.py edits by others of what we wrote in a tenant
 metallb/       MetalLB
-cilium/        Cilium's LB-IPAM; no TenantCluster can choose it yet
+cilium/        Cilium's LB-IPAM
 """

@@ -4,7 +4,8 @@
                        another provider once addresses were given, as those are of the old one's
                        pools
 
-What the provider makes of the wish is worth a warning: a size above its quota is cut to it.
+What the provider makes of the wish is worth a warning: a size above its quota is cut to it. So is
+another load balancer: Services have no addresses while the ranges move.
 Deletion is never refused: teardown sees to its order.
 """
 
@@ -86,6 +87,28 @@ def review_provider_change(
         f" cluster has addresses of its pools: IPAllocation {', '.join(holders)}"
     )
     return Verdict.from_causes([forbidden(REFERENCE, message)])
+
+
+def list_balancer_warnings(
+    old: TenantCluster, new: TenantCluster, allocations: Iterable[Key]
+) -> Iterator[str]:
+    """Yield a warning if an edited cluster moves its ranges to another load balancer.
+
+    Args:
+        old: the cluster as it is.
+        new: the cluster as it is to be.
+        allocations: the cluster's load-balancer allocations, as far as they are known.
+    """
+    before, after = old.load_balancer_provider, new.load_balancer_provider
+    holders = sorted(key.name for key in allocations)
+    if before == after or not holders:
+        return
+    yield (
+        f"spec.addons.loadBalancer.provider: {before} in the tenant loses the cluster's ranges"
+        f" (IPAllocation {', '.join(holders)}) before {after} gets them. Its Services have no"
+        " addresses meanwhile, and may get other addresses then; the condition LoadBalancerReady"
+        " says what is waited for"
+    )
 
 
 def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str]:

@@ -39,7 +39,7 @@ from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import providerspecs
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 from reconcilers.specrules.verdict import NOTHING, Verdict, forbidden, refuse_namespace
-from reconcilers.tenantcluster.allocations.membership import is_foreign, members
+from reconcilers.tenantcluster.allocations.membership import balancer_members, is_foreign, members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_in_list,
     unreadable_members,
@@ -312,7 +312,12 @@ class ClusterValidator:
         """
         after = await self._provision(new)
         verdict = tenantcluster.review_spec(new, after, self._spaces)
-        if old is None or new.spec.providerConfigRef == old.spec.providerConfigRef:
+        if old is None:
+            return verdict
+        holders = [member.metadata.key for member in balancer_members(self._allocations, old)]
+        moving = tenantcluster.list_balancer_warnings(old, new, holders)
+        verdict = replace(verdict, warnings=(*verdict.warnings, *moving))
+        if new.spec.providerConfigRef == old.spec.providerConfigRef:
             return verdict
         both = (await self._provision(old), after)
         moved = tenantcluster.review_provider_change(old, both, self._cached_members(old))

@@ -1,4 +1,4 @@
-"""The pass and the release check with Cilium's adapter, which no TenantCluster can choose yet."""
+"""The pass and the release check with Cilium's adapter."""
 
 from typing import Any
 
@@ -182,8 +182,9 @@ def _metallb(argument: str) -> Json:
     return {"metadata": meta, "spec": {"template": {"spec": {"containers": containers}}}}
 
 
-async def test_the_program_itself_does_not_offer_cilium_yet() -> None:
-    kinds = load_balancer_kinds(SystemClock(), TenantSettings())
-    assert [kind.title for kind in kinds] == ["MetalLB"]
-    refused = kinds.of(make.tenant(spec=SPEC))
-    assert refused.missing_reason == "LoadBalancerNotSupported"
+async def test_the_program_serves_cilium_to_a_tenant_that_names_it_and_metallb_to_others() -> None:
+    kinds = load_balancer_kinds(SystemClock(), TenantSettings(metallb_wait=1.0, cilium_wait=2.0))
+    chosen = {
+        kind.title: kind.wait for kind in map(kinds.of, (make.tenant(spec=SPEC), make.tenant()))
+    }
+    assert chosen == {"Cilium": 2.0, "MetalLB": 1.0}

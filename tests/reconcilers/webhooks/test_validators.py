@@ -243,6 +243,26 @@ async def test_a_cluster_does_not_turn_from_an_unreadable_provider_to_another(la
     )
 
 
+async def test_another_load_balancer_for_a_cluster_with_addresses_is_a_warning(lab: Lab) -> None:
+    lab.server.add("providerconfigs", make.provider("lab", name="default"))
+    metallb, cilium = (
+        make.tenant(spec={"addons": {"loadBalancer": {"version": "1", "provider": provider}}})
+        for provider in ("metallb", "cilium")
+    )
+    assert (await clusters(lab).review_update(cilium, metallb)).warnings == ()
+    lab.server.add("ipallocations", make.allocation("team-a-lb"))
+    assert (await clusters(lab).review_update(metallb, make.tenant())).warnings == ()
+    verdict = await clusters(lab).review_update(cilium, metallb)
+    assert verdict.allowed
+    [warning] = verdict.warnings
+    assert warning == (
+        "spec.addons.loadBalancer.provider: metallb in the tenant loses the cluster's ranges"
+        " (IPAllocation team-a-lb) before cilium gets them. Its Services have no addresses"
+        " meanwhile, and may get other addresses then; the condition LoadBalancerReady says what"
+        " is waited for"
+    )
+
+
 async def test_a_provider_that_is_read_live_and_cannot_be_decoded_is_a_warning(lab: Lab) -> None:
     slow = lab.another()
     slow.hold("providerconfigs")
