@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from controller.cache import Cache, Change
+    from controller.children import Ensured, Owner, ensure
     from controller.client import Client
     from controller.clock import Clock, SystemClock
     from controller.clusters import ClusterKind, Clusters, ClusterSettings
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         MalformedAnswer,
         NoAnswer,
         NotFound,
+        OwnedByAnother,
         ServerFailure,
         TerminalError,
         TooManyRequests,
@@ -80,6 +82,7 @@ __all__ = [
     "Conflict",
     "Connection",
     "ControllerError",
+    "Ensured",
     "FieldManagerConflict",
     "Forbidden",
     "HttpTransport",
@@ -96,6 +99,8 @@ __all__ = [
     "Object",
     "ObjectMeta",
     "Outcome",
+    "OwnedByAnother",
+    "Owner",
     "Page",
     "Recorder",
     "Resource",
@@ -111,6 +116,7 @@ __all__ = [
     "Watch",
     "add_finalizer",
     "connect",
+    "ensure",
     "generation_changed",
     "has_finalizer",
     "parse_kubeconfig",
@@ -129,6 +135,7 @@ __all__ = [
 # The imports above for run time; tests/controller/test_surface.py compares the two.
 _MODULES = {
     "cache": "Cache Change",
+    "children": "Ensured Owner ensure",
     "client": "Client",
     "clock": "Clock SystemClock",
     "clusters": "ClusterKind ClusterSettings Clusters",
@@ -137,8 +144,8 @@ _MODULES = {
     "config": "connect",
     "errors": (
         "AlreadyExists ApiError ConfigurationError Conflict ControllerError"
-        " FieldManagerConflict Forbidden Invalid MalformedAnswer NoAnswer NotFound ServerFailure"
-        " TerminalError TooManyRequests Unauthorized"
+        " FieldManagerConflict Forbidden Invalid MalformedAnswer NoAnswer NotFound OwnedByAnother"
+        " ServerFailure TerminalError TooManyRequests Unauthorized"
     ),
     "events": "Recorder",
     "finalizers": "add_finalizer has_finalizer remove_finalizer",

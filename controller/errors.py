@@ -23,6 +23,7 @@ ControllerError
 ├── SourceError             list or watch of a kind failed: the informer retries with back-off
 ├── CacheLagging            an informer's `last_error`, never raised: the watch has not delivered
 │                            our own writes for too long, so the process is not ready
+├── OwnedByAnother          a child has another controlling owner: with back-off, it may be deleted
 ├── ConfigurationError      a kubeconfig, flag or variable cannot be used: not before it changes
 ├── UnexpectedEnd           a part of this process ended by itself: the process has to exit
 └── TerminalError           raised by a reconciler: not before the object changes
@@ -194,6 +195,10 @@ class CacheLagging(ControllerError):
         )
         self.resource = resource
         self.seconds = seconds
+
+
+class OwnedByAnother(ControllerError):
+    """An object that should become a child has another controlling owner."""
 
 
 class ConfigurationError(ControllerError):

@@ -18,7 +18,13 @@ from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from controller.cache import Change
-from controller.callbacks import call_for_flag, call_for_keys, call_for_seconds, check_plain
+from controller.callbacks import (
+    call_for_flag,
+    call_for_keys,
+    call_for_seconds,
+    check_plain,
+    safe_repr,
+)
 from controller.clusters import ClusterKind
 from controller.informer import Informer, Registration
 from controller.meta import Key, Object
@@ -47,24 +53,27 @@ def to_self(obj: Object) -> Iterable[Key]:
     return (obj.metadata.key,)
 
 
-def to_owner(kind: str, group: str, *, namespaced: bool = True) -> Mapping[Any]:
+def to_owner(owner: Resource[Any]) -> Mapping[Any]:
     """Return a mapping from an object to its controlling owner, if that is of the given kind.
 
     The version in the owner reference is ignored: an object keeps its owner when the owner's API
     gets a new version.
 
     Args:
-        kind: the owner's kind.
-        group: the owner's API group; empty for the core group.
-        namespaced: whether the owner is namespaced; its namespace is then the object's own.
+        owner: the owner's kind; if it is namespaced, the owner is in the object's own namespace.
+
+    Raises:
+        TypeError: `owner` is no Resource.
     """
+    if not isinstance(owner, Resource):
+        raise TypeError(f"to_owner needs the Resource of the owner's kind, not {safe_repr(owner)}")
 
     def owners(obj: Object) -> Iterable[Key]:
         meta = obj.metadata
-        for owner in meta.ownerReferences:
-            owner_group = owner.apiVersion.rpartition("/")[0]
-            if owner.controller and owner.kind == kind and owner_group == group:
-                yield Key(meta.namespace if namespaced else "", owner.name)
+        for reference in meta.ownerReferences:
+            group = reference.apiVersion.rpartition("/")[0]
+            if reference.controller and (reference.kind, group) == (owner.kind, owner.group):
+                yield Key(meta.namespace if owner.namespaced else "", reference.name)
 
     return owners
 

@@ -86,7 +86,7 @@ class Inventory:
             self.reconcile,
             watches=[
                 Watch(self._secrets, to_self),
-                Watch(self._maps, to_owner("Secret", "")),
+                Watch(self._maps, to_owner(SECRETS)),
                 ClusterWatch(self._nodes, lambda cluster, _: [cluster]),
             ],
         )

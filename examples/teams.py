@@ -120,7 +120,7 @@ class Teams:
         self._client = manager.client
         self._teams = manager.informer(TEAMS)
         self._namespaces = manager.informer(NAMESPACES)
-        to_team = to_owner("Team", "example.com", namespaced=False)
+        to_team = to_owner(TEAMS)
         manager.controller(
             "teams",
             self.reconcile,

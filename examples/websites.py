@@ -98,7 +98,7 @@ class Websites:
             self.reconcile,
             watches=[
                 Watch(self._sites, to_self),
-                Watch(self._deployments, to_owner("Website", "example.com")),
+                Watch(self._deployments, to_owner(WEBSITES)),
                 Watch(self._maps, self._waiting_for_hosts),
             ],
         )

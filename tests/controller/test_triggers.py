@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from controller.cache import Change
 from controller.clock import Clock
 from controller.informer import Informer
 from controller.meta import Key, ObjectMeta, OwnerReference
+from controller.resource import Resource
 from controller.triggers import (
     Watch,
     generation_changed,
@@ -46,7 +49,8 @@ def owned_by(*owners: OwnerReference) -> Widget:
 
 def test_an_object_maps_to_its_controlling_owner_of_that_kind_and_group() -> None:
     owner = OwnerReference("apps/v1", "ReplicaSet", "web", "u", controller=True)
-    mapping = to_owner("ReplicaSet", "apps")
+    replica_sets = Resource("apps", "v1", "ReplicaSet", "replicasets", Widget)
+    mapping = to_owner(replica_sets)
     assert list(mapping(owned_by(owner))) == [Key("default", "web")]
     assert list(mapping(owned_by(replace(owner, apiVersion="apps/v2")))) == [Key("default", "web")]
     for other in (
@@ -55,9 +59,15 @@ def test_an_object_maps_to_its_controlling_owner_of_that_kind_and_group() -> Non
         replace(owner, apiVersion="v1"),
     ):
         assert list(mapping(owned_by(other))) == []
-    assert list(to_owner("ReplicaSet", "apps", namespaced=False)(owned_by(owner))) == [
-        Key("", "web")
-    ]
+    cluster_scoped = to_owner(replace(replica_sets, namespaced=False))
+    assert list(cluster_scoped(owned_by(owner))) == [Key("", "web")]
+
+
+def test_a_name_in_place_of_the_kind_of_an_owner_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match="needs the Resource of the owner's kind, not 'ReplicaSet'"
+    ):
+        to_owner("ReplicaSet")  # type: ignore[arg-type] # as a user may write it
 
 
 def test_an_update_maps_the_old_and_the_new_state_each_key_once() -> None:

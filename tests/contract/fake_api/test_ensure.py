@@ -1,0 +1,263 @@
+"""Children: created, repaired, left alone at rest, and refused to a second owner."""
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from controller import (
+    Client,
+    FieldManagerConflict,
+    Key,
+    ObjectMeta,
+    OwnedByAnother,
+    Owner,
+    Resource,
+    Transport,
+    Untyped,
+    Version,
+    connect,
+    ensure,
+)
+from envtest.plane import ControlPlane as Plane
+from tests.contract.fake_api.gauges import CONFIG_MAPS, GAUGES, SHELVES, Gauge, at, made
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Json = dict[str, Any]
+BODY: Json = {"metadata": {"name": "child"}, "data": {"a": "1", "b": "2"}}
+CHILD = Key("default", "child")
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    metadata: ObjectMeta
+    spec: dict[str, str] = field(default_factory=dict)
+
+
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", Region, namespaced=False)
+DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", Untyped)
+SERVICES = Resource("", "v1", "Service", "services", Untyped)
+SECRETS = Resource("", "v1", "Secret", "secrets", Untyped)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def owner(client: Client) -> Owner:
+    return Owner(await made(client, "owner"), GAUGES)
+
+
+@asynccontextmanager
+async def server_client(plane: Plane, folder: Path) -> AsyncIterator[Client]:
+    transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
+    try:
+        yield Client(transport)
+    finally:
+        await transport.aclose()
+
+
+class Counted:
+    """A transport that remembers the methods of its requests."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.methods: list[str] = []
+
+    async def request(self, method: str, path: str, **rest: Any) -> bytes:
+        self.methods.append(method)
+        return await self._inner.request(method, path, **rest)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+async def test_a_missing_child_is_created_with_its_owner(client: Client, owner: Owner) -> None:
+    result = await ensure(client, CONFIG_MAPS, owner, BODY)
+    assert (result.operation, result.fields) == ("created", ())
+    stored = await client.get(CONFIG_MAPS, CHILD)
+    assert stored == result.object
+    assert stored.data == {"a": "1", "b": "2"}
+    (reference,) = stored.metadata.ownerReferences
+    assert (reference.uid, reference.controller) == (owner.object.metadata.uid, True)
+
+
+async def test_a_child_at_rest_is_read_and_not_written(transport: Transport, owner: Owner) -> None:
+    counted = Counted(transport)
+    client = Client(counted)
+    first = await ensure(client, CONFIG_MAPS, owner, BODY)
+    counted.methods.clear()
+    second = await ensure(client, CONFIG_MAPS, owner, BODY)
+    assert (second.operation, second.object) == ("unchanged", first.object)
+    assert counted.methods == ["GET"]
+
+
+async def test_a_changed_a_deleted_and_a_dropped_field_are_repaired(
+    client: Client, owner: Owner
+) -> None:
+    first = await ensure(client, CONFIG_MAPS, owner, BODY)
+    edit = {"data": {"a": "edited", "b": None, "c": "of another"}}
+    await client.with_field_manager("person").patch(CONFIG_MAPS, at(first.object), edit)
+    repaired = await ensure(client, CONFIG_MAPS, owner, BODY)
+    assert repaired.operation == "updated"
+    assert set(repaired.fields) == {"data.a", "data.b"}
+    assert repaired.object.data == {"a": "1", "b": "2", "c": "of another"}
+
+    less = {**BODY, "data": {"a": "1"}}
+    dropped = await ensure(client, CONFIG_MAPS, owner, less)
+    assert (dropped.operation, dropped.fields) == ("updated", ("data.b",))
+    assert dropped.object.data == {"a": "1", "c": "of another"}
+    assert (await ensure(client, CONFIG_MAPS, owner, less)).operation == "unchanged"
+
+
+async def test_labels_of_others_stay_and_their_removal_of_ours_is_repaired(
+    client: Client, owner: Owner
+) -> None:
+    body: Json = {**BODY, "metadata": {"name": "child", "labels": {"app": "x"}}}
+    first = await ensure(client, CONFIG_MAPS, owner, body)
+    edit: Json = {"metadata": {"labels": {"app": None, "team": "net"}, "ownerReferences": None}}
+    await client.with_field_manager("person").patch(CONFIG_MAPS, at(first.object), edit)
+    repaired = await ensure(client, CONFIG_MAPS, owner, body)
+    assert repaired.object.metadata.labels == {"app": "x", "team": "net"}
+    assert repaired.object.metadata.ownerReferences[0].uid == owner.object.metadata.uid
+    assert (await ensure(client, CONFIG_MAPS, owner, body)).operation == "unchanged"
+
+
+async def test_entries_of_sets_and_maps_are_compared_by_what_names_them(
+    client: Client, owner: Owner
+) -> None:
+    def shelf(*boards: Json, tags: list[str]) -> Json:
+        spec = {"boards": list(boards), "tags": tags, "rows": ["x", "y"]}
+        return {"metadata": {"name": "child"}, "spec": spec}
+
+    low, high = {"name": "low", "width": 3}, {"name": "high", "width": 4}
+    await ensure(client, SHELVES, owner, shelf(low, high, tags=["wet", "red"]))
+    await client.apply(
+        SHELVES, CHILD, {"spec": {"boards": [{"name": "mid", "width": 1}]}}, manager="other"
+    )
+    same = await ensure(client, SHELVES, owner, shelf(high, low, tags=["red", "wet"]))
+    assert same.operation == "unchanged"
+
+    wider = {"name": "low", "width": 5}
+    changed = await ensure(client, SHELVES, owner, shelf(wider, tags=["red"]))
+    assert changed.operation == "updated"
+    assert sorted(changed.fields) == [
+        'spec.boards[{"name":"high"}]',
+        'spec.boards[{"name":"low"}].width',
+        'spec.tags["wet"]',
+    ]
+    boards = {board["name"]: board["width"] for board in changed.object.spec["boards"]}
+    assert boards == {"low": 5, "mid": 1}
+    assert changed.object.spec["tags"] == ["red"]
+
+
+async def test_a_child_of_another_is_refused_and_stays_as_it_is(
+    client: Client, owner: Owner
+) -> None:
+    await ensure(client, CONFIG_MAPS, owner, BODY)
+    thief = Owner(await made(client, "thief"), GAUGES)
+    with pytest.raises(OwnedByAnother, match=r"ConfigMap default/child .* owner is Gauge owner"):
+        await ensure(client, CONFIG_MAPS, thief, {**BODY, "data": {}})
+    assert (await client.get(CONFIG_MAPS, CHILD)).data == {"a": "1", "b": "2"}
+
+
+async def test_the_child_of_an_earlier_owner_of_that_name_is_refused(
+    client: Client, owner: Owner
+) -> None:
+    await ensure(client, CONFIG_MAPS, owner, BODY)
+    assert isinstance(owner.object, Gauge)
+    await client.delete(GAUGES, at(owner.object))
+    again = Owner(await made(client, "owner"), GAUGES)
+    with pytest.raises(OwnedByAnother, match="an earlier Gauge owner, which was deleted"):
+        await ensure(client, CONFIG_MAPS, again, BODY)
+
+
+async def test_an_object_without_an_owner_is_adopted(client: Client, owner: Owner) -> None:
+    await client.create(CONFIG_MAPS, "default", BODY)
+    result = await ensure(client, CONFIG_MAPS, owner, BODY)
+    assert result.operation == "updated"
+    assert result.object.metadata.ownerReferences[0].uid == owner.object.metadata.uid
+
+
+async def test_without_force_a_field_of_another_manager_is_a_conflict(
+    client: Client, owner: Owner
+) -> None:
+    first = await ensure(client, CONFIG_MAPS, owner, BODY)
+    edit = {"data": {"a": "edited"}}
+    await client.with_field_manager("person").patch(CONFIG_MAPS, at(first.object), edit)
+    with pytest.raises(FieldManagerConflict, match="person"):
+        await ensure(client, CONFIG_MAPS, owner, BODY, force=False)
+
+
+async def test_bodies_and_owners_that_cannot_be_are_named(client: Client, owner: Owner) -> None:
+    with pytest.raises(ValueError, match="Namespace x is cluster-scoped and cannot be owned by"):
+        await ensure(client, NAMESPACES, owner, {"metadata": {"name": "x"}})
+    with pytest.raises(ValueError, match=r"ConfigMap to ensure needs metadata\.name"):
+        await ensure(client, CONFIG_MAPS, owner, {"metadata": {"generateName": "x-"}})
+    with pytest.raises(ValueError, match=r"the status is no part of .* Client\.patch_status"):
+        await ensure(client, SHELVES, owner, {**BODY, "status": {}})
+    with pytest.raises(ValueError, match="pass manager="):
+        await ensure(client, CONFIG_MAPS, None, BODY)
+    with pytest.raises(TypeError, match=r"must be Owner\(object, KIND\) or None, not a Gauge"):
+        await ensure(client, CONFIG_MAPS, owner.object, BODY)  # type: ignore[arg-type]
+    other_space = {"metadata": {"name": "x", "namespace": "elsewhere"}}
+    with pytest.raises(ValueError, match="an owner is in the same namespace"):
+        await ensure(client, CONFIG_MAPS, owner, other_space)
+
+
+async def test_a_dry_run_creates_nothing(client: Client, owner: Owner) -> None:
+    result = await ensure(client.with_dry_run(), CONFIG_MAPS, owner, BODY)
+    assert result.operation == "created"
+    assert await client.find(CONFIG_MAPS, CHILD) is None
+
+
+CONTAINER = {
+    "name": "web",
+    "image": "nginx:1.29",
+    "ports": [{"containerPort": 80}],
+    "resources": {"limits": {"memory": "64Mi"}},
+    "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+}
+DEPLOYMENT = {
+    "metadata": {"name": "child"},
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "x"}},
+        "template": {
+            "metadata": {"labels": {"app": "x"}},
+            "spec": {"containers": [CONTAINER], "volumes": [{"name": "scratch", "emptyDir": {}}]},
+        },
+    },
+}
+SERVICE = {
+    "metadata": {"name": "child"},
+    "spec": {"selector": {"app": "x"}, "ports": [{"port": 80}]},
+}
+SECRET = {"metadata": {"name": "child"}, "stringData": {"password": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [(DEPLOYMENTS, DEPLOYMENT), (SERVICES, SERVICE), (SECRETS, SECRET)],
+    ids=["deployment", "service", "secret"],
+)
+async def test_built_in_kinds_with_defaults_are_at_rest_after_one_write(
+    shared_plane: Plane, tmp_path: Path, kind: Resource[Untyped], body: Json
+) -> None:
+    async with server_client(shared_plane, tmp_path) as client:
+        owner = Owner(await made(client, "owner"), GAUGES)
+        first = await ensure(client, kind, owner, body)
+        try:
+            again = await ensure(client, kind, owner, body)
+            assert (again.operation, again.fields) == ("unchanged", ())
+            revision = first.object.metadata.resourceVersion
+            assert again.object.metadata.resourceVersion == revision
+            if kind is SECRETS:
+                value = base64.b64encode(b"x").decode()
+                assert again.object.body["data"] == {"password": value}
+        finally:
+            await client.delete(kind, Version.from_object(again.object))
+            await client.delete(GAUGES, Version.from_object(owner.object))
