@@ -29,7 +29,15 @@ AREAS: Sequence[tuple[str, tuple[str, ...]]] = (
             "UnknownProviderConfig",
         ),
     ),
-    ("tenants", ("TenantUnreachable", "TenantOutOfStep")),
+    (
+        "tenants",
+        (
+            "TenantUnreachable",
+            "TenantOutOfStep",
+            "LoadBalancersConflict",
+            "TenantNotAnnounced",
+        ),
+    ),
     ("services", ("ServicesWait", "TenantSizeNotMet")),
     ("requests", ("RequestWaits", "RequestsWait")),
     ("releases", ("ReleaseWaits", "StuckRelease")),

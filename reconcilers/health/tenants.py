@@ -10,9 +10,11 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import (
     DEMAND_MET,
     FAILED,
+    LOAD_BALANCER_ANNOUNCED,
     LOAD_BALANCER_READY,
     LOAD_BALANCER_SIZED,
     NETWORK_READY,
+    SINGLE_LOAD_BALANCER,
     TenantCluster,
 )
 from reconcilers.clusteraccess.tenantfailures import UNREACHABLE
@@ -31,6 +33,7 @@ def tenant_findings(clusters: Iterable[TenantCluster], now: datetime) -> Iterato
         if not cluster.metadata.terminating:
             yield from _addresses(cluster, now)
             yield from _tenant(cluster)
+            yield from _beside(cluster)
             yield from _services(cluster)
             yield from _size(cluster)
 
@@ -76,6 +79,20 @@ def _tenant(cluster: TenantCluster) -> Iterator[Finding]:
         yield _finding("TenantUnreachable", "error", cluster, balancer)
     elif built:
         yield _finding("TenantOutOfStep", "error", cluster, balancer, f"{balancer.reason}: ")
+
+
+def _beside(cluster: TenantCluster) -> Iterator[Finding]:
+    """Yield findings about what disturbs or hides the addresses of a tenant.
+
+    Another load balancer takes them from Services. Where nothing announces them, nobody outside
+    reaches a Service; a network may route them without an announcement, so that is a warning.
+    """
+    conflict = find(cluster.status.conditions, SINGLE_LOAD_BALANCER)
+    if conflict is not None and conflict.status == "False":
+        yield _finding(conflict.reason, "error", cluster, conflict)
+    announced = find(cluster.status.conditions, LOAD_BALANCER_ANNOUNCED)
+    if announced is not None and announced.status == "False":
+        yield _finding("TenantNotAnnounced", "warning", cluster, announced)
 
 
 def _services(cluster: TenantCluster) -> Iterator[Finding]:

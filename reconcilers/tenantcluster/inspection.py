@@ -1,4 +1,4 @@
-"""What is wrong in a tenant: what its load balancer holds, has read, and has handed out."""
+"""What is wrong in a tenant: what its load balancers hold, have read, and have handed out."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,13 @@ from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import SERVICE, Service
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
+from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.clusteridentity import is_of_another
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import (
     OTHER_CLASS,
+    BalancerBlocked,
     BalancerMemory,
     LoadBalancerKind,
     Offer,
@@ -24,6 +27,7 @@ from reconcilers.tenantcluster.elastic.demand import (
     demand_of,
     families,
 )
+from reconcilers.tenantcluster.otherbalancers import CONFLICT, describe_pools
 from reconcilers.tenantcluster.ownership.pools import (
     SHARED,
     elsewhere_message,
@@ -39,6 +43,25 @@ MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
+class OtherInside:
+    """What was read of a load balancer that the TenantCluster does not name.
+
+    Args:
+        kind: the load balancer.
+        provider: its name in a TenantCluster.
+        offers: what was projected there, and what others made in its place.
+        pool_names: the pools that it takes addresses from, without empty ones of ours.
+        claim: why it takes addresses from Services even without a pool; empty if it does not.
+    """
+
+    kind: LoadBalancerKind
+    provider: str
+    offers: Sequence[Offer] = ()
+    pool_names: Sequence[str] = ()
+    claim: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Inside:
     """What was read in a tenant.
 
@@ -50,6 +73,8 @@ class Inside:
         services: all of the tenant's.
         management: the identity of the management cluster; empty if it is not known.
         provider: the load balancer, as a TenantCluster names it.
+        others: the other load balancers whose kinds the tenant serves.
+        unannounced: why no machine announces addresses; empty if that is not known.
     """
 
     kind: LoadBalancerKind
@@ -58,27 +83,26 @@ class Inside:
     services: Sequence[Service] = ()
     management: str = ""
     provider: str = DEFAULT_LOAD_BALANCER
-
-    def members_of(self, members: Sequence[IPAllocation]) -> list[IPAllocation]:
-        """Return the allocations of a tenant whose ranges this load balancer may have."""
-        return [member for member in members if member.load_balancer == self.provider]
+    others: Sequence[OtherInside] = ()
+    unannounced: str = ""
 
 
 async def read_inside(
-    client: Client, kind: LoadBalancerKind, management: str, provider: str
+    client: Client, kinds: LoadBalancerKinds, tenant: TenantCluster, management: str
 ) -> Inside:
     """Read what `findings` evaluates.
 
     Args:
         client: of the tenant.
-        kind: its load balancer.
+        kinds: the load balancers that tenants may have.
+        tenant: the TenantCluster.
         management: the identity of the management cluster; empty if it is not known.
-        provider: the load balancer, as the TenantCluster names it.
 
     Raises:
         BalancerBlocked: the tenant does not serve the kinds of its balancer.
         ControllerError: the tenant did not answer.
     """
+    kind = kinds.of(tenant)
     balancer = kind.of(client, BalancerMemory())
     reading = await balancer.read()
     reading.require_served(kind.missing_reason)
@@ -88,8 +112,32 @@ async def read_inside(
         stale=await balancer.find_stale(reading),
         services=(await client.list(SERVICE)).items,
         management=management,
-        provider=provider,
+        provider=tenant.load_balancer_provider,
+        others=await _read_others(client, kinds, tenant),
+        unannounced=await balancer.find_unannounced(),
     )
+
+
+async def _read_others(
+    client: Client, kinds: LoadBalancerKinds, tenant: TenantCluster
+) -> list[OtherInside]:
+    """Read the load balancers that a TenantCluster does not name, where they are served."""
+    others = []
+    for provider, kind in kinds.items():
+        if provider == tenant.load_balancer_provider:
+            continue
+        balancer = kind.of(client, BalancerMemory())
+        try:
+            reading = await balancer.read()
+            claim = await balancer.find_claim()
+        except BalancerBlocked:
+            continue  # it is not installed there
+        offers = reading.targets
+        pool_names = [
+            name for name in reading.pool_names if name not in offers or offers[name].entries
+        ]
+        others.append(OtherInside(kind, provider, tuple(offers.values()), pool_names, claim))
+    return others
 
 
 def findings(
@@ -102,29 +150,12 @@ def findings(
         members: the tenant's allocations.
         spaces: the addresses that NetworkPools hand out.
     """
-    entries = list(make_projection(inside.members_of(members), 0).entries)
-    holds = [entry for offer in inside.offers for entry in offer.entries]
     problem = _find_shared(inside, members)
     if problem:
         yield SHARED, "error", problem
-    elif holds != entries:
-        is_ours = all(
-            owner_of(offer) is not None or may_be_taken_over(offer, members)
-            for offer in inside.offers
-        )
-        cause = (
-            "a running controller corrects it"
-            if is_ours
-            else "another tool created it, so it stays"
-        )
-        yield (
-            "TenantDrift",
-            "warning",
-            (
-                f"its {inside.kind.title} holds {', '.join(holds) or 'nothing'}, and should hold"
-                f" {', '.join(entries) or 'nothing'}; {cause}"
-            ),
-        )
+    elif drift := _find_drift(inside, members):
+        yield "TenantDrift", "warning", drift
+    yield from _find_around(inside, members)
     for offer in inside.offers:
         if offer.edited:
             yield (
@@ -132,16 +163,8 @@ def findings(
                 "warning",
                 f"others have set {', '.join(offer.edited)} in its pool; a controller corrects it",
             )
-    for unmet in demand_of(
-        inside.services, inside.kind.serves, families(members) or familychoice.FAMILY_NAMES
-    ).unservable:
-        if unmet.reason != OTHER_CLASS:
-            subject = f"Service {unmet.service.metadata.key}"
-            yield (
-                "TenantServiceWaits",
-                "warning",
-                f"{subject} has no address: it asks for {unmet.asks}",
-            )
+    for waiting in _list_waiting(inside, members):
+        yield "TenantServiceWaits", "warning", waiting
     if inside.stale is not None:
         cause = f": {inside.stale}" if inside.stale else "; its controller may not be running"
         yield (
@@ -162,6 +185,70 @@ def findings(
                 " another tenant may be given them"
             ),
         )
+
+
+def _list_waiting(inside: Inside, members: Sequence[IPAllocation]) -> Iterator[str]:
+    """Yield a sentence for each Service that asks for what the tenant cannot give it."""
+    asked = families(members) or familychoice.FAMILY_NAMES
+    for unmet in demand_of(inside.services, inside.kind.serves, asked).unservable:
+        if unmet.reason != OTHER_CLASS:
+            key = unmet.service.metadata.key
+            yield f"Service {key} has no address: it asks for {unmet.asks}"
+
+
+def _find_drift(inside: Inside | OtherInside, members: Sequence[IPAllocation]) -> str:
+    """Return the sentence for a load balancer that holds other ranges than it should.
+
+    Within an offer the order of ranges counts, because addresses are given in this order. Of
+    several offers the order means nothing.
+    """
+    theirs = [member for member in members if member.load_balancer == inside.provider]
+    entries = list(make_projection(theirs, 0).entries)
+    holds = [entry for offer in inside.offers for entry in offer.entries]
+    has_order = len(inside.offers) == 1
+    if holds == entries or (not has_order and sorted(holds) == sorted(entries)):
+        return ""
+    is_ours = all(
+        owner_of(offer) is not None or may_be_taken_over(offer, members) for offer in inside.offers
+    )
+    cause = (
+        "a running controller corrects it" if is_ours else "another tool created it, so it stays"
+    )
+    return (
+        f"its {inside.kind.title} holds {', '.join(holds) or 'nothing'}, and should hold"
+        f" {', '.join(entries) or 'nothing'}; {cause}"
+    )
+
+
+def _find_around(
+    inside: Inside, members: Sequence[IPAllocation]
+) -> Iterator[tuple[str, Severity, str]]:
+    """Yield findings about other load balancers, and about the announcement of addresses."""
+    for other in inside.others:
+        yield from _find_other(other, inside.kind.title, members)
+    if inside.unannounced:
+        yield "TenantNotAnnounced", "warning", inside.unannounced
+
+
+def _find_other(
+    other: OtherInside, chosen: str, members: Sequence[IPAllocation]
+) -> Iterator[tuple[str, Severity, str]]:
+    """Yield findings about a load balancer that the TenantCluster does not name.
+
+    Args:
+        other: what was read of it.
+        chosen: the title of the one that it names.
+        members: the tenant's allocations.
+    """
+    if any(member.load_balancer == other.provider for member in members):
+        # The tenant changes its load balancer, and this one has ranges until it has let go.
+        if drift := _find_drift(other, members):
+            yield "TenantDrift", "warning", drift
+        return
+    if other.pool_names:
+        yield CONFLICT, "error", describe_pools(other.kind.title, other.pool_names, chosen)
+    if other.claim:
+        yield CONFLICT, "error", other.claim
 
 
 def _find_shared(inside: Inside, members: Sequence[IPAllocation]) -> str:

@@ -109,10 +109,21 @@ class OtherBalancers:
             pools = (await balancer.read()).pool_names
             claim = await balancer.find_claim()
         if pools:
-            names = name_with_count(pools, named_at_most=_MOST_NAMED)
-            problems.append(
-                f"the tenant has pools of {kind.title}: {names}, which takes addresses from"
-                f" Services that {title} serves, and the other way round: delete them, or name"
-                f" {kind.title} in spec.addons.loadBalancer.provider"
-            )
+            problems.append(describe_pools(kind.title, pools, title))
         return [*problems, claim] if claim else problems
+
+
+def describe_pools(title: str, pools: Sequence[str], chosen: str) -> str:
+    """Return the sentence for a tenant with pools of a load balancer that its spec does not name.
+
+    Args:
+        title: of that load balancer.
+        pools: the names of its pools.
+        chosen: the title of the load balancer that the spec names.
+    """
+    names = name_with_count(pools, named_at_most=_MOST_NAMED)
+    return (
+        f"the tenant has pools of {title}: {names}, which takes addresses from Services that"
+        f" {chosen} serves, and the other way round: delete them, or name {title} in"
+        " spec.addons.loadBalancer.provider"
+    )

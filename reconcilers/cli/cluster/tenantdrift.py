@@ -18,7 +18,8 @@ from reconcilers.clusteraccess.clusteridentity import AdmitAll, ClusterIdentity
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
-from reconcilers.loadbalancers.port import BalancerBlocked, LoadBalancerKind
+from reconcilers.loadbalancers.choice import LoadBalancerKinds
+from reconcilers.loadbalancers.port import BalancerBlocked
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
 from reconcilers.tenantcluster.projections import make_projection
 from reconcilers.tenantcluster.record.records import TenantRecords
@@ -54,7 +55,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
         subject = Subject.from_object(TENANT_CLUSTER, tenant)
         nonlocal asked
         async with limit:
-            inside = await _inside(clients, tenant, kinds.of(tenant))
+            inside = await _inside(clients, tenant, kinds)
         asked += 1
         advance(asked, len(objects.clusters))
         if isinstance(inside, Inside):
@@ -85,12 +86,12 @@ def _concerns(namespace: str, tenant: TenantCluster, members: Sequence[IPAllocat
 
 
 async def _inside(
-    clients: TenantClients, tenant: TenantCluster, kind: LoadBalancerKind
+    clients: TenantClients, tenant: TenantCluster, kinds: LoadBalancerKinds
 ) -> Inside | TenantUnavailable:
     try:
         async with clients.client(tenant) as client:
             management = await clients.management()
-            return await read_inside(client, kind, management, tenant.load_balancer_provider)
+            return await read_inside(client, kinds, tenant, management)
     except TenantUnavailable as error:
         return error
     except (BalancerBlocked, ControllerError) as error:

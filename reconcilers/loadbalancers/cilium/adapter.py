@@ -22,12 +22,10 @@ from reconcilers.loadbalancers.cilium.leader import read_leader
 from reconcilers.loadbalancers.cilium.poolclient import NOT_INSTALLED, PoolClient, ServedVersion
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
-    IPS_TOTAL,
     CiliumPool,
     allocation_uid,
     annotations_of,
     body_of,
-    condition,
     find_conflict,
     is_acknowledged,
     is_ours,
@@ -248,8 +246,7 @@ class CiliumBalancer(LoadBalancer):
         for pool in ours:
             if conflict := find_conflict(pool):
                 return conflict
-        counted = [pool for pool in ours if condition(pool, IPS_TOTAL) is not None]
-        return None if all(map(is_acknowledged, counted)) else ""
+        return None if all(map(is_acknowledged, ours)) else ""
 
     @override
     async def find_claim(self) -> str:

@@ -175,6 +175,10 @@ def test_a_request_of_a_pool_of_two_families_is_shown_with_the_blocks_of_both(
         ("LoadBalancerReady", "TenantWebhookFailed", "TenantOutOfStep"),
         ("LoadBalancerDemandMet", "QuotaExceeded", "ServicesWait"),
         ("LoadBalancerSized", "RangeNotDivisible", "TenantSizeNotMet"),
+        ("LoadBalancerReady", "CiliumNotInstalled", "TenantOutOfStep"),
+        ("LoadBalancerReady", "CiliumNotRunning", "TenantOutOfStep"),
+        ("SingleLoadBalancer", "LoadBalancersConflict", "LoadBalancersConflict"),
+        ("LoadBalancerAnnounced", "NotAnnounced", "TenantNotAnnounced"),
     ],
 )
 def test_what_a_condition_of_a_ready_cluster_says_is_shown(
@@ -185,7 +189,7 @@ def test_what_a_condition_of_a_ready_cluster_says_is_shown(
     found = _findings(outcome)[kind]
     assert "for this" in found["sentence"]
     assert found["since"] == NOW
-    assert outcome.code == (3 if kind == "TenantSizeNotMet" else 1)
+    assert outcome.code == (3 if kind in {"TenantSizeNotMet", "TenantNotAnnounced"} else 1)
 
 
 def test_what_passes_within_moments_is_a_warning_or_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""A Ready tenant with Cilium and two allocations, for tests of the pass."""
+
+from typing import Any
+
+from controller.meta import Key
+from reconcilers.api import names
+from reconcilers.loadbalancers.cilium.adapter import CiliumKind
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab, Replica
+from tests.reconcilers.lbipam import POOLS, LbIpam
+from tests.reconcilers.server import Json, Server
+
+SPEC: Json = {"addons": {"loadBalancer": {"version": "1", "provider": "cilium"}}}
+FIRST, SECOND = ("10.40.0.0", "10.40.0.7"), ("10.40.0.8", "10.40.0.15")
+OF_FIRST, OF_SECOND = "10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"
+L2_POLICIES = "ciliuml2announcementpolicies"
+TENANT = Key("team", "a")
+
+
+def platform(*more_kinds: str) -> tuple[Lab, Replica, Server, LbIpam]:
+    """Return a Ready tenant with Cilium and two allocations."""
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant(spec=SPEC, status={"phase": "Ready"}))
+    for name, held in (("team-a-lb", FIRST), ("team-a-lb-2", SECOND)):
+        note = {names.ANNOTATION_LOAD_BALANCER: "cilium"}
+        allocation = make.allocation(name, tenant="team/a", held=held, annotations=note)
+        lab.server.add("ipallocations", allocation)
+    tenant = lab.tenant_server("a", ("services", "namespaces", POOLS, *more_kinds))
+    operator = LbIpam(tenant)
+    replica = Replica(lab, kinds={"cilium": CiliumKind(lab.clock, wait=0.0)})
+    replica.gate.real = replica.tenant_gate
+    return lab, replica, tenant, operator
+
+
+async def run_passes(lab: Lab, replica: Replica, seconds: int = 12) -> None:
+    """Run passes over the tenant and its allocations, a second apart."""
+    for _ in range(seconds):
+        await replica.clusters.reconcile(TENANT)
+        for allocation in list(replica.caches["ipallocations"]):
+            await replica.allocations.reconcile(allocation.metadata.key)
+        await lab.clock.advance(1)
+
+
+def add_service(tenant: Server, name: str = "web", key: str = "", **spec: Any) -> None:
+    """Create a Service of type LoadBalancer, with a sharing key if there is one."""
+    annotations = {"lbipam.cilium.io/sharing-key": key} if key else {}
+    body = {"metadata": {"name": name, "namespace": "default", "annotations": annotations}}
+    tenant.add("services", body | {"spec": {"type": "LoadBalancer"} | spec})
+
+
+def metallb_controller(argument: str) -> Json:
+    """Return the Deployment of MetalLB's controller."""
+    labels = {"app": "metallb", "component": "controller"}
+    meta = {"name": "controller", "namespace": "metallb-system", "labels": labels}
+    containers = [{"name": "controller", "args": [argument]}]
+    return {"metadata": meta, "spec": {"template": {"spec": {"containers": containers}}}}
