@@ -18,6 +18,8 @@ TIER_REASONS = {
 UNMET = {
     "PoolExhausted": "False: no pool of the ProviderConfig has that many addresses in a row",
     "PinnedRangeConflict": "False: a pinned range touches one that is held or reserved",
+    "RangeInUse": "False: the status shows a range of which another request has addresses, as a"
+    " restore can create it; the message names both",
     "OutOfRange": "False: a pinned range lies outside what the pool hands out",
     "InvalidRequest": "False: the request can never be served",
     "PoolNotDualStack": "False: both families are required, and the pool has one",

@@ -102,7 +102,9 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
         if batch:
             takers: list[Taker[Any]] = []
             if are_allocations_served:
-                takers.append(AllocationTaker(pool, view.find, spaces))
+                takers.append(
+                    AllocationTaker(pool, view.find, spaces, view.holdings, settled.promises)
+                )
             if claims is not None:
                 takers.append(claims(settled))
             choice = choose(

@@ -18,6 +18,7 @@ def family(name: str, start: str, end: str) -> dict[str, Any]:
     }
 
 
+HELD = ("10.40.0.8", "10.40.0.15")
 SECOND = family("IPv4", "10.40.0.32", "10.40.0.39")
 SHOWN = {
     "two ranges of IPv4": [SECOND],
@@ -31,8 +32,7 @@ async def test_an_allocation_with_several_ranges_of_one_family_keeps_no_other_wa
 ) -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
-    held = ("10.40.0.8", "10.40.0.15")
-    odd = make.allocation("odd", size=8, held=held, phase="Pending", status={"families": families})
+    odd = make.allocation("odd", size=8, held=HELD, phase="Pending", status={"families": families})
     lab.server.add("ipallocations", odd)
     names = [f"w{number:02}" for number in range(20)]
     for name in names:
@@ -47,3 +47,30 @@ async def test_an_allocation_with_several_ranges_of_one_family_keeps_no_other_wa
     assert shown["phase"] == "Failed"
     assert "several ranges of one family" in str(shown["conditions"])
     assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
+
+
+async def test_a_restored_allocation_whose_range_was_handed_out_since_is_refused() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("ipallocations", make.allocation("new", held=("10.40.0.8", "10.40.0.15")))
+    restored = make.allocation("old", held=("10.40.0.12", "10.40.0.19"), phase="Pending")
+    lab.server.add("ipallocations", restored)
+    await lab.pool()
+    assert lab.see("ipallocations", "new")["phase"] == "Allocated"
+    shown = lab.see("ipallocations", "old")
+    assert (shown["phase"], shown["startAddress"]) == ("Failed", "10.40.0.12")
+    ready = lab.condition("ipallocations", "old", "Ready")
+    assert ready["reason"] == "RangeInUse"
+    assert "IPAllocation new" in str(ready["message"])
+
+
+async def test_a_restored_allocation_gets_its_range_again_once_the_other_one_is_gone() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("ipallocations", make.allocation("new", held=HELD))
+    lab.server.add("ipallocations", make.allocation("old", held=HELD, phase="Pending"))
+    await lab.pool()
+    lab.server.vanish("ipallocations", "new")
+    await lab.pool()
+    shown = lab.see("ipallocations", "old")
+    assert (shown["phase"], shown["startAddress"]) == ("Allocated", HELD[0])

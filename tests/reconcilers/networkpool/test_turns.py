@@ -149,7 +149,7 @@ class PoolPasses:
 
         def taker() -> AllocationTaker:
             spaces = [view.holdings.space(name) for name in layouts]
-            return AllocationTaker(self.pool, view.find, spaces)
+            return AllocationTaker(self.pool, view.find, spaces, view.holdings, ())
 
         def by_trying_all(room: int) -> Choice[IPAllocation]:
             with taken(view.holdings, ranges):

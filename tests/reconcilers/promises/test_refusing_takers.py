@@ -56,7 +56,8 @@ def network_pool_whose_second_family_is_full() -> Case:
     names: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in layouts}
     view.holdings.lay_out(names)
     spaces = [view.holdings.space(name) for name in names]
-    return Case(view.holdings, AllocationTaker(pool, view.find, spaces), refused, fitting)
+    taker = AllocationTaker(pool, view.find, spaces, view.holdings, ())
+    return Case(view.holdings, taker, refused, fitting)
 
 
 def claim_whose_ipaddress_is_of_another_claim() -> Case:
