@@ -14,8 +14,13 @@ from reconcilers.addressing import familychoice, rangetaking, statusranges
 from reconcilers.api.ipallocation import FAILED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.choicewords import describe_choice
-from reconcilers.networkpool.facts import KIND, holder_of, name_spaces, shown_answer
-from reconcilers.networkpool.statusjournal import describe_holder
+from reconcilers.networkpool.facts import (
+    KIND,
+    describe_holder,
+    holder_of,
+    name_spaces,
+    shown_answer,
+)
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Find

@@ -20,6 +20,8 @@ from reconcilers.reporting.conditions import READY
 
 KIND = IP_ALLOCATION.full_name
 """The kind of these requests, in journals and as holders."""
+SHOWN_KINDS = {KIND: IP_ALLOCATION.kind, names.KIND_CLAIMS: "IPAddressClaim"}
+"""What messages call the kinds of requests of a NetworkPool."""
 
 
 def waits(allocation: IPAllocation) -> bool:
@@ -34,6 +36,13 @@ def waits(allocation: IPAllocation) -> bool:
 def holder_of(allocation: IPAllocation) -> Holder:
     """Return the holder that an allocation speaks of: itself."""
     return Holder(KIND, allocation.metadata.key)
+
+
+def describe_holder(holder: Holder) -> str:
+    """Return kind and name of a holder, for messages; the namespace too, of a claim."""
+    if holder.kind == KIND:
+        return f"{IP_ALLOCATION.kind} {holder.key.name}"
+    return f"{SHOWN_KINDS.get(holder.kind, holder.kind)} {holder.key}"
 
 
 def place(allocation: IPAllocation) -> Place:

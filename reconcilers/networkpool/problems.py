@@ -31,8 +31,8 @@ from controller.meta import Key
 from reconcilers.addressing import poolgeometry
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
+from reconcilers.networkpool.facts import describe_holder
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.statusjournal import describe_holder
 from reconcilers.networkpool.view import HeldRange, View
 from reconcilers.promises.statuswrites import StatusWrite, last_foreign_write
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY, Finding

@@ -16,10 +16,8 @@ from controller.meta import Key, parse_revision
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
-from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.networkpool.facts import KIND, name_spaces
+from reconcilers.networkpool.facts import KIND, SHOWN_KINDS, name_spaces
 from reconcilers.networkpool.view import View
-from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Journal, Promise, checksum_of
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.settling import settle
@@ -191,17 +189,7 @@ def settle_journal(journal: Journal, view: View) -> Journal:
 
 def shown_kind(promise: Promise) -> str:
     """Return the kind of the request of a promise, for messages."""
-    return _SHOWN_KINDS.get(promise.kind, promise.kind)
-
-
-def describe_holder(holder: Holder) -> str:
-    """Return kind and name of a holder, for messages; the namespace too, of a claim."""
-    if holder.kind == KIND:
-        return f"{IP_ALLOCATION.kind} {holder.key.name}"
-    return f"{_SHOWN_KINDS.get(holder.kind, holder.kind)} {holder.key}"
-
-
-_SHOWN_KINDS = {KIND: IP_ALLOCATION.kind, names.KIND_CLAIMS: "IPAddressClaim"}
+    return SHOWN_KINDS.get(promise.kind, promise.kind)
 
 
 def _parse(namespace: str, assignment: Assignment) -> Promise | None:

@@ -22,7 +22,7 @@ from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, ho
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import shows
 from reconcilers.integrations.core.rules import View
-from reconcilers.networkpool.statusjournal import describe_holder
+from reconcilers.networkpool.facts import describe_holder
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.journal import Journal, PromisedRange
 from reconcilers.promises.unreadable import UnreadableObject

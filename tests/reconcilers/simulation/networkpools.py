@@ -121,6 +121,8 @@ class NetworkPools(Adapter):
             }
         }
     }
+    claims_free_addresses: ClassVar[bool] = False
+    """Whether IPAddresses go, too: two replicas then see an address free at different times."""
 
     @override
     def make_replica(self, world: World) -> Process:
@@ -246,8 +248,9 @@ class NetworkPools(Adapter):
                 yield f"{name} shows two ranges of one family"
         # What a pass refuses may be free a moment later, because its holder has vanished, and be
         # promised by another replica. The refusal voids that promise, and no address is lost.
-        was_refused = _phase(new) == FAILED != _phase(old) and not self.plan.force
-        if was_refused and self._has_promise(old):
+        is_crime = not self.plan.force and not self.claims_free_addresses
+        was_refused = _phase(new) == FAILED != _phase(old)
+        if is_crime and was_refused and self._has_promise(old):
             yield f"{name} was refused what its pool had promised it"
 
     def _has_promise(self, allocation: Json) -> bool:

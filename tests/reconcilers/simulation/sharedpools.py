@@ -80,6 +80,7 @@ class SharedPools(NetworkPools, Claims):
     finalizers: ClassVar[Mapping[str, str]] = {**Claims.finalizers, **NetworkPools.finalizers}
     resets: ClassVar[Mapping[str, Json]] = {**Claims.resets, **NetworkPools.resets}
     pool_kind = NETWORK_POOL
+    claims_free_addresses: ClassVar[bool] = True
 
     @override
     def make_replica(self, world: World) -> Process:
