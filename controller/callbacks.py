@@ -65,10 +65,15 @@ def check_callable(function: object, role: str) -> None:
         role: what the function is, for the message: `the reconciler of a`.
 
     Raises:
-        TypeError: it cannot be called.
+        TypeError: it cannot be called, or is a generator function.
     """
     if not callable(function):
         raise TypeError(f"{role} must be an `async def`, not {safe_repr(function)}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{role}, {function_name(function)}, must be an `async def` that returns: it yields,"
+            " so calling it gives a generator, which nothing awaits"
+        )
 
 
 def checked_awaitable(function: object, result: Awaitable[R]) -> Awaitable[R]:

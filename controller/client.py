@@ -10,6 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from controller import discovery
+from controller.arguments import (
+    check_key,
+    check_namespace,
+    check_object,
+    check_version,
+)
 from controller.callbacks import call_plain
 from controller.codec import (
     Page,
@@ -22,7 +28,7 @@ from controller.codec import (
     with_defaults,
     with_metadata,
 )
-from controller.errors import ControllerError, NotFound
+from controller.errors import ControllerError, NotFound, is_subresource_missing
 from controller.lists import PAGE_SIZE, list_all
 from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
@@ -60,6 +66,14 @@ def _naming(
     except ControllerError as error:
         target = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
         error.request = " ".join(part for part in (verb, target, str(where)) if part)
+        error.add_note(f"request: {error.request}")
+        if subresource and isinstance(where, Key) and is_subresource_missing(error, where.name):
+            error.hint = (
+                f"the object is gone, or {resource.full_name} has no subresource {subresource}:"
+                f" its CustomResourceDefinition needs `subresources: {{{subresource}: {{}}}}` in"
+                f" version {resource.version}"
+            )
+            error.add_note(f"hint: {error.hint}")
         raise
 
 
@@ -139,6 +153,7 @@ class Client:
             key: namespace and name.
             subresource: for example `scale`; empty for the object itself.
         """
+        check_key(resource, key, "get")
         with _naming("get", resource, key, subresource):
             data = await self._transport.request(
                 "GET", resource.path(key, subresource), accept=resource.accept
@@ -173,6 +188,7 @@ class Client:
             labels: a label selector; empty for none.
             fields: a field selector; empty for none.
         """
+        check_namespace(resource, namespace, "list")
         query = {"limit": str(PAGE_SIZE)}
         if labels:
             query["labelSelector"] = labels
@@ -202,6 +218,7 @@ class Client:
             AlreadyExists: an object of that name exists.
             ValueError: the kind is cluster-scoped, and `owned` made a namespaced object the owner.
         """
+        check_namespace(resource, namespace, "create")
         check_owners(resource, body)
         with _naming("create", resource, _created_key(namespace, body)):
             data = await self._transport.request(
@@ -237,6 +254,7 @@ class Client:
             Conflict: the object has changed since; read again and decide again.
             Invalid: the server refuses the content, or a `test` of a JSON patch failed.
         """
+        check_version(resource, at, "patch")
         pins = {"resourceVersion": precondition(at)} | ({} if subresource else {"uid": at.uid})
         if isinstance(patch, Mapping):
             body, content_type = encode(with_metadata(patch, pins)), MERGE_PATCH
@@ -270,6 +288,7 @@ class Client:
         Raises:
             Conflict: the object has changed since it was read; read again and decide again.
         """
+        check_object(resource, obj, "patch_status")
         body = {"status": status}
         return await self.patch(resource, Version.from_object(obj), body, subresource="status")
 
@@ -287,6 +306,7 @@ class Client:
         Raises:
             Conflict: the object has changed since; read again and decide again.
         """
+        check_version(resource, at, "replace")
         pins = {"name": at.name, "resourceVersion": precondition(at), "uid": at.uid}
         if at.namespace:
             pins["namespace"] = at.namespace
@@ -316,6 +336,7 @@ class Client:
             Conflict: the object has changed since.
             NotFound: it was deleted before.
         """
+        check_version(resource, at, "delete")
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -365,6 +386,7 @@ class Client:
             Conflict: the object has another version.
             ValueError: as for `create`.
         """
+        check_key(resource, key, "apply")
         check_owners(resource, body)
         preconditions = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
         pins = {"name": key.name} | {name: value for name, value in preconditions.items() if value}

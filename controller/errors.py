@@ -47,7 +47,10 @@ class ControllerError(Exception):
     request: str = ""
     """The request of a Client that failed: `patch widgets.example.com/status team/a`; else empty.
 
-    Not a part of the message: an API server names kind and object in most of its messages."""
+    Not a part of the message: an API server names kind and object in most of its messages. It is a
+    note of the error, so a traceback shows it."""
+    hint: str = ""
+    """What the caller may have forgotten; else empty. A note of the error, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +321,18 @@ def error_from_response(
             )
         status = {"message": data[:200].decode(errors="replace").strip()}
     return api_error(code, status, _retry_after(headers))
+
+
+def is_subresource_missing(error: ControllerError, name: str) -> bool:
+    """Return whether a 404 may mean that the kind lacks the subresource.
+
+    A server that lacks the object names the object in the message.
+
+    Args:
+        error: the answer to a request for a subresource.
+        name: the object's name.
+    """
+    return isinstance(error, NotFound) and f'"{name}"' not in error.message
 
 
 def is_expired(error: ControllerError) -> bool:

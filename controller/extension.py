@@ -30,7 +30,7 @@ from controller.runner import Controller, Reconcile
 from controller.shards import Partition, ShardBy, Shards
 from controller.supervisor import Supervisor, Task
 from controller.transport import Transport
-from controller.triggers import Trigger
+from controller.triggers import Trigger, check_triggers
 from controller.workqueue import WorkQueue
 
 T = TypeVar("T", bound=Object)
@@ -119,6 +119,7 @@ class Extension:
         forget: Callable[[Key], None] | None = None,
     ) -> Controller:
         """Add a controller; the arguments are those of Manager.controller."""
+        check_triggers(name, watches)
         if group is not None:
             check_plain(group, f"the group of controller {name}")
         observer = self._metrics.queue(name)

@@ -10,6 +10,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from controller.errors import ConfigurationError
+from controller.loggers import get_logger
 from controller.pages import Bind, Guard, Page, Request
 
 SHUTDOWN_SECONDS = 1.0
@@ -22,6 +23,7 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 _log = logging.getLogger(__name__)
 _log.addFilter(_is_ours)
+log = get_logger(__name__)
 
 
 @asynccontextmanager
@@ -92,7 +94,10 @@ async def listening(
             raise ConfigurationError(
                 f"cannot listen on {bind.host}:{bind.port} for {subject}: {error.strerror}"
             ) from error
-        yield runner.addresses[0][1]
+        port = runner.addresses[0][1]
+        scheme = "https" if tls is not None else "http"
+        log.info("Serving", server=subject, scheme=scheme, host=bind.host, port=port)
+        yield port
     finally:
         with anyio.CancelScope(shield=True):
             await runner.cleanup()

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import anyio
 
+from controller.arguments import check_resource
 from controller.callbacks import check_callable, check_plain
 from controller.client import Client
 from controller.clock import Clock, SystemClock
@@ -62,7 +63,7 @@ from controller.shardleases import ShardLeases, hold_shards
 from controller.shards import Partition, ShardBy, Shards, check_shard_functions
 from controller.supervisor import Supervisor, Task
 from controller.transport import Transport
-from controller.triggers import Trigger
+from controller.triggers import Trigger, check_triggers
 from controller.webhooks.conversion import Conversion
 from controller.webhooks.webhook import Webhook
 from controller.workqueue import WorkQueue
@@ -155,6 +156,7 @@ class Manager:
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
+        check_resource(resource, "Manager.informer")
         scope = Scope(namespace, labels, fields)
         return self._informers.get_or_create(resource, scope, indexes)
 
@@ -189,14 +191,14 @@ class Manager:
 
         Raises:
             ValueError: there is a controller of that name, or `watches` is empty.
-            TypeError: `group`, `shard_by` or `forget` is async, or a function cannot be called.
+            TypeError: `group`, `shard_by` or `forget` is async, a function cannot be called, or an
+                entry of `watches` is no Watch.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
         if name in self._jobs:
             raise ValueError(f"there is a controller called {name} already")
-        if not watches:
-            raise ValueError(f"controller {name} watches nothing, so it would never run")
+        check_triggers(name, watches)
         check_shard_functions(shard_by, forget)
         if group is not None:
             check_plain(group, f"the group of controller {name}")

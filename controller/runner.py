@@ -394,8 +394,9 @@ async def _return_error(error: Exception, _: Key) -> Exception:
 
 
 def _request_of(error: ControllerError) -> dict[str, str]:
-    """Return the field of a log line that names the request that failed, if a request failed."""
-    return {"request": error.request} if error.request else {}
+    """Return the fields of a log line that name the request that failed, if a request failed."""
+    fields = {"request": error.request, "hint": error.hint}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _message(error: Exception) -> str:

@@ -36,6 +36,7 @@ import anyio
 from prometheus_client import Histogram
 
 from controller.clock import Clock, SystemClock
+from controller.leases import LeaderLost
 from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.supervisor import call_guarded
@@ -66,7 +67,8 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
         clock: measures the time after the loss of the lease; the system's by default.
 
     Raises:
-        LeaderLost, ConfigurationError: as Manager.run does.
+        ConfigurationError, UnexpectedEnd: as Manager.run does.
+        SystemExit: the lease was lost; one log line says why, and the status is 1.
     """
     failures: list[Exception] = []
     async with anyio.create_task_group() as group:
@@ -83,8 +85,18 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
             with anyio.CancelScope(shield=True):
                 await manager.aclose()
         group.cancel_scope.cancel()
+    if failures and isinstance(failures[0], LeaderLost) and not _is_loop_ending():
+        # Not raised: forty lines of traceback would hide that another replica has taken over.
+        log.error("The lease is lost, exiting", error=str(failures[0]))
+        raise SystemExit(1)
     if failures:
         raise failures[0]
+
+
+def _is_loop_ending() -> bool:
+    """Return whether the event loop ends already and cancels all tasks, after a SystemExit."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def dump_on_signal(stream: TextIO | None = None) -> None:

@@ -12,7 +12,7 @@ Mappings, predicates and delays are plain functions. What they return is checked
 and a change on which one of them fails is delivered again (redelivery.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -145,6 +145,11 @@ class Watch(Generic[T]):
     is_required: bool = True
 
     def __post_init__(self) -> None:
+        if isinstance(self.informer, Resource):
+            raise TypeError(
+                "a Watch needs an informer:"
+                f" Manager.informer({self.informer.plural.upper()}), not the Resource itself"
+            )
         _check_functions(self.mapping, self.predicate, self.delay)
         if self.unreadable is not None:
             check_plain(self.unreadable, "the mapping of unreadable objects of a Watch")
@@ -286,6 +291,39 @@ class KeyWatch:
 
 Trigger = Watch[Any] | ClusterWatch[Any] | KeyWatch
 """What a controller can be given to feed its queue."""
+_TRIGGERS = (Watch, ClusterWatch, KeyWatch)
+
+
+def check_triggers(controller: str, triggers: object) -> None:
+    """Raise for what a controller cannot watch: an informer in place of a Watch, for example.
+
+    Args:
+        controller: its name, for the message.
+        triggers: as the caller passed them as `watches`.
+
+    Raises:
+        TypeError: it is no collection of Watch, ClusterWatch and KeyWatch.
+        ValueError: it is empty.
+    """
+    if isinstance(triggers, _TRIGGERS):
+        raise TypeError(f"controller {controller}: watches must be a list: write [Watch(...)]")
+    if not isinstance(triggers, Sequence) or isinstance(triggers, str):
+        raise TypeError(
+            f"controller {controller}: watches must be a list of Watch, not {safe_repr(triggers)}"
+        )
+    for trigger in triggers:
+        if isinstance(trigger, Informer):
+            name = trigger.resource.full_name
+            raise TypeError(
+                f"controller {controller}: watches has the informer of {name}: say which keys its"
+                " changes put into the queue, for example Watch(informer, to_self)"
+            )
+        if not isinstance(trigger, _TRIGGERS):
+            raise TypeError(
+                f"controller {controller}: watches has {safe_repr(trigger)}, which is no Watch"
+            )
+    if not triggers:
+        raise ValueError(f"controller {controller} watches nothing, so it would never run")
 
 
 def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:

@@ -9,7 +9,6 @@ import click
 from controller.clock import SystemClock
 from controller.config import open_transport
 from controller.errors import ConfigurationError, UnexpectedEnd
-from controller.leases import LeaderLost
 from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.pages import Bind, check_listeners, parse_bind
@@ -72,7 +71,7 @@ def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str,
         page = (bind, str(values["ui_cert_dir"] or "")) if bind else None
         with short_collections():
             anyio.run(_run, kubeconfig, context, options, chosen, page)
-    except (ConfigurationError, LeaderLost, UnexpectedEnd) as problem:
+    except (ConfigurationError, UnexpectedEnd) as problem:
         raise Problem(str(problem)) from problem
 
 

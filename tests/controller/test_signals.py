@@ -154,3 +154,48 @@ def test_work_that_ignores_a_lost_lease_ends_with_the_process() -> None:
     assert "begun" in ended.stdout
     assert "Lease lost and the work has not ended in time" in ended.stdout
     assert ended.returncode == 1
+
+
+LOSING = """
+import anyio
+from controller import Manager, ManagerOptions, run_until_signal
+from controller.logs import configure
+from tests.controller.store import Store, StoreTransport
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
+
+async def main():
+    store = Store()
+    options = ManagerOptions(
+        leader_elect=True, lease_namespace="system", lease_name="leader", retry_period=0.1,
+        renew_deadline=0.5, lease_duration=1.0,
+    )
+    manager = Manager(StoreTransport(store), options=options)
+
+    async def steal():
+        lease = store.objects[LEASE]
+        spec = {**lease["spec"], "holderIdentity": "another"}
+        store.put(LEASE, {**lease, "spec": spec})
+        await anyio.sleep_forever()
+
+    manager.add_service("thief", steal)
+    await run_until_signal(manager)
+
+configure("console")
+anyio.run(main)
+"""
+
+
+def test_a_lost_lease_ends_the_process_with_one_line() -> None:
+    ended = subprocess.run(
+        script(LOSING),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    (line,) = [line for line in ended.stderr.splitlines() if "The lease is lost, exiting" in line]
+    assert "lease system/leader: it is held by another process" in line

@@ -253,3 +253,20 @@ async def test_a_subresource_with_objects_of_its_own_is_read_and_written(
     assert (await client.get(GAUGES, first.metadata.key)).spec["count"] == 3
     with pytest.raises(Conflict):
         await client.patch(SCALES, at(first), more, subresource="scale")
+
+
+async def test_a_kind_without_the_subresource_is_told_from_a_missing_object(
+    client: Client,
+) -> None:
+    meta = {"metadata": {"name": "a"}}
+    plain = await client.create(CONFIG_MAPS, "default", meta)
+    with pytest.raises(NotFound) as raised:
+        await client.patch_status(CONFIG_MAPS, plain, {"count": 1})
+    assert raised.value.request == "patch configmaps/status default/a"
+    assert "configmaps has no subresource status" in raised.value.hint
+
+    gone = await made(client)
+    await client.delete(GAUGES, at(gone))
+    with pytest.raises(NotFound) as raised:
+        await client.patch_status(GAUGES, gone, {"count": 1})
+    assert raised.value.hint == ""

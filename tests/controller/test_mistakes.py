@@ -1,0 +1,150 @@
+"""Mistakes of users are named: the argument, the function or the request that is wrong."""
+
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from controller import (
+    SETTLED,
+    Client,
+    Key,
+    Manager,
+    NotFound,
+    Outcome,
+    Resource,
+    Version,
+    Watch,
+    to_self,
+)
+from controller.errors import api_error
+from controller.testing import FakeApi
+from tests.clock import VirtualClock
+from tests.controller.widgets import WIDGETS, Widget
+
+NO_STATUS = Resource("example.com", "v1", "Plain", "plains", Widget)
+
+
+async def reconcile(_: Key) -> Outcome:
+    return SETTLED
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    api = FakeApi(VirtualClock())
+    api.serve(WIDGETS)
+    api.serve(NO_STATUS, status=False)
+    return api
+
+
+@pytest.fixture
+def manager(api: FakeApi) -> Manager:
+    return Manager(api, clock=VirtualClock())
+
+
+async def test_an_object_in_place_of_its_version_is_named(api: FakeApi) -> None:
+    client: Any = Client(api)
+    widget = await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
+    for call in (client.patch, client.replace):
+        with pytest.raises(TypeError, match=r"widgets\.example\.com needs the Version .* Widget"):
+            await call(WIDGETS, widget, {})
+    with pytest.raises(TypeError, match=r"delete widgets.* Version\.from_object\(obj\)"):
+        await client.delete(WIDGETS, widget)
+    with pytest.raises(TypeError, match=r"patch_status widgets.* needs the object as it was read"):
+        await client.patch_status(WIDGETS, Version.from_object(widget), {})
+
+
+async def test_other_arguments_of_the_wrong_kind_are_named(api: FakeApi) -> None:
+    client: Any = Client(api)
+    with pytest.raises(TypeError, match=r"get widgets.* needs controller\.Key\(.*not 'a'"):
+        await client.get(WIDGETS, "a")
+    with pytest.raises(TypeError, match=r"apply widgets.* not \('default', 'a'\)"):
+        await client.apply(WIDGETS, ("default", "a"), {}, manager="x")
+    with pytest.raises(TypeError, match=r"create widgets.* needs the namespace as text"):
+        await client.create(WIDGETS, {"metadata": {"name": "a"}}, {})
+    with pytest.raises(TypeError, match=r"list widgets.* needs the namespace as text"):
+        await client.list(WIDGETS, namespace=None)
+    with pytest.raises(TypeError, match=r"Client\.get needs a controller\.Resource.*is the type"):
+        await client.get(Widget, Key("default", "a"))
+    assert [request.method for request in api.requests] == []
+
+
+def test_an_informer_or_anything_else_in_place_of_a_watch_is_named(manager: Manager) -> None:
+    informer: Any = manager.informer(WIDGETS)
+    with pytest.raises(TypeError, match=r"controller a: watches has the informer of widgets\.ex"):
+        manager.controller("a", reconcile, watches=[informer])
+    with pytest.raises(TypeError, match=r"controller a: watches has .*which is no Watch"):
+        manager.controller("a", reconcile, watches=[WIDGETS])  # type: ignore[list-item]
+    watch: Any = Watch(informer, to_self)
+    with pytest.raises(TypeError, match=r"controller a: watches must be a list: write \["):
+        manager.controller("a", reconcile, watches=watch)
+    with pytest.raises(TypeError, match="controller a: watches must be a list of Watch, not None"):
+        manager.controller("a", reconcile, watches=None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="controller a watches nothing"):
+        manager.controller("a", reconcile, watches=[])
+
+
+def test_a_resource_in_place_of_its_informer_is_named() -> None:
+    informer: Any = WIDGETS
+    with pytest.raises(
+        TypeError, match=r"a Watch needs an informer: Manager\.informer\(WIDGETS\)"
+    ):
+        Watch(informer, to_self)
+
+
+def test_an_informer_of_no_resource_is_named(manager: Manager) -> None:
+    asked: Any = Widget
+    with pytest.raises(TypeError, match=r"Manager\.informer needs .* Widget is the type"):
+        manager.informer(asked)
+    asked = manager.informer(WIDGETS)
+    with pytest.raises(TypeError, match="pass the Resource of this Informer"):
+        manager.informer(asked)
+
+
+def test_a_reconciler_that_yields_is_named(manager: Manager) -> None:
+    async def stream(_: Key) -> AsyncIterator[Outcome]:
+        yield SETTLED
+
+    def generate(_: Key) -> Iterator[Outcome]:
+        yield SETTLED
+
+    watches = [Watch(manager.informer(WIDGETS), to_self)]
+    for function in (stream, generate):
+        reconciler: Any = function
+        name = function.__name__
+        with pytest.raises(TypeError, match=rf"the reconciler of a, .*{name}, .* it yields"):
+            manager.controller("a", reconciler, watches=watches)
+
+
+async def test_the_traceback_of_a_failed_request_names_the_request(api: FakeApi) -> None:
+    with pytest.raises(NotFound) as raised:
+        await Client(api).get(WIDGETS, Key("default", "a"))
+    assert raised.value.request == "get widgets.example.com default/a"
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "request: get widgets.example.com default/a" in shown
+    assert raised.value.hint == ""
+
+
+async def test_a_missing_status_subresource_is_suspected(api: FakeApi) -> None:
+    client = Client(api)
+    plain = await client.create(NO_STATUS, "default", {"metadata": {"name": "a"}})
+    with pytest.raises(NotFound) as raised:
+        await client.patch_status(NO_STATUS, plain, {"color": "red"})
+    assert raised.value.request == "patch plains.example.com/status default/a"
+    assert "needs `subresources: {status: {}}` in version v1" in raised.value.hint
+    assert f"hint: {raised.value.hint}" in raised.value.__notes__
+
+
+async def test_the_status_of_a_missing_object_brings_no_hint(api: FakeApi) -> None:
+    client = Client(api)
+    widget = await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
+    await client.delete(WIDGETS, Version.from_object(widget))
+    with pytest.raises(NotFound) as raised:
+        await client.patch_status(WIDGETS, widget, {"color": "red"})
+    assert raised.value.hint == ""
+
+
+def test_a_404_of_another_request_brings_no_hint() -> None:
+    error = api_error(404, {"reason": "NotFound", "message": 'widgets "a" not found'})
+    assert error.hint == ""
