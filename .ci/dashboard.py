@@ -237,7 +237,7 @@ async def phase(http: httpx.AsyncClient, path: str) -> str:
 
 async def main() -> None:
     """Write the picture."""
-    logs.configure("console", "error")
+    logs.configure_logs("console", "error")
     board = lab.json.loads((lab.PROMETHEUS / "dashboard.json").read_text())
     with TemporaryDirectory() as name:
         folder = Path(name)

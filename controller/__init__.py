@@ -40,14 +40,17 @@ if TYPE_CHECKING:
     )
     from controller.events import Recorder
     from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+    from controller.health import Check, Failing
     from controller.httptransport import HttpTransport
     from controller.informer import Informer
     from controller.leases import LeaderLost
+    from controller.logs import configure_logs
     from controller.manager import Manager
     from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Untyped, Version
     from controller.options import ManagerOptions, SelfSigned
     from controller.outcome import SETTLED, Again, Blocked, Outcome
     from controller.owners import with_owner
+    from controller.queueorder import Retries
     from controller.renewable import Connection
     from controller.resource import Resource
     from controller.shards import shard_of
@@ -71,6 +74,7 @@ __all__ = [
     "Blocked",
     "Cache",
     "Change",
+    "Check",
     "Client",
     "Clock",
     "ClusterKind",
@@ -83,6 +87,7 @@ __all__ = [
     "Connection",
     "ControllerError",
     "Ensured",
+    "Failing",
     "FieldManagerConflict",
     "Forbidden",
     "HttpTransport",
@@ -104,6 +109,7 @@ __all__ = [
     "Page",
     "Recorder",
     "Resource",
+    "Retries",
     "SelfSigned",
     "ServerFailure",
     "SystemClock",
@@ -115,6 +121,7 @@ __all__ = [
     "Version",
     "Watch",
     "add_finalizer",
+    "configure_logs",
     "connect",
     "ensure",
     "generation_changed",
@@ -149,13 +156,16 @@ _MODULES = {
     ),
     "events": "Recorder",
     "finalizers": "add_finalizer has_finalizer remove_finalizer",
+    "health": "Check Failing",
     "informer": "Informer",
     "leases": "LeaderLost",
+    "logs": "configure_logs",
     "manager": "Manager",
     "meta": "Key MetadataOnly Object ObjectMeta Untyped Version",
     "options": "ManagerOptions SelfSigned",
     "outcome": "SETTLED Again Blocked Outcome",
     "owners": "with_owner",
+    "queueorder": "Retries",
     "renewable": "Connection",
     "resource": "Resource",
     "shards": "shard_of",

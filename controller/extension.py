@@ -25,6 +25,7 @@ from controller.jobs import ControllerJob, run_in_background
 from controller.meta import Key, Object, Version
 from controller.metrics import InformerMetrics, Metrics, UnmeasuredInformer
 from controller.queuemetrics import QueueMetrics
+from controller.queueorder import KeyBackoff, Retries
 from controller.resource import Resource, Scope
 from controller.runner import Controller, Reconcile
 from controller.shards import Partition, ShardBy, Shards
@@ -115,6 +116,8 @@ class Extension:
         watches: Sequence[Trigger],
         concurrency: int = 1,
         group: Callable[[Key], Hashable] | None = None,
+        timeout_seconds: float | None = None,
+        retries: Retries | None = None,
         shard_by: ShardBy | None = None,
         forget: Callable[[Key], None] | None = None,
     ) -> Controller:
@@ -122,17 +125,22 @@ class Extension:
         check_triggers(name, watches)
         if group is not None:
             check_plain(group, f"the group of controller {name}")
+        retries = retries or Retries()
         observer = self._metrics.queue(name)
         self._watched.append(observer)
         partition = Partition(self._shards, shard_by, forget) if self._shards is not None else None
         controller = Controller(
             name,
             reconcile,
-            queue=WorkQueue(self._clock, observer=observer, group=group),
+            queue=WorkQueue(
+                self._clock, backoff=KeyBackoff(retries), observer=observer, group=group
+            ),
             concurrency=concurrency,
             metrics=self._metrics.controller(name, concurrency),
             kind=watches[0].resource,
+            timeout_seconds=timeout_seconds,
             partition=partition,
+            most_tries=retries.most_tries,
         )
         observer.watch(controller.queue.statistics)
         self._jobs[name] = ControllerJob(controller, watches, partition)

@@ -1,9 +1,9 @@
 """Log lines, in JSON or for a console, on standard error, with controller-runtime's keys.
 
-`configure` is called once, by the command line. `controller.loggers` has the loggers of our code.
-The runner adds controller, controllerKind, namespace, name and reconcileID to the lines of a
-reconciliation. Lines of the standard library's loggers (aiohttp, kubernetes_asyncio) get the same
-format.
+`configure_logs` is called once, before the manager is made. `controller.loggers` has the loggers
+of our code. The runner adds controller, controllerKind, namespace, name and reconcileID to the
+lines of a reconciliation. Lines of the standard library's loggers (aiohttp, kubernetes_asyncio)
+get the same format.
 """
 
 import json
@@ -28,7 +28,7 @@ KEY_ORDER = (
 """Lines begin with these keys, in this order, if they have them."""
 
 
-def configure(
+def configure_logs(
     output: Format = "json", level: str = "info", *, stream: IO[str] | None = None
 ) -> None:
     """Send all log lines of this process to one stream in one format.

@@ -56,6 +56,7 @@ from controller.meta import Key, Object
 from controller.metrics import Metrics
 from controller.mutations import MutationDetector
 from controller.options import ManagerOptions
+from controller.queueorder import KeyBackoff, Retries
 from controller.resource import Resource, Scope
 from controller.runner import Controller, Reconcile
 from controller.serving import Serving
@@ -169,6 +170,7 @@ class Manager:
         concurrency: int = 1,
         group: Callable[[Key], Hashable] | None = None,
         timeout_seconds: float | None = None,
+        retries: Retries | None = None,
         shard_by: ShardBy | None = None,
         forget: Callable[[Key], None] | None = None,
     ) -> Controller:
@@ -180,6 +182,8 @@ class Manager:
             watches: what puts keys into its queue.
             concurrency: how many keys are reconciled at once.
             timeout_seconds: how long one reconciliation may take; None for no limit.
+            retries: the back-off after errors, and how often a key is tried; by default 5 ms,
+                doubled up to 1000 s, for ever.
             group: from a key to its group; groups take turns, so that a thousand keys of one
                 namespace, for example, delay the first key of another by at most one key. It may
                 read caches and must not raise. None for first in, first out.
@@ -202,17 +206,21 @@ class Manager:
         check_shard_functions(shard_by, forget)
         if group is not None:
             check_plain(group, f"the group of controller {name}")
+        retries = retries or Retries()
         observer = self.metrics.queue(name)
         partition = Partition(self.shards, shard_by, forget) if self.shards is not None else None
         controller = Controller(
             name,
             reconcile,
-            queue=WorkQueue(self.clock, observer=observer, group=group),
+            queue=WorkQueue(
+                self.clock, backoff=KeyBackoff(retries), observer=observer, group=group
+            ),
             concurrency=concurrency,
             metrics=self.metrics.controller(name, concurrency),
             kind=watches[0].resource,
             timeout_seconds=timeout_seconds,
             partition=partition,
+            most_tries=retries.most_tries,
         )
         observer.watch(controller.queue.statistics)
         self._jobs[name] = ControllerJob(controller, watches, partition)
@@ -306,6 +314,20 @@ class Manager:
         """
         self._check_not_started()
         self._serving.readiness.append(check)
+
+    def add_liveness_check(self, check: Check) -> None:
+        """Add a check behind /healthz: of what only a new process can repair.
+
+        kubelet restarts the container when the check fails, so leave out what other systems cause.
+
+        Args:
+            check: called at each probe, so it has to be quick.
+
+        Raises:
+            RuntimeError: the manager runs already.
+        """
+        self._check_not_started()
+        self._serving.liveness.append(check)
 
     def add_webhook(self, webhook: Webhook[Any] | Conversion[Any]) -> None:
         """Serve `webhook` in every replica, at the options' `webhook_bind`.

@@ -14,8 +14,10 @@ the others are still taken by priority.
 """
 
 import heapq
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from controller.callbacks import call_plain
@@ -35,6 +37,34 @@ _STALE_ENTRIES = 64
 log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How a controller retries the keys whose passes raise.
+
+    Args:
+        first_seconds: before the first retry; doubled after each failure.
+        longest_seconds: the longest delay.
+        most_tries: after so many failed passes in a row the key is blocked until something
+            changes; None to retry for ever. A Conflict counts from the fifth in a row.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    first_seconds: float = KEY_BASE_SECONDS
+    longest_seconds: float = KEY_MAX_SECONDS
+    most_tries: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first_seconds <= self.longest_seconds < math.inf:
+            raise ValueError(
+                f"retries need 0 < first_seconds <= longest_seconds, not {self.first_seconds!r}"
+                f" and {self.longest_seconds!r}"
+            )
+        if self.most_tries is not None and self.most_tries < 1:
+            raise ValueError(f"most_tries must be at least 1, not {self.most_tries!r}")
+
+
 class KeyBackoff(Generic[K]):
     """Exponential delays per key: base, 2 base, 4 base and so on up to a maximum.
 
@@ -43,13 +73,13 @@ class KeyBackoff(Generic[K]):
     tenant's keys would delay all other keys.
 
     Args:
-        base: seconds before the first retry.
-        maximum: seconds of the longest delay.
+        retries: the delays.
     """
 
-    def __init__(self, base: float = KEY_BASE_SECONDS, maximum: float = KEY_MAX_SECONDS) -> None:
-        self._base = base
-        self._maximum = maximum
+    def __init__(self, retries: Retries | None = None) -> None:
+        retries = retries or Retries()
+        self._base = retries.first_seconds
+        self._maximum = retries.longest_seconds
         self._failures: dict[K, int] = {}
 
     def __len__(self) -> int:

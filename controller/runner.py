@@ -19,6 +19,7 @@ Nothing that a reconciler returns or raises ends a worker; SystemExit ends the p
 | a mistake in code: TypeError, | with back-off; counts as panic   | error         | error   |
 | KeyError (supervisor.is_bug)  |                                  |               |         |
 | any other Exception           | with back-off                    | error         | error   |
+| … the last of `most_tries`    | when something changes           | error         | error   |
 
 * Info when the reason is new; the passes that follow with the same reason log at debug. The first
 pass that ends with Settled or Again logs the end of the wait.
@@ -76,6 +77,8 @@ LONGEST_PACE_SECONDS = 0.1
 """A key that keeps coming back at once is reconciled so often at most."""
 
 
+TRIES_EXHAUSTED = "TriesExhausted"
+"""The reason for which a key is blocked after `Retries.most_tries` failed passes."""
 _BLOCKED = "Blocked"
 """The topic of the states that the runner logs."""
 
@@ -100,6 +103,7 @@ class Controller:
         timeout_seconds: how long a reconciliation may take; None for no limit. One that takes
             longer is cancelled, and retried with back-off.
         partition: which keys are reconciled in this process; None for all.
+        most_tries: how many failed passes in a row block a key; None for no limit.
 
     Raises:
         ValueError: `concurrency` is less than 1.
@@ -117,6 +121,7 @@ class Controller:
         kind: Resource[Any] | None = None,
         timeout_seconds: float | None = None,
         partition: Partition | None = None,
+        most_tries: int | None = None,
     ) -> None:
         check_callable(reconcile, f"the reconciler of {name}")
         if concurrency < 1:
@@ -135,6 +140,9 @@ class Controller:
         """How often in a row a key asked to come back at once."""
         self._conflicts: dict[Key, int] = {}
         """How often in a row the passes of a key ended with a Conflict."""
+        self._most_tries = most_tries
+        self._tries: dict[Key, int] = {}
+        """How many passes of a key failed in a row; a Conflict that is no error does not count."""
         self._logged_not_async = False
         self._logged = StateLog()
         self._log = get_logger(__name__)
@@ -195,6 +203,7 @@ class Controller:
         """Take a key out of the queue that is not reconciled here."""
         self._hurries.pop(key, None)
         self._conflicts.pop(key, None)
+        self._tries.pop(key, None)
         self._logged.forget(key)
         self.queue.forget(key)
         self.queue.done(key)
@@ -279,6 +288,8 @@ class Controller:
         outcome = most_severe(outcome) if isinstance(outcome, ExceptionGroup) else outcome
         if not isinstance(outcome, Conflict):
             self._conflicts.pop(key, None)
+        if not isinstance(outcome, Exception):
+            self._tries.pop(key, None)
         match outcome:
             case Settled():
                 self.queue.forget(key)
@@ -311,7 +322,10 @@ class Controller:
         match error:
             case Conflict():
                 result = self._count_conflict(key, error)
-                self.queue.add_rate_limited(key, priority=priority)
+                if result == "error":
+                    self._retry(key, priority)
+                else:
+                    self.queue.add_rate_limited(key, priority=priority)
                 return result
             case TooManyRequests(retry_after=float() | int() as seconds) if seconds > 0:
                 seconds = min(seconds, LONGEST_RETRY_SECONDS)
@@ -337,8 +351,20 @@ class Controller:
                 event = "Reconciler panic" if bug else "Reconciler error"
                 self._log.error(event, error=safe_repr(error), exc_info=error)
                 self._metrics.panics.inc(bug)
-        self.queue.add_rate_limited(key, priority=priority)
+        self._retry(key, priority)
         return "error"
+
+    def _retry(self, key: Key, priority: int) -> None:
+        """Queue a failed key after its back-off, or block it if it has failed too often."""
+        tries = self._tries[key] = self._tries.get(key, 0) + 1
+        if self._most_tries is None or tries < self._most_tries:
+            self.queue.add_rate_limited(key, priority=priority)
+            return
+        del self._tries[key]
+        self.queue.forget(key)
+        self._logged.begin(key, _BLOCKED, TRIES_EXHAUSTED)
+        self._log.error("Blocked until something changes", reason=TRIES_EXHAUSTED, tries=tries)
+        self._metrics.terminal_errors.inc()
 
     def _count_conflict(self, key: Key, error: Conflict) -> str:
         """Log a conflict; return the result for metrics, an error if retries do not help."""

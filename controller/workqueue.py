@@ -123,7 +123,8 @@ class WorkQueue(Generic[K]):
         group: Group[K] | None = None,
     ) -> None:
         self.clock = clock
-        self._backoff = backoff or KeyBackoff[K]()
+        # Not `or`: a back-off without failures is empty, and so false.
+        self._backoff = KeyBackoff[K]() if backoff is None else backoff
         self._observer = observer or QueueObserver()
         self._ready = ReadyLevels[K](ageing, group)
         self._delays = Delays[K]()

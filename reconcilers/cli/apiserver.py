@@ -41,7 +41,7 @@ def apiserver(
     namespaces that are deleted stay Terminating, and nothing is garbage-collected.
     """
     collect_less_often()
-    logs.configure("console", "warning")
+    logs.configure_logs("console", "warning")
     path = kubeconfig_path(kubeconfig, data, "admin.kubeconfig")
     check_kubeconfig(path)
     with start_problems():

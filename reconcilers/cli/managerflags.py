@@ -230,7 +230,7 @@ def configure_logs(values: Mapping[str, Any]) -> logs.Format:
     form: logs.Format = "console" if sys.stderr.isatty() else "json"
     asked = values["log_format"]
     chosen: logs.Format = form if asked == "auto" else asked
-    logs.configure(chosen, values["log_level"])
+    logs.configure_logs(chosen, values["log_level"])
     return chosen
 
 

@@ -38,7 +38,7 @@ def ui(
     It shows what you may read, and says what you may not, to each client with the printed URL,
     which has a token. With -n, the right to list TenantClusters of that namespace suffices.
     """
-    logs.configure("console", "error")
+    logs.configure_logs("console", "error")
     try:
         bind = parse_bind(listen, "the page")
         if bind is not None:

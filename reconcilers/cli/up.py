@@ -56,7 +56,7 @@ def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level
     MetalLB's controller, too, as metallb-controller.
     """
     collect_less_often()
-    logs.configure("console", log_level)
+    logs.configure_logs("console", log_level)
     place = kubeconfig_path(kubeconfig, data, "platform.kubeconfig")
     tenant_place = place.with_name(f"{place.stem}-tenant{place.suffix}")
     for path in (place, tenant_place):

@@ -14,7 +14,7 @@ import click
 
 from controller.clock import SystemClock
 from controller.clusters import Clusters, ClusterSettings
-from controller.logs import configure as configure_logs
+from controller.logs import configure_logs
 from controller.meta import Key
 from controller.renewable import Connection
 from controller.tenantconfig import TenantCredentials, tenant_transport

@@ -14,7 +14,7 @@ import click
 
 from controller.clock import SystemClock
 from controller.informer import Informer
-from controller.logs import configure as configure_logs
+from controller.logs import configure_logs
 from controller.tenantconfig import TenantCredentials, tenant_transport
 from reconcilers.api.resources import IP_ALLOCATION
 from tests.bench.bench_envtest import Server, serve_allocations

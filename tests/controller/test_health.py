@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from controller.errors import ConfigurationError, Forbidden
 from controller.health import PING, Check, Failing, report
@@ -189,3 +190,24 @@ async def test_a_request_that_is_no_http_is_answered_and_fills_no_log(
     [ours] = caplog.records
     assert ours.levelname == "ERROR"
     assert "LookupError: below" in str(ours.exc_text)
+
+
+async def test_own_checks_are_asked_behind_each_probe_and_ports_are_logged() -> None:
+    manager = Manager(StoreTransport(Store()), clock=VirtualClock(), options=LOCAL)
+    manager.add_liveness_check(Check("scanner", lambda: Failing("scanner is stuck")))
+    manager.add_readiness_check(Check("backlog", lambda: Failing("backlog is full")))
+    async with anyio.create_task_group() as group:
+        with capture_logs() as lines:
+            group.start_soon(manager.run)
+            with anyio.fail_after(5):
+                await manager.wait_serving()
+        alive = await ask(manager.health_port, "/healthz")
+        ready = await ask(manager.health_port, "/readyz/backlog")
+        with pytest.raises(RuntimeError, match="the manager runs already"):
+            manager.add_liveness_check(PING)
+        group.cancel_scope.cancel()
+    assert (alive.status_code, "scanner is stuck" in alive.text) == (503, True)
+    assert "backlog" not in alive.text
+    assert (ready.status_code, "backlog is full" in ready.text) == (503, True)
+    served = {line["server"]: line["port"] for line in lines if line["event"] == "Serving"}
+    assert served == {"metrics": manager.metrics_port, "probes": manager.health_port}

@@ -38,7 +38,7 @@ def lines(stream: io.StringIO) -> list[dict[str, str]]:
 async def reconciled(error: Exception) -> dict[str, str]:
     """Return the log line of a reconciler that raised `error`."""
     stream, clock = io.StringIO(), VirtualClock()
-    logs.configure("json", "info", stream=stream)
+    logs.configure_logs("json", "info", stream=stream)
 
     async def reconcile(key: Key) -> Outcome:
         get_logger("mine").info("Looking", size=3)
@@ -83,7 +83,7 @@ async def test_a_conflict_is_no_error_and_a_terminal_error_is() -> None:
 
 def test_lines_of_other_libraries_have_the_same_format() -> None:
     stream = io.StringIO()
-    logs.configure("json", stream=stream)
+    logs.configure_logs("json", stream=stream)
     logging.getLogger("aiohttp.access").warning("slow %s", "request")
     (line,) = lines(stream)
     assert (line["logger"], line["level"], line["msg"]) == (
@@ -95,7 +95,7 @@ def test_lines_of_other_libraries_have_the_same_format() -> None:
 
 def test_a_level_hides_what_is_below_it() -> None:
     stream = io.StringIO()
-    logs.configure("json", "warning", stream=stream)
+    logs.configure_logs("json", "warning", stream=stream)
     get_logger("x").info("hidden")
     logging.getLogger("y").info("hidden")
     get_logger("x").warning("shown")
@@ -104,7 +104,7 @@ def test_a_level_hides_what_is_below_it() -> None:
 
 def test_json_has_no_spaces_as_runbooks_look_for_a_level_so() -> None:
     stream = io.StringIO()
-    logs.configure("json", "info", stream=stream)
+    logs.configure_logs("json", "info", stream=stream)
     get_logger("mine").error("Broken", ranges=["a", "b"])
     assert '"level":"error","logger":"mine","msg":"Broken"' in stream.getvalue()
     assert '"ranges":["a","b"]' in stream.getvalue()
@@ -112,7 +112,7 @@ def test_json_has_no_spaces_as_runbooks_look_for_a_level_so() -> None:
 
 def test_the_console_format_is_not_json() -> None:
     stream = io.StringIO()
-    logs.configure("console", stream=stream)
+    logs.configure_logs("console", stream=stream)
     get_logger("x").info("Allocated", range="10.0.0.1-10.0.0.4")
     assert "Allocated" in stream.getvalue()
     assert "range=10.0.0.1-10.0.0.4" in stream.getvalue()
@@ -122,7 +122,7 @@ def test_the_console_format_is_not_json() -> None:
 @pytest.mark.parametrize("output", ["json", "console"])
 def test_a_traceback_shows_no_values_of_variables(output: logs.Format) -> None:
     stream, secret = io.StringIO(), "hunter" + "2"
-    logs.configure(output, stream=stream)
+    logs.configure_logs(output, stream=stream)
     try:
         _ = 1 // (len(secret) - 7)
     except ZeroDivisionError:
@@ -133,12 +133,12 @@ def test_a_traceback_shows_no_values_of_variables(output: logs.Format) -> None:
 
 def test_an_unknown_level_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="'loud' is unknown: use debug, info, warning or error"):
-        logs.configure("json", "loud")
+        logs.configure_logs("json", "loud")
 
 
 def test_a_console_line_has_no_control_characters_of_objects() -> None:
     stream = io.StringIO()
-    logs.configure("console", "info", stream=stream)
+    logs.configure_logs("console", "info", stream=stream)
     log = get_logger("mine")
     log.info("Refused", reason="a\x1b[2Jb")
     log.error("Raised", exc_info=ValueError("c\x9b2Jd"))
@@ -149,7 +149,7 @@ def test_a_console_line_has_no_control_characters_of_objects() -> None:
 
 def test_a_json_line_keeps_control_characters_as_escapes() -> None:
     stream = io.StringIO()
-    logs.configure("json", "info", stream=stream)
+    logs.configure_logs("json", "info", stream=stream)
     get_logger("mine").info("Refused", reason="a\x9b2Jb\u202ec")
     assert r"a\u009b2Jb\u202ec" in stream.getvalue()
     assert lines(stream)[0]["reason"] == "a\x9b2Jb\u202ec"

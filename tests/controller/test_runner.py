@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
+from typing import Any
 
 import anyio
 import pytest
@@ -21,6 +22,7 @@ from controller.loggers import add_fields
 from controller.meta import Key
 from controller.metrics import Metrics
 from controller.outcome import SETTLED, Again, Blocked, Outcome
+from controller.queueorder import KeyBackoff, Retries
 from controller.runner import Controller, most_severe
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock, settle
@@ -36,9 +38,11 @@ class Harness:
         *script: Outcome | Exception,
         concurrency: int = 1,
         timeout_seconds: float | None = None,
+        retries: Retries | None = None,
+        most_tries: int | None = None,
     ) -> None:
         self.clock = VirtualClock()
-        self.queue = WorkQueue[Key](self.clock)
+        self.queue = WorkQueue[Key](self.clock, backoff=KeyBackoff(retries))
         self.registry = CollectorRegistry()
         self.runs: list[float] = []
         self._script = list(script)
@@ -49,6 +53,7 @@ class Harness:
             concurrency=concurrency,
             metrics=Metrics(self.registry).controller("pools", concurrency),
             timeout_seconds=timeout_seconds,
+            most_tries=most_tries,
         )
         self.takes = 0.0
 
@@ -463,3 +468,43 @@ async def test_a_late_pass_that_is_cancelled_with_its_worker_ends_it() -> None:
         harness.gives_up = True
         group.cancel_scope.cancel()
     assert harness.cancelled_at == [5]
+
+
+async def test_a_key_that_failed_as_often_as_it_may_waits_for_a_change() -> None:
+    harness = Harness(*[ValueError("no")] * 5, most_tries=3)
+    with capture_logs() as lines:
+        assert len(await harness.play()) == 3
+    blocked = [line for line in lines if line["event"] == "Blocked until something changes"]
+    assert [(line["reason"], line["tries"]) for line in blocked] == [("TriesExhausted", 3)]
+    # A change gives it as many tries again.
+    assert len(await harness.play()) == 6
+    assert harness.queue.statistics().failing == 0
+
+
+async def test_a_success_counts_the_tries_anew_and_early_conflicts_are_no_tries() -> None:
+    conflict, error = Conflict(409, "Conflict", "changed"), ValueError("no")
+    harness = Harness(error, conflict, conflict, conflict, error, SETTLED, most_tries=3)
+    assert len(await harness.play()) == 6
+    harness = Harness(*[conflict] * 20, most_tries=2)
+    assert len(await harness.play()) == 6  # four that are no errors, then two that are
+
+
+async def test_the_delays_of_a_controller_can_be_set() -> None:
+    retries = Retries(first_seconds=1.0, longest_seconds=3.0)
+    harness = Harness(*[ValueError("no")] * 4, retries=retries)
+    runs = await harness.play()
+    assert [after - before for before, after in pairwise(runs)] == [1.0, 2.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"first_seconds": 0.0}, "0 < first_seconds"),
+        ({"first_seconds": 5.0, "longest_seconds": 1.0}, "not 5.0 and 1.0"),
+        ({"longest_seconds": float("inf")}, "first_seconds <= longest_seconds"),
+        ({"most_tries": 0}, "most_tries must be at least 1, not 0"),
+    ],
+)
+def test_retries_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Retries(**arguments)

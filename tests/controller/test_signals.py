@@ -159,7 +159,7 @@ def test_work_that_ignores_a_lost_lease_ends_with_the_process() -> None:
 LOSING = """
 import anyio
 from controller import Manager, ManagerOptions, run_until_signal
-from controller.logs import configure
+from controller.logs import configure_logs
 from tests.controller.store import Store, StoreTransport
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
@@ -181,7 +181,7 @@ async def main():
     manager.add_service("thief", steal)
     await run_until_signal(manager)
 
-configure("console")
+configure_logs("console")
 anyio.run(main)
 """
 

@@ -40,7 +40,7 @@ def follow(
     from controller import logs  # with structlog
     from reconcilers.cli.cluster.updates import write_updates  # with informers
 
-    logs.configure("console", "error")
+    logs.configure_logs("console", "error")
     reading = "reading the cluster's objects"
     objects = in_cluster(
         where, reading, lambda client: read_objects(client, where.namespace, required)

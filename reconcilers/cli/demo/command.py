@@ -80,7 +80,7 @@ def demo(step_timeout: float, step: bool, shows: bool, verbose: bool) -> None:
     if step and not terminal:
         raise click.UsageError("--step waits for keys, and standard input is no terminal")
     log = io.StringIO()
-    logs.configure("console", "info", stream=sys.stderr if verbose else log)
+    logs.configure_logs("console", "info", stream=sys.stderr if verbose else log)
     try:
         way = Way(
             each=wait_for_key if step else no_pause,
