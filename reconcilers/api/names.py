@@ -60,6 +60,7 @@ ANNOTATION_MOVING = _own("moving-requests")
 ANNOTATION_PROMISES = _own("address-promises")
 ANNOTATION_PROMISES_VOID = _own("promises-void-since")
 ANNOTATION_RELEASED_AT = _own("released-at")
+ANNOTATION_RESTORED_ADDRESS = _own("restored-address")
 
 FINALIZER_POOL = _own("networkpool")
 FINALIZER_ALLOCATION = _own("ipallocation")

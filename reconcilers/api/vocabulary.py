@@ -463,6 +463,10 @@ MARKS: Mapping[str, tuple[str, str]] = {
         "IPAddress",
         "annotation: since when it rests before its address is handed out again",
     ),
+    names.ANNOTATION_RESTORED_ADDRESS: (
+        "IPAddressClaim",
+        "annotation: the address of its restored IPAddress, while this is recreated",
+    ),
     names.ANNOTATION_PROJECTION_BASIS: (
         "IPAddressPool in a tenant",
         "annotation: how far the writer had read the allocations",

@@ -26,6 +26,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
 from reconcilers.integrations.clusterapi.gonelog import release_fields
+from reconcilers.integrations.clusterapi.statuses import record_of, restored_record_of
 from reconcilers.reporting.conditions import READY, Finding
 
 _log = get_logger(__name__)
@@ -149,6 +150,20 @@ def is_restored(address: IPAddress, claim: IPAddressClaim) -> bool:
     owner = controlling_claim(address)
     is_owner = owner is not None and owner.uid == claim.metadata.uid
     return address.metadata.terminating and not is_owner
+
+
+def must_be_recorded(address: IPAddress, claim: IPAddressClaim) -> bool:
+    """Return whether a claim has to record the address of its restored IPAddress first.
+
+    It is recreated, and a replica may stop after it was removed. What the claim records is not
+    free meanwhile, even if the promise to the claim is over because the claim was edited.
+    """
+    if record_of(claim) is not None or not is_restored(address, claim):
+        return False
+    restored = restored_record_of(claim)
+    return restored is None or (
+        parse_address(restored.address) != parse_address(address.spec.address)
+    )
 
 
 def why_not(address: IPAddress, claim: IPAddressClaim) -> str:
@@ -293,6 +308,8 @@ class Answers:
                 found = await self._client.get(kind, claim.metadata.key)
         if reason := why_not(found, claim):
             raise NotOurs(reason)
+        if must_be_recorded(found, claim):
+            raise NotOurs(f"IPAddress {found.metadata.key} was restored, and is recreated soon")
         if is_restored(found, claim):
             return await self._recreated(found, wanted, claim)
         return await self._repaired(found, wanted, claim)
@@ -305,8 +322,8 @@ class Answers:
     ) -> IPAddress:
         """Replace an IPAddress that is being deleted by one that stays, with the same address.
 
-        The caller has the address on record, in the pool's journal or in the claim, so nobody else
-        gets it meanwhile. While a finalizer of others keeps the IPAddress, it is left as it is.
+        The claim has the address on record, so nobody else gets it meanwhile. While a finalizer of
+        others keeps the IPAddress, it is left as it is.
         """
         kind, spec = self._caches.address_kind, address.spec
         await self.remove(address, "it is being deleted; its claim gets another with its address")

@@ -31,7 +31,12 @@ from reconcilers.integrations.clusterapi.api import (
     PoolRef,
     is_paused,
 )
-from reconcilers.integrations.clusterapi.statuses import record_of, shown_reason, waits
+from reconcilers.integrations.clusterapi.statuses import (
+    record_of,
+    restored_record_of,
+    shown_reason,
+    waits,
+)
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.holdings import Facts, Holdings
@@ -168,13 +173,14 @@ def claim_facts(
     parts: dict[PromisedRange, None] = {}
     place, row, outside = None, None, None
     if claim is not None:
-        record, created = record_of(claim), claim.metadata.creationTimestamp
+        restored, created = restored_record_of(claim), claim.metadata.creationTimestamp
+        record = record_of(claim) or restored
         if record is not None:
             parts.update(dict.fromkeys(space.parts_of(record.address, record.prefix)))
-        if record is None and created is not None and waits(claim):
+        if created is not None and waits(claim):
             place = created, holder_of(claim)
-            # What a claim gets depends on its pool alone, unless an IPAddress has its name.
-            if address is None:
+            # What a claim gets depends on its pool alone, unless an address is its own already.
+            if address is None and restored is None:
                 tenant = claim_tenant(claim, space)
                 row = TenantRow(tenant, (api.CLAIM_KIND, shown_reason(claim)))
     if address is not None:

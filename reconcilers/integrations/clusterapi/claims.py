@@ -34,6 +34,7 @@ from reconcilers.integrations.clusterapi.answers import (
     is_left_over,
     is_made_for_claim,
     is_restored,
+    must_be_recorded,
     ready_of_refused,
     spec_of,
     why_not,
@@ -54,7 +55,15 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.gonelog import GoneAddresses
 from reconcilers.integrations.clusterapi.restoredclaims import RESTORED_SECONDS
-from reconcilers.integrations.clusterapi.statuses import Record, record_of, shows, with_ready
+from reconcilers.integrations.clusterapi.statuses import (
+    RESTORED_ADDRESS,
+    Record,
+    message_of,
+    record_of,
+    restored_record_of,
+    shows,
+    with_ready,
+)
 
 ATTEMPTS = 3
 RETRY = 1.0
@@ -159,6 +168,8 @@ class ClaimReconciler:
                 return Blocked("NotOurs")
         elif not why_not(address, claim):
             await self._answers.repair(address, claim, pool, kind)
+            if RESTORED_ADDRESS in claim.metadata.annotations:
+                await self._annotate(claim, None)
         return SETTLED
 
     async def _restore_address(
@@ -183,6 +194,9 @@ class ClaimReconciler:
             earlier = await self._of_earlier_claim(address, claim)
             if earlier is not None:
                 return earlier
+            if must_be_recorded(address, claim) and not why_not(address, claim):
+                await self._record_restored(claim, address)
+                return SETTLED  # the answer to that write wakes the pool
         what = self._caches.why_pool_absent(claim)
         if not what:
             return SETTLED
@@ -195,6 +209,18 @@ class ClaimReconciler:
                 kind, written, "Warning", POOL_NOT_READY, what, action="Allocating"
             )
         return SETTLED
+
+    async def _record_restored(self, claim: IPAddressClaim, address: IPAddress) -> None:
+        """Annotate a claim with the address of its IPAddress, which is to be recreated."""
+        spec = address.spec
+        text = message_of(spec.address, spec.prefix, claim.spec.poolRef)
+        await self._annotate(claim, text)
+
+    async def _annotate(self, claim: IPAddressClaim, restored: str | None) -> None:
+        """Write which address of a restore a claim has; None to remove that."""
+        patch = {"metadata": {"annotations": {RESTORED_ADDRESS: restored}}}
+        version = Version.from_object(claim)
+        await self._client.patch(self._caches.claim_kind, version, patch)
 
     async def _of_earlier_claim(self, address: IPAddress, claim: IPAddressClaim) -> Outcome | None:
         """Release the IPAddress of an earlier claim of this name; None if it is not one.
@@ -245,7 +271,8 @@ class ClaimReconciler:
         Returns:
             The IPAddress; None if the address need not rest, or another IPAddress took the name.
         """
-        record, since = record_of(claim), claim.metadata.deletionTimestamp
+        record = record_of(claim) or restored_record_of(claim)
+        since = claim.metadata.deletionTimestamp
         kind = kind_of(claim.spec.poolRef)
         if record is None or since is None or kind is None or self._rests(since, pool) <= 0:
             return None

@@ -9,7 +9,11 @@ from typing import Any
 from allocator import AddressRange, PoolExhausted
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, addresses_of, blocks_of
-from reconcilers.integrations.clusterapi.answers import ready_of_refused, why_not
+from reconcilers.integrations.clusterapi.answers import (
+    must_be_recorded,
+    ready_of_refused,
+    why_not,
+)
 from reconcilers.integrations.clusterapi.api import (
     ALLOCATION_FAILED,
     CLAIM_KIND,
@@ -20,7 +24,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, holder_of
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
-from reconcilers.integrations.clusterapi.statuses import shows
+from reconcilers.integrations.clusterapi.statuses import Record, restored_record_of, shows
 from reconcilers.integrations.core.rules import View
 from reconcilers.networkpool.facts import describe_holder
 from reconcilers.promises.choosing import Refused, Taken
@@ -103,6 +107,10 @@ class ClaimTaker:
         address: IPAddress | None = self._view.answer(key)
         if address is not None:
             return self._adopt_blocks(claim, address)
+        restored = restored_record_of(claim)
+        if restored is not None:
+            text = f"claim {key} had {restored.address}"
+            return self._own_blocks(claim, restored, text)
         if self._restored is not None and self._restored.seconds_left(claim) > 0:
             return None
         if self._closed:
@@ -112,8 +120,8 @@ class ClaimTaker:
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, f"{self._pool_name} has no free address") from None
 
-    def _adopt_blocks(self, claim: IPAddressClaim, address: IPAddress) -> AddressRange:
-        """Return the blocks of the IPAddress of a claim's name.
+    def _adopt_blocks(self, claim: IPAddressClaim, address: IPAddress) -> AddressRange | None:
+        """Return the blocks of the IPAddress of a claim's name; None if it is too early.
 
         Args:
             claim: one without an address.
@@ -122,23 +130,37 @@ class ClaimTaker:
         Raises:
             Refused: the IPAddress cannot be used for the claim.
         """
-        key = claim.metadata.key
         if reason := why_not(address, claim):
             raise Refused(ALLOCATION_FAILED, reason)
-        blocks = self._space.held(address.spec.address, address.spec.prefix)
-        name = f"IPAddress {key} exists"
+        if must_be_recorded(address, claim):
+            return None
+        record = Record(address.spec.address, address.spec.prefix)
+        return self._own_blocks(claim, record, f"IPAddress {claim.metadata.key} exists")
+
+    def _own_blocks(self, claim: IPAddressClaim, record: Record, what: str) -> AddressRange:
+        """Return the blocks of an address that a claim has already.
+
+        Args:
+            claim: one without an address in its status.
+            record: the address.
+            what: how it is known that the claim has it, for a refusal.
+
+        Raises:
+            Refused: another one has the address, too, or the pool does not have it.
+        """
+        blocks = self._space.held(record.address, record.prefix)
         if blocks is None:
             raise Refused(
-                ALLOCATION_FAILED, f"{name} and is not of the family of {self._pool_name}"
+                ALLOCATION_FAILED, f"{what} and is not of the family of {self._pool_name}"
             )
         holdings = self._view.holdings
         other = holdings.other_holder(blocks, holder_of(claim), self._space.name)
         if other is not None:
-            what = f"but {describe_holder(other)} has {address.spec.address} too"
-            raise Refused(ALLOCATION_FAILED, f"{name}, {what}")
+            why = f"but {describe_holder(other)} has {record.address} too"
+            raise Refused(ALLOCATION_FAILED, f"{what}, {why}")
         if any(blocks.overlaps(part) for part in self._observed):
-            what = f"but an IPAMAllocation has {address.spec.address}"
-            raise Refused(ALLOCATION_FAILED, f"{name}, {what}")
+            why = f"but an IPAMAllocation has {record.address}"
+            raise Refused(ALLOCATION_FAILED, f"{what}, {why}")
         if any(blocks.overlaps(one) for one in self._promised):
-            raise Refused(ALLOCATION_FAILED, f"{name}, but its address is promised to another")
+            raise Refused(ALLOCATION_FAILED, f"{what}, but its address is promised to another")
         return blocks

@@ -29,7 +29,7 @@ from reconcilers.integrations.clusterapi.caches import (
     space_name,
     space_of,
 )
-from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.statuses import record_of, restored_record_of
 from reconcilers.integrations.core.discovery import Look
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.view import HeldRange, OtherHoldings
@@ -79,7 +79,7 @@ def held_ranges(
             return  # a person wrote it; it is no address of any pool
 
     for key, claim in by_key.items():
-        record = record_of(claim)
+        record = record_of(claim) or restored_record_of(claim)
         if record is not None:
             note(_claim(key), record.address)
     for address in addresses:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from controller.conditions import TRUE, Condition, find, to_json
+from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_ALLOCATED,
     CLAIM_FINALIZER,
@@ -22,6 +23,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.reporting.conditions import READY, Finding, with_findings
 
+RESTORED_ADDRESS = names.ANNOTATION_RESTORED_ADDRESS
 LEGACY_VERSION = "v1beta1"
 """The version in which `conditions` are Cluster API's older list."""
 _RECORD = re.compile(r"Allocated ([0-9a-fA-F:.]+)/([0-9]{1,3}) from (\S+) (\S+)")
@@ -53,8 +55,24 @@ def record_of(claim: IPAddressClaim) -> Record | None:
     ready = find(claim.status.conditions, READY)
     if ready is None or ready.status != TRUE or ready.reason != ADDRESS_ALLOCATED:
         return None
-    found = _RECORD.fullmatch(ready.message)
-    if found is None or (found[3], found[4]) != (claim.spec.poolRef.kind, claim.spec.poolRef.name):
+    return _parse_record(ready.message, claim.spec.poolRef)
+
+
+def restored_record_of(claim: IPAddressClaim) -> Record | None:
+    """Return what a claim holds while its restored IPAddress is recreated; None if nothing.
+
+    Between the removal of the IPAddress and its creation no IPAddress holds the address.
+    """
+    if record_of(claim) is not None or CLAIM_FINALIZER not in claim.metadata.finalizers:
+        return None
+    text = claim.metadata.annotations.get(RESTORED_ADDRESS, "")
+    return _parse_record(text, claim.spec.poolRef)
+
+
+def _parse_record(text: str, pool: PoolRef) -> Record | None:
+    """Return the address in a message of `message_of`; None if it says nothing of this pool."""
+    found = _RECORD.fullmatch(text)
+    if found is None or (found[3], found[4]) != (pool.kind, pool.name):
         return None
     return Record(found[1], int(found[2]))
 

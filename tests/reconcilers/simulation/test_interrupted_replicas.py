@@ -6,10 +6,12 @@ from functools import partial
 import pytest
 
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.integrations.clusterapi.api import ADDRESS_FINALIZER
 from reconcilers.networkpool.claims import ClaimService, PoolClaims
+from tests.reconcilers.simulation.adapter import FIRST
 from tests.reconcilers.simulation.claimrules import addresses_listed_first
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIMS, POOLS
-from tests.reconcilers.simulation.sharedscenes import POOL, SharedStage
+from tests.reconcilers.simulation.sharedscenes import POOL, REF, SharedStage
 from tests.reconcilers.simulation.stage import played
 from tests.reconcilers.simulation.switch import check_scene
 from tests.reconcilers.simulation.wire import Flight
@@ -89,6 +91,53 @@ def test_claims_hold_their_addresses_while_allocations_alone_are_fenced(is_off: 
     served_from = ClaimService().served_from if is_off else None
     scene = partial(lost_journal_and_one_fence, served_from=served_from)
     assert played(scene, SharedStage) is None
+
+
+async def restored_address_is_recreated_and_its_replica_dies(stage: SharedStage) -> str | None:
+    """A restored IPAddress is removed to be made anew; the replica dies before it makes it."""
+    spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}2", "prefix": 24}
+    owner = {
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
+        "kind": "IPAddressClaim",
+        "name": "c",
+        "uid": "of-before",
+        "controller": True,
+    }
+    metadata = {"name": "c", "finalizers": [ADDRESS_FINALIZER], "ownerReferences": [owner]}
+    stage.model.create(ADDRESSES, {"metadata": metadata, "spec": spec})
+    stage.claim("c")
+    stage.model.delete(ADDRESSES, "c")  # by the garbage collector
+    first = stage.replica()
+    dead: list[Flight] = []
+
+    def from_create_on(flight: Flight) -> bool:
+        if flight.plural == ADDRESSES and flight.method == "POST":
+            dead.append(flight)
+        return bool(dead)
+
+    for worker, name in ((POOL, "p"), (2, "c"), (POOL, "p"), (2, "c")):
+        await stage.work(first, worker, name, from_create_on)
+        if dead:
+            break
+        first.read(1.0, all_of_it=True)
+    stage.late.clear()
+    assert dead
+    assert stage.model.get(ADDRESSES, "c") is None
+    stage.edit(CLAIMS, "c", {"metadata": {"labels": {"touched": "true"}}})
+    stage.ask_first("a")
+    other = stage.replica()
+    for _ in range(3):
+        other.read(1.0, all_of_it=True)
+        await stage.work(other, POOL, "p")
+        await stage.work(other, 2, "c")
+        await stage.clock.advance(60)
+    address = stage.model.get(ADDRESSES, "c")
+    got = (address or {}).get("spec", {}).get("address")
+    return None if got == f"{FIRST}2" else f"c was restored with {FIRST}2, and has {got}"
+
+
+def test_a_restored_address_is_never_free() -> None:
+    assert played(restored_address_is_recreated_and_its_replica_dies, SharedStage) is None
 
 
 async def pool_goes_whose_claim_records_its_address(stage: SharedStage) -> str | None:
