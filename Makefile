@@ -17,7 +17,7 @@ REAL_ENVTEST = tests/envtest/admission tests/envtest/definitions tests/envtest/f
 	tests/envtest/test_kubectl_commands.py tests/envtest/test_metallb.py tests/envtest/test_replay.py
 REAL_CLI = tests/reconcilers/cli/test_completion.py tests/reconcilers/cli/test_check_repair.py \
 	tests/reconcilers/cli/test_demo.py \
-	tests/reconcilers/cli/test_demo_shards.py tests/reconcilers/cli/test_real_parts.py \
+	tests/reconcilers/cli/test_lbipam_standin.py tests/reconcilers/cli/test_demo_shards.py tests/reconcilers/cli/test_real_parts.py \
 	tests/reconcilers/cli/test_run.py tests/reconcilers/cli/test_samples.py \
 	tests/reconcilers/cli/test_standin.py tests/reconcilers/cli/test_terminal.py \
 	tests/reconcilers/cli/test_ui.py tests/reconcilers/cli/test_up.py

@@ -3,6 +3,7 @@
 from envtest.access.tokens import TokenFileError, parse_token_file
 from envtest.embedded import EmbeddedServer, serve
 from envtest.environment import ControlPlane
+from envtest.lbipam import cilium_lbipam, lbipam_definitions
 from envtest.listening import ListenError
 from envtest.metallb import definitions as metallb_definitions
 from envtest.metallb import metallb_controller
@@ -18,6 +19,8 @@ __all__ = [
     "PlaneError",
     "TokenFileError",
     "User",
+    "cilium_lbipam",
+    "lbipam_definitions",
     "metallb_controller",
     "metallb_definitions",
     "parse_token_file",

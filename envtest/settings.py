@@ -31,6 +31,7 @@ class Settings:
         start_seconds: how long to wait for each to be ready.
         stop_seconds: how long to wait for each to end.
         show_output: whether what they say is shown.
+        lbipam: Cilium's LB-IPAM, which runs on the embedded server as well.
     """
 
     kind: Literal["embedded", "binaries", "existing"]
@@ -41,6 +42,7 @@ class Settings:
     start_seconds: float = _START_SECONDS
     stop_seconds: float = _STOP_SECONDS
     show_output: bool = False
+    lbipam: Path | None = None
 
 
 def read_settings(env: Mapping[str, str] | None = None) -> Settings:
@@ -57,14 +59,17 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
     etcd = _binary(env, "TEST_ASSET_ETCD", "etcd")
     apiserver = _binary(env, "TEST_ASSET_KUBE_APISERVER", "kube-apiserver")
     metallb = _optional(env, "TEST_ASSET_METALLB_CONTROLLER", *_METALLB)
+    lbipam = _optional(env, "TEST_ASSET_CILIUM_LBIPAM", "cilium-lbipam")
     show_output = env.get("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "").lower() == "true"
     if etcd is None or apiserver is None:
         if etcd or apiserver:
             missing = "TEST_ASSET_ETCD" if etcd is None else "TEST_ASSET_KUBE_APISERVER"
             raise PlaneError(f"only one of the two binaries is named; set {missing}, too")
-        return Settings("embedded", None, None, None, metallb, start, stop, show_output)
+        return Settings("embedded", None, None, None, metallb, start, stop, show_output, lbipam)
     manager = _optional(env, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager")
-    return Settings("binaries", etcd, apiserver, manager, metallb, start, stop, show_output)
+    return Settings(
+        "binaries", etcd, apiserver, manager, metallb, start, stop, show_output, lbipam
+    )
 
 
 def _optional(env: Mapping[str, str], variable: str, *names: str) -> Path | None:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from reconcilers.api.tenantaddons import CILIUM, DEFAULT_LOAD_BALANCER
 from reconcilers.cli import groups, names
 from reconcilers.cli.flags import grouped, option, with_options
 from reconcilers.cli.forms import FORMS
@@ -186,3 +187,13 @@ def server_options(written: str) -> Callable[[F], F]:
         help=f"Write {written} to this file.",
     )
     return lambda function: with_options(function, data, kubeconfig)
+
+
+def load_balancer_option() -> Callable[[F], F]:
+    """Return the option --load-balancer of commands that start tenants."""
+    return option(
+        "--load-balancer",
+        type=click.Choice([DEFAULT_LOAD_BALANCER, CILIUM]),
+        default=DEFAULT_LOAD_BALANCER,
+        help="Use this load balancer in tenants, or a stand-in for it.",
+    )

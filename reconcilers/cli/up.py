@@ -15,6 +15,7 @@ from controller.httptransport import HttpTransport
 from controller.meta import Key
 from manifests import documents
 from reconcilers.api import names
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.cli.flags import option
 from reconcilers.cli.interrupts import Interrupted
 from reconcilers.cli.local.objects import Manifest, apply, make_namespaces
@@ -29,7 +30,7 @@ from reconcilers.cli.local.servers import (
 )
 from reconcilers.cli.problems import say
 from reconcilers.cli.progress import counted, progress
-from reconcilers.cli.sharedflags import log_level_option, server_options
+from reconcilers.cli.sharedflags import load_balancer_option, log_level_option, server_options
 from reconcilers.configuration.settings import Settings
 
 TENANT = "tenant"
@@ -46,14 +47,23 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
     default=True,
     help="Load the samples: pools, providers and a TenantCluster.",
 )
+@load_balancer_option()
 @log_level_option(default="error")
-def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level: str) -> None:
+def up(
+    *,
+    data: Path | None,
+    kubeconfig: Path | None,
+    with_samples: bool,
+    load_balancer: str,
+    log_level: str,
+) -> None:
     """Start API servers, controllers and samples, and stay.
 
     There is a platform, whose API server asks our admission webhooks, and one tenant. The API
     servers are embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and
-    kube-apiserver. In the tenant a stand-in takes MetalLB's place, unless that folder has
-    MetalLB's controller, too, as metallb-controller.
+    kube-apiserver. In the tenant a stand-in takes the load balancer's place, unless that folder
+    has its program, too: MetalLB's controller as metallb-controller, Cilium's LB-IPAM as
+    cilium-lbipam. The tenant is that of the first sample that names this load balancer.
     """
     collect_less_often()
     logs.configure_logs("console", log_level)
@@ -63,16 +73,20 @@ def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level
         check_kubeconfig(path)
     samples = documents("samples") if with_samples else []
     try:
-        run_servers(partial(_up, data, (place, tenant_place), samples))
+        run_servers(partial(_up, data, (place, tenant_place), samples, load_balancer))
     except Interrupted:
         click.echo("stopped")
 
 
-async def _up(data: Path | None, places: tuple[Path, Path], samples: Sequence[Manifest]) -> None:
-    click.echo(announcement())
-    cluster = _first_cluster(samples) or DEFAULT_CLUSTER
+async def _up(
+    data: Path | None, places: tuple[Path, Path], samples: Sequence[Manifest], provider: str
+) -> None:
+    click.echo(announcement(provider))
+    cluster = _first_cluster(samples, provider) or DEFAULT_CLUSTER
     controllers = {names.COMPONENT: Settings()}
-    async with platform([Tenant(TENANT, cluster)], SystemClock(), controllers, data) as whole:
+    tenants = [Tenant(TENANT, cluster)]
+    running = platform(tenants, SystemClock(), controllers, data, provider=provider)
+    async with running as whole:
         write_kubeconfig(places[0], whole.management.kubeconfig)
         write_kubeconfig(places[1], whole.tenants[cluster].kubeconfig)
         with progress("applying samples"):
@@ -107,7 +121,8 @@ def _warn(name: str, text: str) -> None:
 def _description(whole: Platform, cluster: Key, places: tuple[Path, Path], applied: int) -> str:
     management, tenant = whole.management, whole.tenants[cluster]
     running = f"controllers and webhooks run, {applied} samples"
-    inside = f"{whole.metallb.name}; TenantCluster {cluster}"
+    pools = whole.balancer.kinds[0].plural
+    inside = f"{whole.balancer.name}; TenantCluster {cluster}"
     return "\n".join(
         [
             f"platform   {management.url}   {management.what}; {running}",
@@ -115,7 +130,7 @@ def _description(whole: Platform, cluster: Key, places: tuple[Path, Path], appli
             "",
             f"  export KUBECONFIG={places[0]}",
             "  kubectl get networkpools,ipallocations,tenantclusters -A",
-            f"  kubectl --kubeconfig {places[1]} get ipaddresspools,services -A",
+            f"  kubectl --kubeconfig {places[1]} get {pools},services -A",
             "",
             "Ctrl-C ends it.",
         ]
@@ -130,10 +145,17 @@ def _as_kubectl_applies(document: Manifest) -> Manifest:
     return {**document, "metadata": {**meta, "annotations": noted}}
 
 
-def _first_cluster(samples: Sequence[Manifest]) -> Key | None:
-    """Return the first TenantCluster among the samples."""
+def _first_cluster(samples: Sequence[Manifest], provider: str) -> Key | None:
+    """Return the first TenantCluster among the samples that has this load balancer."""
     for document in samples:
-        if document["kind"] == "TenantCluster":
+        if document["kind"] == "TenantCluster" and _provider_of(document) == provider:
             meta = document["metadata"]
             return Key(meta.get("namespace", "default"), meta["name"])
     return None
+
+
+def _provider_of(cluster: Manifest) -> str:
+    """Return the load balancer that a TenantCluster names."""
+    addon = cluster["spec"].get("addons", {}).get("loadBalancer", {})
+    provider: str = addon.get("provider", DEFAULT_LOAD_BALANCER)
+    return provider

@@ -1,6 +1,5 @@
 """A tenant on a real API server with the real LB-IPAM, and one process that projects into it."""
 
-import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ from controller.errors import Conflict
 from controller.meta import Key
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
+from envtest.settings import read_settings
 from reconcilers.api.resources import SERVICE
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.cilium.adapter import CiliumBalancer, CiliumKind
@@ -43,9 +43,8 @@ from tests.reconcilers.loadbalancers.cilium.site import (
 
 
 def find_program() -> Path | None:
-    """Return the program of LB-IPAM in KUBEBUILDER_ASSETS; None if it is not there."""
-    program = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull) / "cilium-lbipam"
-    return program if program.is_file() else None
+    """Return the program of LB-IPAM that the environment names; None if there is none."""
+    return read_settings().lbipam
 
 
 class Operator:

@@ -19,7 +19,7 @@ from envtest.binaries import RealControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.resources import SECRET, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY
-from reconcilers.cli.local.metallb import wait_established
+from reconcilers.cli.local.balancer import wait_established
 from reconcilers.cli.local.objects import NAMESPACE
 from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.ui.watched import READ_EVENTS

@@ -102,6 +102,12 @@ def test_metallb_can_be_named_without_the_servers(assets: Path) -> None:
     assert (found.kind, found.metallb) == ("embedded", assets / "etcd")
 
 
+def test_lb_ipam_need_not_be_there_and_can_be_named_without_the_servers(assets: Path) -> None:
+    assert read_settings({"KUBEBUILDER_ASSETS": str(assets)}).lbipam is None
+    found = read_settings({"TEST_ASSET_CILIUM_LBIPAM": str(assets / "etcd")})
+    assert (found.kind, found.lbipam) == ("embedded", assets / "etcd")
+
+
 def test_a_folder_is_no_program(assets: Path) -> None:
     with pytest.raises(PlaneError, match="which is no program"):
         read_settings({"TEST_ASSET_METALLB_CONTROLLER": str(assets)})

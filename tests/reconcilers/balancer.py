@@ -7,8 +7,9 @@ import msgspec
 
 from controller.testing import Happened
 from reconcilers.api.resources import Service
-from reconcilers.cli.standin.controller import addresses, assignments
+from reconcilers.cli.standin.controller import assignments
 from reconcilers.cli.standin.pools import AddressPool, InvalidConfig, Pool, configuration
+from reconcilers.cli.standin.serviceaddresses import addresses
 from tests.reconcilers.server import Json, Server
 
 NAMESPACE = "metallb-system"

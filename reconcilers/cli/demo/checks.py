@@ -10,9 +10,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.cli.cluster.statuspage import page
 from reconcilers.cli.demo.view import NotYet, PlatformView, existing, of_view
-from reconcilers.cli.local.metallb import is_established
-from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
-from reconcilers.loadbalancers.metallb.projection import ADVERTISEMENT_NAME, POOL_NAME
+from reconcilers.cli.local.balancer import is_established
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses
 
@@ -169,6 +167,15 @@ def says(view: PlatformView, cluster: Key, condition: str, status: str, reason: 
 
 
 @of_view
+def lacks_condition(view: PlatformView, cluster: Key, condition: str) -> list[str]:
+    """Check that a cluster does not have a condition that is there only while it is False."""
+    found = find(existing(view.clusters, cluster).status.conditions, condition)
+    if found is not None:
+        raise NotYet(f"TenantCluster {cluster}: {condition} is {found.status}, {found.reason}")
+    return [f"TenantCluster {cluster}: the condition {condition} is gone"]
+
+
+@of_view
 def grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[str]:
     """Check the number of growth allocations of a cluster, each with its range."""
     found = [
@@ -210,35 +217,41 @@ def lacks_metallb(view: PlatformView, cluster: Key) -> list[str]:
 def has_metallb(view: PlatformView, cluster: Key) -> list[str]:
     """Check that a tenant serves MetalLB's kinds."""
     kinds = [one.metadata.name for one in view.tenants[cluster].kinds if is_established(one)]
-    if len(kinds) < len(view.metallb.definitions):
+    if len(kinds) < len(view.definitions):
         raise NotYet(f"the tenant {cluster} serves {len(kinds)} kinds")
     return [f"in the tenant {cluster.name}: {', '.join(sorted(kinds))} are served"]
 
 
 @of_view
 def projected(view: PlatformView, cluster: Key) -> list[str]:
-    """Check that the tenant's MetalLB has exactly the cluster's load-balancer ranges."""
+    """Check that the tenant's load balancer has exactly the cluster's load-balancer ranges."""
     wanted = [
         f"{one.status.startAddress}-{one.status.endAddress}"
         for one in view.allocations
         if one.spec.tenantClusterRef.key == cluster and one.spec.type == names.TYPE_LOADBALANCER
     ]
     tenant = view.tenants[cluster]
-    entries = existing(tenant.pools, Key(METALLB_NAMESPACE, POOL_NAME)).spec.addresses
+    entries, kind = tenant.list_entries(), tenant.pools.resource.kind
     if not wanted or sorted(entries) != sorted(wanted):
-        raise NotYet(f"IPAddressPool {POOL_NAME} in the tenant has {entries}")
-    existing(tenant.advertisements, Key(METALLB_NAMESPACE, ADVERTISEMENT_NAME))
-    held = ", ".join(entries)
-    return [f"in the tenant: IPAddressPool {POOL_NAME} holds {held}, and is advertised"]
+        raise NotYet(f"in the tenant, objects of {kind} have {entries}")
+    if missing := [cache for cache in tenant.advertisements if not len(cache)]:
+        raise NotYet(f"there is no {missing[0].resource.kind} in the tenant")
+    advertised = ", and is advertised" if tenant.advertisements else ""
+    pools = ", ".join(
+        pool.metadata.name for pool in tenant.pools if tenant.balancer.list_entries(pool)
+    )
+    return [f"in the tenant: {kind} {pools} holds {', '.join(entries)}{advertised}"]
 
 
 @of_view
 def withdrawn(view: PlatformView, cluster: Key) -> list[str]:
     """Check that nothing of ours is left in the tenant."""
     tenant = view.tenants[cluster]
-    if len(tenant.pools) or len(tenant.advertisements):
-        raise NotYet(f"the tenant {cluster} still has {POOL_NAME}")
-    return [f"in the tenant {cluster.name}: IPAddressPool and L2Advertisement are gone"]
+    caches = [tenant.pools, *tenant.advertisements]
+    if left := [cache.resource.kind for cache in caches if len(cache)]:
+        raise NotYet(f"the tenant {cluster} still has objects of {', '.join(left)}")
+    kinds = " and ".join(cache.resource.kind for cache in caches)
+    return [f"in the tenant {cluster.name}: {kinds} {'is' if len(caches) == 1 else 'are'} gone"]
 
 
 def _address(view: PlatformView, cluster: Key, name: str) -> str:
@@ -254,14 +267,10 @@ def addressed(view: PlatformView, cluster: Key, name: str) -> list[str]:
     if not shown:
         raise NotYet(f"Service default/{name} of {cluster} has no address")
     address = addresstexts.parse_ends(shown, shown)
-    entries = [
-        addresstexts.parse_cidr_or_span(entry)
-        for pool in view.tenants[cluster].pools
-        for entry in pool.spec.addresses
-    ]
+    entries = map(addresstexts.parse_cidr_or_span, view.tenants[cluster].list_entries())
     if address is None or not any(entry and entry.contains(address) for entry in entries):
         raise NotYet(f"Service default/{name} has {shown}, which is not its tenant's")
-    return [f"in the tenant: Service {name} has {shown} ({view.metallb.name})"]
+    return [f"in the tenant: Service {name} has {shown} ({view.balancer.name})"]
 
 
 @of_view

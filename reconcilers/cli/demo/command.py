@@ -5,7 +5,7 @@ import os
 import sys
 import termios
 import tty
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from controller import logs
 from controller.clock import Clock, SystemClock
 from controller.jobs import run_in_background
 from controller.pages import Bind
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.cli.demo import settings
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import (
@@ -32,13 +33,14 @@ from reconcilers.cli.demo.story import TENANTS, story, written
 from reconcilers.cli.demo.view import PlatformView
 from reconcilers.cli.flags import duration_option, option
 from reconcilers.cli.interrupts import Interrupted
-from reconcilers.cli.local.platform import Platform, announcement, platform
+from reconcilers.cli.local.platform import Platform, Tenant, announcement, platform
 from reconcilers.cli.local.servers import (
     kubeconfig_path,
     run_servers,
     write_kubeconfig,
 )
 from reconcilers.cli.problems import Problem
+from reconcilers.cli.sharedflags import load_balancer_option
 from reconcilers.ui.serving import local_page
 
 Story = Callable[[OverlapWatch, ReleaseWatch, str], list[Step]]
@@ -67,14 +69,18 @@ LOG_LINES = 40
     is_flag=True,
     help="Show the log of the controllers on standard error.",
 )
-def demo(step_timeout: float, step: bool, shows: bool, verbose: bool) -> None:
+@load_balancer_option()
+def demo(
+    *, step_timeout: float, step: bool, shows: bool, verbose: bool, load_balancer: str
+) -> None:
     """Play the whole story live, and check it: a tour of what the controllers do.
 
     Starts API servers (embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and
-    kube-apiserver), two replicas of the controllers, and in each tenant a stand-in for MetalLB
-    (the real one if that folder has MetalLB's controller as metallb-controller). Plays the story,
-    explains each step and tells what the API servers show. Long thresholds are shortened, and it
-    says which. Exits 0 only if all of it happened.
+    kube-apiserver), two replicas of the controllers, and in each tenant a stand-in for the load
+    balancer (the real one if that folder has MetalLB's controller as metallb-controller, or
+    Cilium's LB-IPAM as cilium-lbipam). Plays the story, or a shorter one with Cilium, explains
+    each step and tells what the API servers show. Long thresholds are shortened, and it says
+    which. Exits 0 only if all of it happened.
     """
     terminal = sys.stdin.isatty()
     if step and not terminal:
@@ -88,7 +94,8 @@ def demo(step_timeout: float, step: bool, shows: bool, verbose: bool) -> None:
             shows=shows,
             looks=step,
         )
-        run_servers(partial(perform, step_timeout, way=way))
+        make_steps = partial(story, provider=load_balancer)
+        run_servers(partial(perform, step_timeout, make_steps, way, load_balancer))
     except DidNotHappen as failure:
         for line in log.getvalue().splitlines()[-LOG_LINES:]:
             click.echo(f"    log: {line}", err=True)
@@ -130,29 +137,38 @@ async def wait_for_key() -> None:
         click.echo()
 
 
-async def perform(step_timeout: float, make_steps: Story = story, way: Way = _AT_ONCE) -> None:
+async def perform(
+    step_timeout: float,
+    make_steps: Story = story,
+    way: Way = _AT_ONCE,
+    provider: str = DEFAULT_LOAD_BALANCER,
+) -> None:
     """Start everything, play the story, stop everything.
 
     Args:
         step_timeout: how many seconds each check may be waited for.
         make_steps: gives the steps.
         way: with which pauses, and whether with the live page.
+        provider: the load balancer of tenants, as a TenantCluster names it.
 
     Raises:
         DidNotHappen: names the step that did not.
     """
     clock = SystemClock()
     begun = clock.monotonic()
-    click.echo(announcement())
-    running_platform = platform(TENANTS, clock, settings.REPLICAS, options=settings.ELECTION)
+    click.echo(announcement(provider))
+    tenants = TENANTS[provider]
+    running_platform = platform(
+        tenants, clock, settings.REPLICAS, options=settings.ELECTION, provider=provider
+    )
     async with running_platform as whole:
-        click.echo(_where(whole))
+        click.echo(_where(whole, tenants))
         if way.looks:
             place = kubeconfig_path(None, None, "platform.kubeconfig")
             write_kubeconfig(place, whole.management.kubeconfig)
             click.echo("In another terminal, to look at it between the steps:")
             click.echo(f"    kubectl --kubeconfig {place} get np,ipa,tc -A\n")
-        click.echo(paragraph(written()["introduction"]))
+        click.echo(paragraph(written(provider)["introduction"]))
         view, overlaps = PlatformView(whole, clock), OverlapWatch()
         releases = ReleaseWatch(view)
         view.allocations.subscribe(overlaps.see)
@@ -166,7 +182,7 @@ async def perform(step_timeout: float, make_steps: Story = story, way: Way = _AT
                 await way.ends()
     took = clock.monotonic() - begun
     click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.\n")
-    click.echo(paragraph(written()["end"]))
+    click.echo(paragraph(written(provider)["end"]))
 
 
 @asynccontextmanager
@@ -183,11 +199,11 @@ async def _page(whole: Platform, clock: Clock, way: Way) -> AsyncIterator[None]:
         yield
 
 
-def _where(whole: Platform) -> str:
+def _where(whole: Platform, tenants: Sequence[Tenant]) -> str:
     lines = [f"    platform      {whole.management.url}   {whole.management.what}"]
-    for tenant in TENANTS:
+    for tenant in tenants:
         server = whole.tenants[tenant.cluster]
-        balancer = whole.metallb.name if tenant.has_metallb else "no MetalLB yet"
+        balancer = whole.balancer.name if tenant.has_balancer else f"no {whole.balancer.title} yet"
         lines.append(f"    {tenant.cluster!s:13} {server.url}   {server.what}, {balancer}")
     lines.append("Times are scaled, so that the demo is short:")
     lines += [f"    {line}" for line in settings.scaled()]

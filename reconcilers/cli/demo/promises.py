@@ -18,7 +18,7 @@ from controller.cache import Change
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import RELEASED, IPAllocation
-from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE
+from reconcilers.api.resources import SERVICE
 from reconcilers.cli.demo.view import Broken, NotYet, PlatformView, TenantView, of_view
 
 Span = tuple[int, int]
@@ -126,11 +126,11 @@ class ReleaseWatch:
 
 async def _holdings(tenant: TenantView) -> list[tuple[str, Span]]:
     """Return which addresses the tenant has now, and where; its pools' entries are `start-end`."""
-    client = tenant.server.client
+    client, kind = tenant.server.client, tenant.pools.resource
     found = [
-        (f"IPAddressPool {pool.metadata.name}", _span(*entry.split("-")))
-        for pool in (await client.list(IP_ADDRESS_POOL)).items
-        for entry in pool.spec.addresses
+        (f"{kind.kind} {pool.metadata.name}", _span(*entry.split("-")))
+        for pool in (await client.list(kind)).items
+        for entry in tenant.balancer.list_entries(pool)
     ]
     found += [
         (f"Service {service.metadata.name}", _span(ingress.ip, ingress.ip))

@@ -1,14 +1,17 @@
-"""The story of the demo: story.yaml as steps, with what each of its words does."""
+"""The story of the demo: a YAML file as steps, with what each of its words does.
+
+story.yaml is the story with MetalLB in tenants, cilium.yaml the one with Cilium's LB-IPAM.
+"""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from typing import Any
 
 import yaml
 
-from controller.meta import Key
+from controller.meta import Key, Version
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.resources import (
@@ -18,6 +21,7 @@ from reconcilers.api.resources import (
     SERVICE,
     TENANT_CLUSTER,
 )
+from reconcilers.api.tenantaddons import CILIUM, DEFAULT_LOAD_BALANCER
 from reconcilers.cli.demo import checks, promises
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.settings import BUNDLE
@@ -36,29 +40,41 @@ from reconcilers.cli.demo.steps import (
     wait_for,
     warned,
 )
-from reconcilers.cli.demo.view import PlatformView, of_view
+from reconcilers.cli.demo.view import PlatformView, existing, of_view
 from reconcilers.cli.local.objects import Manifest
 from reconcilers.cli.local.platform import Tenant
 from reconcilers.configuration.settings import TenantSettings
 
 WEB = Key("team-a", "web")
-TENANTS = (
-    Tenant("tenant-web", WEB),
-    Tenant("tenant-shop", Key("team-b", "shop")),
-    Tenant("tenant-bare", Key("team-d", "bare"), has_metallb=False),
-)
+_WITH_BALANCER = (Tenant("tenant-web", WEB), Tenant("tenant-shop", Key("team-b", "shop")))
+TENANTS: Mapping[str, Sequence[Tenant]] = {
+    DEFAULT_LOAD_BALANCER: (
+        *_WITH_BALANCER,
+        Tenant("tenant-bare", Key("team-d", "bare"), has_balancer=False),
+    ),
+    CILIUM: _WITH_BALANCER,
+}
+"""The tenants of each story, by the load balancer that is in them."""
+FILES = {DEFAULT_LOAD_BALANCER: "story.yaml", CILIUM: "cilium.yaml"}
+"""The file of each story, by the load balancer of its tenants."""
 KINDS: Mapping[str, Resource[Any]] = {
     one.kind: one for one in (IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER)
 }
 
 
-def story(overlaps: OverlapWatch, releases: ReleaseWatch, silent_url: str) -> list[Step]:
+def story(
+    overlaps: OverlapWatch,
+    releases: ReleaseWatch,
+    silent_url: str,
+    provider: str = DEFAULT_LOAD_BALANCER,
+) -> list[Step]:
     """Return the steps, in order.
 
     Args:
         overlaps: has seen every allocation.
         releases: looks into tenants when ranges are released.
         silent_url: of an API server that never answers.
+        provider: the load balancer of tenants, as a TenantCluster names it.
     """
     loss, watch = LeaderLoss(), Stopwatch()
     seen: dict[str, Callable[..., Check]] = {
@@ -74,6 +90,7 @@ def story(overlaps: OverlapWatch, releases: ReleaseWatch, silent_url: str) -> li
     done: dict[str, Callable[..., Action]] = {
         "apply": declare,
         "apply_bundle": _apply_bundle,
+        "apply_in_tenant": lambda tenant, manifest: declare(manifest, tenant=tenant),
         "apply_service": lambda tenant, name: declare(service(name), tenant=tenant),
         "delete": lambda kind, *keys: remove(KINDS[kind], *keys),
         "delete_all": _delete_all,
@@ -84,14 +101,15 @@ def story(overlaps: OverlapWatch, releases: ReleaseWatch, silent_url: str) -> li
         "lose_leader": lambda count, request: partial(loss.act, requests=_copies(request, count)),
         "restore": _restore,
         "start_stopwatch": lambda: watch.start,
+        "touch": _touch,
         "wait_for": lambda check, *arguments: wait_for(seen[check](*arguments)),
     }
-    return [_step_of(one, done, seen) for one in written()["steps"]]
+    return [_step_of(one, done, seen) for one in written(provider)["steps"]]
 
 
-def written() -> Mapping[str, Any]:
-    """Return story.yaml: the steps, what is told before them and after them."""
-    text = files(__package__).joinpath("story.yaml").read_text(encoding="utf-8")
+def written(provider: str = DEFAULT_LOAD_BALANCER) -> Mapping[str, Any]:
+    """Return the file of a story: the steps, what is told before them and after them."""
+    text = files(__package__).joinpath(FILES[provider]).read_text(encoding="utf-8")
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     whole: Mapping[str, Any] = yaml.load(text, Loader=loader)  # noqa: S506 - a safe one
     return whole
@@ -146,7 +164,7 @@ def _copies(request: Manifest, count: int) -> list[Manifest]:
 @of_view
 async def _apply_bundle(view: PlatformView) -> None:
     """Apply the ConfigMap that installs MetalLB: here its kinds alone, as the rest are pods."""
-    text = "\n---\n".join(json.dumps(one) for one in view.metallb.definitions)
+    text = "\n---\n".join(json.dumps(one) for one in view.definitions)
     meta, data = {"name": BUNDLE}, {"metallb.yaml": text}
     await declare({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})(view)
 
@@ -156,6 +174,15 @@ async def _delete_all(view: PlatformView, kind: str) -> None:
     caches = (view.allocations, view.pools, view.providers)
     [cache] = [one for one in caches if one.resource.kind == kind]
     await remove(KINDS[kind], *[one.metadata.key for one in cache])(view)
+
+
+@of_view
+async def _touch(view: PlatformView, cluster: Key) -> None:
+    """Change an annotation of a cluster, so that the controllers look at it now."""
+    client = view.management.client
+    version = Version.from_object(existing(view.clusters, cluster))
+    body = {"metadata": {"annotations": {"example.com/touched": "yes"}}}
+    await client.patch(TENANT_CLUSTER, version, body)
 
 
 @of_view

@@ -18,20 +18,17 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import (
-    IP_ADDRESS_POOL,
     IP_ALLOCATION,
-    L2_ADVERTISEMENT,
     NETWORK_POOL,
     PROVIDER_CONFIG,
     SERVICE,
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.local.metallb import DEFINITION, wait_established
+from reconcilers.cli.local.balancer import DEFINITION, LocalBalancer, wait_established
 from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer
 from reconcilers.cli.progress import show_progress
-from reconcilers.cli.standin.pools import GROUP as METALLB
 from reconcilers.ui.watched import READ_EVENTS, ReadEvent
 
 T = TypeVar("T", bound=Object)
@@ -51,12 +48,16 @@ class Broken(Exception):
 class TenantView:
     """One tenant as its own API server shows it."""
 
-    def __init__(self, server: ApiServer, follow: Follow) -> None:
+    def __init__(self, server: ApiServer, balancer: LocalBalancer, follow: Follow) -> None:
         self.server = server
+        self.balancer = balancer
         self.kinds = follow(server, DEFINITION)
-        self.pools = follow(server, IP_ADDRESS_POOL)
-        self.advertisements = follow(server, L2_ADVERTISEMENT)
+        self.pools, *self.advertisements = [follow(server, kind) for kind in balancer.kinds]
         self.services = follow(server, SERVICE)
+
+    def list_entries(self) -> list[str]:
+        """Return the ranges that the load balancer has, as `start-end`."""
+        return [entry for pool in self.pools for entry in self.balancer.list_entries(pool)]
 
 
 class PlatformView:
@@ -65,7 +66,8 @@ class PlatformView:
     def __init__(self, platform: Platform, clock: Clock) -> None:
         self.management = platform.management
         self.replicas = platform.replicas
-        self.metallb = platform.metallb
+        self.balancer = platform.balancer
+        self.definitions = platform.definitions
         self.watches: list[Task] = []
         """What has to run, for all this to be current."""
         self._clock = clock
@@ -81,22 +83,23 @@ class PlatformView:
         """The uid of each TenantCluster that was ever seen."""
         self.clusters.subscribe(self._remember)
         self.tenants = {
-            key: TenantView(one, self._follow) for key, one in platform.tenants.items()
+            key: TenantView(one, self.balancer, self._follow)
+            for key, one in platform.tenants.items()
         }
         """By TenantCluster, those that have an API server."""
 
     def _follow(self, server: ApiServer, resource: Resource[Any]) -> Cache[Any]:
         informer = Informer(resource, server.transport, self._clock)
         informer.add_handler(lambda _: self.wake())
-        later = resource.group == METALLB
+        later = resource in self.balancer.kinds
         self.watches.append(
             partial(self._when_served, server, informer) if later else informer.run
         )
         return informer.cache
 
     async def _when_served(self, server: ApiServer, informer: Informer[Any]) -> None:
-        """Watch a kind of MetalLB's from when it is there."""
-        await wait_established(server.transport, self._clock, self.metallb.definitions)
+        """Watch a kind of the load balancer from when it is there."""
+        await wait_established(server.transport, self._clock, self.definitions)
         await informer.run()
 
     def _remember(self, change: Change[TenantCluster]) -> None:

@@ -1,4 +1,4 @@
-"""A whole platform on one machine: API servers, controllers, and tenants with a MetalLB.
+"""A whole platform on one machine: API servers, controllers, and tenants with a load balancer.
 
 servers.py      API servers, embedded or real, the ways into them, their kubeconfigs, and Ctrl-C
 objects.py      any manifest, applied over HTTP

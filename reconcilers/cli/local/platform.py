@@ -1,7 +1,7 @@
-"""What `up` and `demo` start: a platform with its controllers, and tenants with a MetalLB.
+"""What `up` and `demo` start: a platform with its controllers, and tenants with a load balancer.
 
     management API server    our CRDs, the controllers, their webhooks (webhooks.py)
-    a tenant's API server    MetalLB's CRDs, and the real MetalLB or the stand-in for it
+    a tenant's API server    MetalLB or Cilium's LB-IPAM, or the stand-in for it, and its CRDs
 
 Each tenant's kubeconfig is put where the controllers look for it: the Secret
 `<cluster>-admin-kubeconfig`, entry `admin.conf`, beside the TenantCluster. A replica of the
@@ -9,7 +9,7 @@ controllers inside this process is what `butler-ipam run` is in its own.
 """
 
 import base64
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,18 +27,30 @@ from controller.transport import Transport
 from controller.webhooks.kinds import VALIDATING
 from manifests import documents
 from reconcilers.api import names
+from reconcilers.api.tenantaddons import CILIUM, DEFAULT_LOAD_BALANCER
 from reconcilers.cli.local import webhooks
-from reconcilers.cli.local.metallb import StandIn, tenant_metallb
+from reconcilers.cli.local.balancer import LocalBalancer
+from reconcilers.cli.local.cilium import find_lbipam
+from reconcilers.cli.local.metallb import StandInMetalLB, find_metallb
 from reconcilers.cli.local.objects import Manifest, apply, delete, make_namespaces
-from reconcilers.cli.local.servers import ApiServer, api_servers, servers_source
+from reconcilers.cli.local.servers import (
+    ApiServer,
+    Definitions,
+    api_servers,
+    servers_source,
+)
 from reconcilers.cli.progress import progress
-from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantkubeconfigs import ADMIN_KEY
 from reconcilers.configuration.settings import Settings
 from reconcilers.wiring import assemble
 
 MANAGEMENT = "management"
+BALANCERS: Mapping[str, Callable[[], LocalBalancer]] = {
+    DEFAULT_LOAD_BALANCER: find_metallb,
+    CILIUM: find_lbipam,
+}
+"""What finds the load balancer of tenants, by the provider that a TenantCluster names."""
 
 _log = get_logger(__name__)
 
@@ -110,13 +122,13 @@ class Tenant:
     Args:
         name: of its API server.
         cluster: the TenantCluster that it is.
-        has_metallb: whether MetalLB's kinds are there from the beginning; where they come later
-            it begins then.
+        has_balancer: whether the kinds of its load balancer are there from the beginning; where
+            they come later it begins then.
     """
 
     name: str
     cluster: Key
-    has_metallb: bool = True
+    has_balancer: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +139,30 @@ class Platform:
         management: its API server.
         tenants: the tenants' API servers, by TenantCluster.
         replicas: of the controllers; the first one answers for the webhooks.
-        metallb: what gives the tenants' Services their addresses.
+        balancer: what gives the tenants' Services their addresses.
+        definitions: the CustomResourceDefinitions of its kinds.
     """
 
     management: ApiServer
     tenants: Mapping[Key, ApiServer]
     replicas: Sequence[Replica] = ()
-    metallb: StandIn = field(default_factory=StandIn)
+    balancer: LocalBalancer = field(default_factory=StandInMetalLB)
+    definitions: Definitions = ()
 
 
-def announcement() -> str:
+def announcement(provider: str = DEFAULT_LOAD_BALANCER) -> str:
     """Return what is about to be started: real servers take seconds.
+
+    Args:
+        provider: the load balancer of tenants, as a TenantCluster names it.
 
     Raises:
         PlaneError: a variable of the environment names what is not there.
     """
+    balancer = BALANCERS[provider]()
     return (
         f"Starting:\n    API servers   {servers_source()}\n"
-        f"    MetalLB       {tenant_metallb().source}, one in each tenant\n"
+        f"    {balancer.title:13} {balancer.source}, one in each tenant\n"
     )
 
 
@@ -155,6 +173,7 @@ async def platform(
     replicas: Mapping[str, Settings],
     data: Path | None = None,
     options: ManagerOptions | None = None,
+    provider: str = DEFAULT_LOAD_BALANCER,
 ) -> AsyncIterator[Platform]:
     """Run a platform for the time of the context.
 
@@ -164,12 +183,14 @@ async def platform(
         replicas: of the controllers, by name; the first to be started leads at first.
         data: where the API servers keep their objects; None forgets them.
         options: of the controllers' managers, for their election.
+        provider: the load balancer of tenants, as a TenantCluster names it.
     """
     namespace = next(iter(replicas.values())).namespace
-    metallb = tenant_metallb()
+    balancer = BALANCERS[provider]()
+    definitions = await balancer.read_definitions()
     # As they are shipped: to make them of the models takes half a second of CPU time.
     wanted = {MANAGEMENT: documents("crds")} | {
-        one.name: metallb.definitions if one.has_metallb else () for one in tenants
+        one.name: definitions if one.has_balancer else () for one in tenants
     }
     options = webhooks.served(options or ManagerOptions(), namespace)
     async with AsyncExitStack() as stack:
@@ -177,12 +198,14 @@ async def platform(
             found = await stack.enter_async_context(api_servers(wanted, data))
         management = found[MANAGEMENT]
         servers = {one.cluster: found[one.name] for one in tenants}
-        with progress("starting MetalLB and the controllers"):
+        with progress(f"starting {balancer.title} and the controllers"):
             # The webhooks of an earlier start: nothing listens on their port any more.
             await delete(management.client, VALIDATING, webhooks.KEY)
-            await _prepare(management, servers, namespace)
+            await _prepare(management, servers, namespace, balancer.namespaces)
             for one in tenants:
-                serving = metallb.serve(servers[one.cluster], clock, is_installed=one.has_metallb)
+                serving = balancer.serve(
+                    servers[one.cluster], clock, definitions, is_installed=one.has_balancer
+                )
                 await stack.enter_async_context(serving)
             started = list[Replica]()
             for name, settings in replicas.items():
@@ -192,14 +215,17 @@ async def platform(
                 if not started:
                     await webhooks.put_in_force(management, port, clock)
                 started.append(made)
-        yield Platform(management, servers, started, metallb)
+        yield Platform(management, servers, started, balancer, definitions)
 
 
 async def _prepare(
-    management: ApiServer, tenants: Mapping[Key, ApiServer], namespace: str
+    management: ApiServer,
+    tenants: Mapping[Key, ApiServer],
+    namespace: str,
+    balancer_namespaces: Sequence[str],
 ) -> None:
     for server in tenants.values():
-        await make_namespaces(server.transport, [METALLB_NAMESPACE])
+        await make_namespaces(server.transport, balancer_namespaces)
     needed = [namespace, *(key.namespace for key in tenants)]
     await make_namespaces(management.transport, needed)
     for key, server in tenants.items():

@@ -1,9 +1,12 @@
-"""A stand-in for MetalLB in a tenant: what tests and demonstrations talk to in its place.
+"""Stand-ins for load balancers in a tenant: what demonstrations and tests talk to in their place.
 
-pools.py       what the tenant's API server is told of its kinds, and pools as it understands them
-controller.py  which Service has which address, and the loop around that
+pools.py             MetalLB's kinds, and pools as the stand-in for MetalLB understands them
+controller.py        which Service has which address of MetalLB, and the loop around that
+lbipam.py            the same for Cilium's LB-IPAM, with the kinds of Cilium that matter here
+serviceaddresses.py  the addresses that Services show
 
-It is a stand-in and no MetalLB: it announces nothing to any network. Accepted and without effect
-here: `serviceAllocation`, `avoidBuggyIPs`, shared addresses (`allow-shared-ip`), and everything of
-an L2Advertisement; a pool's status does not count its addresses.
+They are stand-ins and neither MetalLB nor Cilium: they announce nothing to any network. Accepted
+and without effect by the one for MetalLB: `serviceAllocation`, `avoidBuggyIPs`, shared addresses
+(`allow-shared-ip`), and everything of an L2Advertisement; a pool's status does not count its
+addresses. By the one for LB-IPAM: `serviceSelector`, sharing keys, and the conditions of Services.
 """

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from allocator import AddressRange, AllocatorError
+from allocator import AddressRange
 from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.events import EventType, Recorder
@@ -31,6 +31,7 @@ from reconcilers.cli.standin.pools import (
     Pool,
     configuration,
 )
+from reconcilers.cli.standin.serviceaddresses import addresses, age, parse_addresses
 
 COMPONENT = "metallb-stand-in"
 EVERYTHING = Key("", "configuration")
@@ -65,11 +66,6 @@ class CannotServe(Exception):
     """A Service's request cannot be met now; the message says why."""
 
 
-def addresses(service: Service) -> tuple[str, ...]:
-    """Return the addresses that a Service's status shows."""
-    return tuple(one.ip for one in service.status.loadBalancer.ingress if one.ip)
-
-
 def is_ours(service: Service) -> bool:
     """Return whether the Service asks for a load balancer and for no particular other one."""
     return service.spec.type == "LoadBalancer" and service.spec.loadBalancerClass is None
@@ -77,21 +73,16 @@ def is_ours(service: Service) -> bool:
 
 def assignments(services: Iterable[Service], pools: Sequence[Pool]) -> list[Assignment]:
     """Return the addresses or the problem of each Service that asks for MetalLB, oldest first."""
-    ours = sorted((one for one in services if is_ours(one)), key=_age)
+    ours = sorted((one for one in services if is_ours(one)), key=age)
     taken: set[AddressRange] = set()
     kept: dict[str, Assignment] = {}
     for service in ours:
-        shown = _parsed(addresses(service))
+        shown = parse_addresses(addresses(service))
         pool = _keeps(service, shown, pools)
         if pool is not None and not taken.intersection(shown):
             kept[service.metadata.uid] = Assignment(service, addresses(service), pool.name)
             taken.update(shown)
     return [kept.get(one.metadata.uid) or _assign(one, pools, taken) for one in ours]
-
-
-def _age(service: Service) -> tuple[str, str]:
-    created = service.metadata.creationTimestamp
-    return (created.isoformat() if created else "", str(service.metadata.key))
 
 
 def _keeps(service: Service, shown: Sequence[AddressRange], pools: Sequence[Pool]) -> Pool | None:
@@ -104,14 +95,6 @@ def _keeps(service: Service, shown: Sequence[AddressRange], pools: Sequence[Pool
     return pool if keeps else None
 
 
-def _parsed(texts: Iterable[str]) -> list[AddressRange]:
-    """Return the addresses; none if one is no address."""
-    try:
-        return [AddressRange.parse(text, text) for text in texts]
-    except AllocatorError:
-        return []
-
-
 def _first_annotation(service: Service, annotations: tuple[str, ...]) -> str:
     """Return the value of the first of `annotations` that the Service has; empty if none."""
     carried = service.metadata.annotations
@@ -121,7 +104,7 @@ def _first_annotation(service: Service, annotations: tuple[str, ...]) -> str:
 def _wanted(service: Service) -> list[AddressRange] | None:
     """Return the addresses that the Service asks for by name; None if it asks for nonsense."""
     text = _first_annotation(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
-    return _parsed(part.strip() for part in text.split(",")) or None if text else []
+    return parse_addresses(part.strip() for part in text.split(",")) or None if text else []
 
 
 def _assign(service: Service, pools: Sequence[Pool], taken: set[AddressRange]) -> Assignment:
@@ -225,7 +208,9 @@ class MetalLBStandIn:
         By the configuration in force, so that readers know which one that is.
         """
         pool = next((one for one in self._sound if one.name == declared.metadata.name), None)
-        status = pool.status(a for w in wanted for a in _parsed(w.addresses)) if pool else {}
+        status = (
+            pool.status(a for w in wanted for a in parse_addresses(w.addresses)) if pool else {}
+        )
         if pool is not None and dict(declared.status) != status:
             await self._client.patch_status(ADDRESS_POOL, declared, status)
 

@@ -82,6 +82,19 @@ async def test_the_demo_plays_all_its_steps_on_the_servers_that_the_environment_
     assert done.stderr == b""
 
 
+@pytest.mark.long
+async def test_the_demo_with_cilium_plays_all_its_steps() -> None:
+    flags = ("--step-timeout=60s", "--load-balancer=cilium")
+    done = await call("demo", *flags, seconds=300.0)
+    printed = done.stdout.decode()
+    assert done.returncode == 0, printed + done.stderr.decode()
+    lbipam = "Cilium LB-IPAM" if read_settings().lbipam else "stand-in for Cilium LB-IPAM"
+    assert f"Service storefront has 10.40.0.16 ({lbipam})" in printed
+    assert "LoadBalancerAnnounced is False, NotAnnounced" in printed
+    assert "All 8 steps happened" in printed
+    assert done.stderr == b""
+
+
 async def test_an_interrupted_demo_ends_without_a_traceback() -> None:
     async with started("demo") as demo:
         await demo.until("An administrator declares")

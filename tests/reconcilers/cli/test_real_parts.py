@@ -27,6 +27,7 @@ VARIABLES = (
     "TEST_ASSET_KUBE_APISERVER",
     "TEST_ASSET_KUBE_CONTROLLER_MANAGER",
     "TEST_ASSET_METALLB_CONTROLLER",
+    "TEST_ASSET_CILIUM_LBIPAM",
 )
 LOOKED = "metallb_k8s_client_updates_total 1\n"
 NOT_YET = "metallb_k8s_client_updates_total 0\n"
@@ -120,6 +121,33 @@ async def test_embedded_servers_and_the_stand_in_are_named_as_what_they_are(part
     assert third.split(maxsplit=1) == ["MetalLB", "a stand-in for it, one in each tenant"]
     assert "embedded API server; controllers" in up.printed
     assert "embedded API server, stand-in for MetalLB;" in up.printed
+
+
+async def test_the_stand_in_for_lb_ipam_is_named_as_what_it_is(parts: Parts) -> None:
+    parts.choose()
+    async with started("up", "--no-samples", "--load-balancer=cilium") as up:
+        await up.until(READY)
+    third = up.printed.splitlines()[2]
+    assert third.strip() == "Cilium LB-IPAM a stand-in for it, one in each tenant"
+    assert "embedded API server, stand-in for Cilium LB-IPAM;" in up.printed
+
+
+@linux
+async def test_the_real_lb_ipam_is_named_and_ends(tmp_path: Path) -> None:
+    settings = read_settings()
+    if settings.kind != "binaries" or settings.lbipam is None:
+        pytest.skip("KUBEBUILDER_ASSETS names no etcd, kube-apiserver and cilium-lbipam")
+    kubectl = Kubectl(tmp_path / "config", tmp_path / "cache")
+    flags = ("--load-balancer=cilium", f"--kubeconfig={tmp_path / 'config'}")
+    async with started("up", *flags) as up:
+        await up.until(READY)
+        assert f"Cilium LB-IPAM real: {settings.lbipam}" in up.printed
+        assert "stand-in" not in up.printed
+        web = ("tenantcluster/web", "-n", "team-platform")
+        await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *web)
+        ran, left = await end(up, signal.SIGINT)
+    assert {"etcd", "kube-apiserver", "cilium-lbipam"} <= ran
+    assert left == []
 
 
 @linux

@@ -11,7 +11,7 @@ import yaml
 
 from allocator import AddressRange
 from controller.clock import SystemClock
-from reconcilers.cli.local.metallb import wait_established
+from reconcilers.cli.local.balancer import wait_established
 from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.standin.pools import crds

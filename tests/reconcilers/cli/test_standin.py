@@ -15,11 +15,12 @@ from controller.manager import Manager
 from controller.meta import Key
 from controller.transport import Transport
 from reconcilers.api.resources import SERVICE, Service
-from reconcilers.cli.local.metallb import wait_established
+from reconcilers.cli.local.balancer import wait_established
 from reconcilers.cli.local.objects import apply, delete, make_namespaces
 from reconcilers.cli.local.servers import api_server
-from reconcilers.cli.standin.controller import ALLOCATED_FROM, MetalLBStandIn, addresses
+from reconcilers.cli.standin.controller import ALLOCATED_FROM, MetalLBStandIn
 from reconcilers.cli.standin.pools import ADDRESS_POOL, NAMESPACE, crds
+from reconcilers.cli.standin.serviceaddresses import addresses
 from tests.polling import SECONDS
 
 

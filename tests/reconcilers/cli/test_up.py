@@ -184,6 +184,39 @@ async def test_after_kill_9_everything_is_as_it_was(tmp_path: Path) -> None:
     assert all(before.values())
 
 
+@pytest.mark.long
+async def test_a_tenant_that_names_cilium_is_served_by_it(tmp_path: Path) -> None:
+    flag, kubectl, tenant = in_files(tmp_path)
+    web = ("tenantcluster/web", *IN_TEAM)
+    async with started("up", "--load-balancer=cilium", flag) as up:
+        await up.until(READY)
+        assert "get ciliumloadbalancerippools,services -A" in up.printed
+        await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *web)
+        await tenant.apply(_service("web"))
+        await tenant.wait("--for=jsonpath={.status.loadBalancer.ingress}", "svc/web")
+        service = await tenant.text("get", "svc/web", "-o", "jsonpath={.status.loadBalancer}")
+        assert "10.49.0." in service
+        pools = await tenant.text("get", "ciliumloadbalancerippools", "-o", "name")
+        assert pools.startswith("ciliumloadbalancerippool.cilium.io/team-platform-web-lb-")
+        checked = await call("check", flag, "--tenants")
+        assert "TenantNotAnnounced" in checked.stdout.decode()
+        assert checked.returncode == 0, "a warning, as nothing else is wrong"
+        policy = {
+            "apiVersion": "cilium.io/v2alpha1",
+            "kind": "CiliumL2AnnouncementPolicy",
+            "metadata": {"name": "all"},
+            "spec": {"loadBalancerIPs": True},
+        }
+        await tenant.apply(policy)
+        checked = await call("check", flag, "--tenants", "-o", "json")
+        found = json.loads(checked.stdout)["findings"]
+        ours = {one["kind"] for one in found if one["subject"]["name"] == "web"}
+        assert ours <= {"TenantNotAnnounced"}, "the condition may be older"
+        await kubectl.run("delete", *web, "--timeout=30s")
+        assert await tenant.text("get", "ciliumloadbalancerippools", "-o", "name") == ""
+        assert await up.stop(signal.SIGINT) == 0
+
+
 async def test_without_samples_it_is_empty(empty: Shared) -> None:
     assert await empty.kubectl.text("get", "np,ipa,tc", "-A", "-o", "name") == ""
 

@@ -1,0 +1,155 @@
+"""What the load balancers of tenants on this machine have in common.
+
+Whichever it is says so: a stand-in is never called by the name of what it stands in for.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from anyio.abc import TaskStatus
+
+from controller.clock import Clock
+from controller.conditions import is_true
+from controller.errors import ControllerError
+from controller.informer import Informer
+from controller.jobs import run_in_background
+from controller.loggers import get_logger
+from controller.meta import Key
+from controller.resource import Resource
+from controller.transport import Transport
+from reconcilers.cli.local.servers import ApiServer, Definitions
+from reconcilers.loadbalancers.metallb.installation.installer import Applied
+
+PAUSE = 0.1
+
+_log = get_logger(__name__)
+
+
+DEFINITION = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    Applied,
+    namespaced=False,
+)
+"""CustomResourceDefinition, whose status says whether its kind is served."""
+
+
+class LocalBalancer(ABC):
+    """A load balancer for tenants on this machine: the real one, or a stand-in for it."""
+
+    title: str
+    """What it is, or what it stands in for."""
+    provider: str
+    """How a TenantCluster names it."""
+    source: str
+    """Whether it is real, and where it is from."""
+    kinds: Sequence[Resource[Any]]
+    """What the controllers write into a tenant: the kind of its pools first."""
+    namespaces: Sequence[str] = ()
+    """The namespaces that it needs in a tenant."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What it is called in the output."""
+        ...
+
+    @abstractmethod
+    async def read_definitions(self) -> Definitions:
+        """Return the CustomResourceDefinitions of its kinds.
+
+        Raises:
+            PlaneError: the program that has them cannot be used.
+        """
+        ...
+
+    @abstractmethod
+    def list_entries(self, pool: Any) -> Sequence[str]:
+        """Return the ranges of one of its pools, as `start-end`."""
+        ...
+
+    @asynccontextmanager
+    async def serve(
+        self, server: ApiServer, clock: Clock, definitions: Definitions, *, is_installed: bool
+    ) -> AsyncIterator[None]:
+        """Run it in a tenant for the time of the context.
+
+        Args:
+            server: the tenant's API server.
+            clock: for everything that waits.
+            definitions: of its kinds.
+            is_installed: whether the API server serves its kinds already; it is ready then when
+                this yields. If not, it is started when they are served.
+
+        Raises:
+            Problem: it does not start, or ended; says which tenant's, and why.
+        """
+        async with anyio.create_task_group() as group:
+            if is_installed:
+                await group.start(self._run, server, clock, definitions)
+            else:
+                group.start_soon(self._run, server, clock, definitions)
+            yield
+            group.cancel_scope.cancel()
+
+    @abstractmethod
+    async def _run(
+        self,
+        server: ApiServer,
+        clock: Clock,
+        definitions: Definitions,
+        *,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Wait until its kinds are served, start it, wait until cancelled."""
+        ...
+
+
+def is_established(definition: Applied) -> bool:
+    """Return whether the API server serves the kind that a definition defines."""
+    return is_true(definition.status.conditions or (), "Established")
+
+
+async def wait_established(transport: Transport, clock: Clock, definitions: Definitions) -> None:
+    """Return once all of these definitions are established in a tenant."""
+    needed = [Key("", one["metadata"]["name"]) for one in definitions]
+    informer = Informer(DEFINITION, transport, clock)
+    done = anyio.Event()
+
+    def check_established(_: object) -> None:
+        found = [informer.cache.get(key) for key in needed]
+        if all(one is not None and is_established(one) for one in found):
+            done.set()
+
+    informer.add_handler(check_established)
+    async with run_in_background([informer.run]):
+        await done.wait()
+
+
+async def wait_listed(
+    transport: Transport, clock: Clock, definitions: Iterable[Mapping[str, Any]]
+) -> None:
+    """Wait until all kinds can be listed.
+
+    One that is established may not be served for a moment; a real controller would look for it
+    again after ten seconds only.
+    """
+    for spec in (one["spec"] for one in definitions):
+        for version in spec["versions"]:
+            path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
+            while version["served"] and not await _answers(transport, path):
+                await clock.sleep(PAUSE)
+
+
+async def _answers(transport: Transport, path: str) -> bool:
+    try:
+        await transport.request("GET", path, query={"limit": "1"})
+    except ControllerError as failure:
+        _log.info("a kind is not served yet", path=path, error=str(failure))
+        return False
+    return True

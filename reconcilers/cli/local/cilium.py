@@ -1,0 +1,119 @@
+"""Cilium's LB-IPAM in tenants: the real one where the environment has it, else a stand-in.
+
+Neither brings agents, so no machine announces an address. The kinds that make agents announce are
+served in both cases, so that people can create what they would create in a tenant.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from anyio.abc import TaskStatus
+from typing_extensions import override
+
+from controller.clock import Clock
+from controller.manager import Manager
+from controller.options import ManagerOptions
+from controller.resource import Resource
+from reconcilers.api.tenantaddons import CILIUM
+from reconcilers.cli.local.balancer import LocalBalancer, wait_established, wait_listed
+from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
+from reconcilers.cli.problems import Problem
+from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
+from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
+from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, offer_of
+
+LEASE_NAMESPACE = "kube-system"
+"""Where Cilium's operator holds its Lease, if Cilium is installed as its documents say."""
+
+
+class StandInLbIpam(LocalBalancer):
+    """The stand-in for LB-IPAM, in this process; also what the real one has in common with it.
+
+    It holds the Lease of Cilium's operator: the release of some ranges waits for another holder.
+    """
+
+    title = "Cilium LB-IPAM"
+    provider = CILIUM
+    source = "a stand-in for it"
+    kinds: Sequence[Resource[Any]] = (CILIUM_POOL,)
+
+    @property
+    @override
+    def name(self) -> str:
+        return "stand-in for Cilium LB-IPAM"
+
+    @override
+    async def read_definitions(self) -> Definitions:
+        return cilium_crds()
+
+    @override
+    def list_entries(self, pool: CiliumPool) -> Sequence[str]:
+        return offer_of(pool).entries
+
+    @override
+    async def _run(
+        self,
+        server: ApiServer,
+        clock: Clock,
+        definitions: Definitions,
+        *,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        await wait_established(server.transport, clock, definitions)
+        options = ManagerOptions(
+            leader_elect=True, lease_namespace=LEASE_NAMESPACE, lease_name=LEASE_NAME
+        )
+        manager = Manager(server.transport, clock=clock, options=options)
+        LbIpamStandIn(manager, clock)
+        task_status.started()
+        await manager.run()
+
+
+class RealLbIpam(StandInLbIpam):
+    """Cilium's own LB-IPAM, a process for each tenant; envtest's settings name the program."""
+
+    def __init__(self, settings: Any) -> None:
+        self.source = f"real: {settings.lbipam}"
+        self._settings = settings
+
+    @property
+    @override
+    def name(self) -> str:
+        return "Cilium LB-IPAM"
+
+    @override
+    async def read_definitions(self) -> Definitions:
+        pools: Definitions = await envtest().lbipam_definitions(self._settings)
+        own_names = {definition["metadata"]["name"] for definition in pools}
+        others = [one for one in cilium_crds() if one["metadata"]["name"] not in own_names]
+        return [*pools, *others]
+
+    @override
+    async def _run(
+        self,
+        server: ApiServer,
+        clock: Clock,
+        definitions: Definitions,
+        *,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        await wait_established(server.transport, clock, definitions)
+        await wait_listed(server.transport, clock, definitions)
+        try:
+            async with envtest().cilium_lbipam(server.kubeconfig, self._settings) as lbipam:
+                task_status.started()
+                await lbipam.watch()
+        except envtest().PlaneError as failure:
+            raise Problem(f"Cilium LB-IPAM of {server.name}: {failure}") from failure
+
+
+def find_lbipam() -> LocalBalancer:
+    """Return the LB-IPAM that the environment asks for.
+
+    Raises:
+        Problem: this installation lacks envtest.
+        PlaneError: a variable of the environment names what is not there.
+    """
+    settings = envtest().read_settings()
+    return StandInLbIpam() if settings.lbipam is None else RealLbIpam(settings)

@@ -1,0 +1,242 @@
+"""The stand-in for Cilium's LB-IPAM: which Service has which address, and the loop around it.
+
+A Service keeps the address that it shows while a pool has it. Otherwise it gets the first free
+one, pool by pool in the order of their age; LB-IPAM chooses among pools at random from 1.20 on. A
+pool that is disabled, or that overlaps an older one, gives nothing new. Without any pool the
+stand-in writes nothing, as LB-IPAM does.
+
+Services are written before the counts of pools, and a count carries the generation that it was
+counted for: that is how a reader of a pool knows what the stand-in acts on.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from allocator import AddressRange
+from controller.clock import Clock
+from controller.conditions import rfc3339
+from controller.manager import Manager
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Outcome
+from controller.triggers import Watch
+from reconcilers.api.resources import LOAD_BALANCER, SERVICE, Service
+from reconcilers.cli.standin.serviceaddresses import addresses, age, parse_addresses
+from reconcilers.loadbalancers.cilium.pools import (
+    CILIUM_POOL,
+    IPS_TOTAL,
+    IPS_USED,
+    POOL_CONFLICT,
+    CiliumPool,
+    condition,
+)
+
+COMPONENT = "lb-ipam-stand-in"
+EVERYTHING = Key("", "pools and services")
+WANTED_ADDRESSES = ("lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips")
+"""Annotations of a Service that ask for addresses, separated by commas."""
+PROXY_LABEL = "service.kubernetes.io/service-proxy-name"
+"""The label of Services that Cilium leaves to another proxy."""
+_IPS_AVAILABLE = "cilium.io/IPsAvailable"
+
+
+def cilium_crds() -> list[dict[str, Any]]:
+    """Return the CustomResourceDefinitions of pools, and of what announces addresses."""
+    text = files(__package__).joinpath("cilium-crds.yaml").read_text(encoding="utf-8")
+    return list(yaml.safe_load_all(text))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPool:
+    """A pool as the stand-in understands it.
+
+    Args:
+        declared: the pool.
+        spans: its blocks; those that cannot be parsed are left out.
+        conflict: which older pool it overlaps, as a sentence; empty if none.
+    """
+
+    declared: CiliumPool
+    spans: tuple[AddressRange, ...]
+    conflict: str = ""
+
+    @property
+    def gives(self) -> bool:
+        """Whether Services get new addresses from it."""
+        return not self.declared.spec.disabled and not self.conflict
+
+    def __contains__(self, address: AddressRange) -> bool:
+        return any(span.contains(address) for span in self.spans)
+
+
+def read_pools(declared: Iterable[CiliumPool]) -> list[ReadPool]:
+    """Return pools by age; of two that overlap, the younger one has the conflict."""
+    pools: list[ReadPool] = []
+    for pool in sorted(declared, key=_pool_age):
+        spans = tuple(block.span for block in pool.blocks if block.span is not None)
+        rivals = [
+            older.declared.metadata.name
+            for older in pools
+            if not older.conflict and _overlap(older.spans, spans)
+        ]
+        conflict = f"it overlaps CiliumLoadBalancerIPPool {rivals[0]}" if rivals else ""
+        pools.append(ReadPool(pool, spans, conflict))
+    return pools
+
+
+def _pool_age(pool: CiliumPool) -> tuple[str, str]:
+    created = pool.metadata.creationTimestamp
+    return (created.isoformat() if created else "", pool.metadata.name)
+
+
+def _overlap(spans: Iterable[AddressRange], others: Sequence[AddressRange]) -> bool:
+    return any(span.overlaps(other) for span in spans for other in others)
+
+
+def choose_addresses(
+    services: Iterable[Service], pools: Sequence[ReadPool]
+) -> list[tuple[Service, tuple[str, ...]]]:
+    """Return the addresses of each Service that LB-IPAM serves, the oldest Service first."""
+    served = sorted((service for service in services if is_served(service)), key=age)
+    taken: set[AddressRange] = set()
+    kept: dict[str, list[AddressRange]] = {}
+    for service in served:
+        requested = _requested(service)
+        shown = [
+            address
+            for address in parse_addresses(addresses(service))
+            if any(address in pool for pool in pools)
+            and address not in taken
+            and (not requested or address in requested)
+        ]
+        kept[service.metadata.uid] = shown
+        taken.update(shown)
+    chosen = []
+    for service in served:
+        shown = kept[service.metadata.uid]
+        added = [] if service.metadata.deletionTimestamp else _add(service, shown, pools, taken)
+        taken.update(added)
+        texts = tuple(address.start_text for address in [*shown, *added])
+        chosen.append((service, texts))
+    return chosen
+
+
+def is_served(service: Service) -> bool:
+    """Return whether LB-IPAM serves a Service: one without a class, in Cilium's own proxy."""
+    return (
+        service.spec.type == LOAD_BALANCER
+        and service.spec.loadBalancerClass is None
+        and PROXY_LABEL not in service.metadata.labels
+    )
+
+
+def _requested(service: Service) -> list[AddressRange]:
+    """Return the addresses that a Service asks for by name."""
+    carried = service.metadata.annotations
+    asked = next((carried[name] for name in WANTED_ADDRESSES if carried.get(name)), "")
+    asked = asked or service.spec.loadBalancerIP
+    return parse_addresses(text.strip() for text in asked.split(",")) if asked else []
+
+
+def _add(
+    service: Service,
+    shown: Sequence[AddressRange],
+    pools: Iterable[ReadPool],
+    taken: Collection[AddressRange],
+) -> list[AddressRange]:
+    """Return the addresses that a Service gets beside those that it keeps, one of each family."""
+    giving = [pool for pool in pools if pool.gives]
+    if requested := _requested(service):
+        return [
+            address
+            for address in requested
+            if address not in taken and any(address in pool for pool in giving)
+        ]
+    families = {address.family for address in shown}
+    added = []
+    for family in service.spec.ipFamilies or ("IPv4",):
+        number = int(family.removeprefix("IPv"))
+        free = (address for address in _addresses_of(giving, number) if address not in taken)
+        if number not in families and (address := next(free, None)) is not None:
+            added.append(address)
+    return added
+
+
+def _addresses_of(pools: Iterable[ReadPool], family: int) -> Iterator[AddressRange]:
+    """Yield the addresses of a family in the order in which they are given."""
+    for pool in pools:
+        for span in pool.spans:
+            if span.family == family:
+                for number in range(span.first, span.last + 1):
+                    yield AddressRange(number, number, family)
+
+
+class LbIpamStandIn:
+    """A stand-in for LB-IPAM in one tenant, added to that tenant's manager."""
+
+    def __init__(self, manager: Manager, clock: Clock) -> None:
+        self._client = manager.client
+        self._clock = clock
+        self._pools = manager.informer(CILIUM_POOL).cache
+        self._services = manager.informer(SERVICE).cache
+        informers = (manager.informer(CILIUM_POOL), manager.informer(SERVICE))
+        watches = [Watch(informer, lambda _: (EVERYTHING,)) for informer in informers]
+        manager.controller(COMPONENT, self.reconcile, watches=watches)
+
+    async def reconcile(self, _: Key) -> Outcome:
+        """Look at everything once, and write what differs: Services first, then the counts."""
+        pools = read_pools(self._pools)
+        if not pools:
+            return SETTLED
+        chosen = choose_addresses(self._services, pools)
+        for service, wanted in chosen:
+            if addresses(service) != wanted:
+                ingress = [{"ip": text} for text in wanted] or None
+                status = {"status": {"loadBalancer": {"ingress": ingress}}}
+                at = Version.from_object(service)
+                await self._client.patch(SERVICE, at, status, subresource="status")
+        used = [address for _, texts in chosen for address in parse_addresses(texts)]
+        for pool in pools:
+            await self._count(pool, used)
+        return SETTLED
+
+    async def _count(self, pool: ReadPool, used: Iterable[AddressRange]) -> None:
+        """Write how many addresses of a pool there are and are in use, if that is news."""
+        declared = pool.declared
+        total = sum(span.size for span in pool.spans)
+        in_use = sum(address in pool for address in used)
+        counts = {IPS_TOTAL: total, _IPS_AVAILABLE: total - in_use, IPS_USED: in_use}
+        wanted = [
+            {"type": kind, "status": "Unknown", "reason": "noreason", "message": str(number)}
+            for kind, number in counts.items()
+        ]
+        wanted.append(
+            {
+                "type": POOL_CONFLICT,
+                "status": "True" if pool.conflict else "False",
+                "reason": "cidr_overlap" if pool.conflict else "resolved",
+                "message": pool.conflict,
+            }
+        )
+        if all(map(partial(_is_written, declared), wanted)):
+            return
+        stamp = {
+            "lastTransitionTime": rfc3339(self._clock.now()),
+            "observedGeneration": declared.generation,
+        }
+        conditions = [entry | stamp for entry in wanted]
+        await self._client.patch_status(CILIUM_POOL, declared, {"conditions": conditions})
+
+
+def _is_written(pool: CiliumPool, wanted: Mapping[str, str]) -> bool:
+    """Return whether a condition of a pool says this of the generation that the pool has."""
+    stored = condition(pool, wanted["type"])
+    return (
+        stored is not None
+        and (stored.status, stored.message) == (wanted["status"], wanted["message"])
+        and stored.observedGeneration == pool.generation
+    )

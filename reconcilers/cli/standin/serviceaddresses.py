@@ -1,0 +1,25 @@
+"""The addresses that Services show, and the order in which Services are served."""
+
+from collections.abc import Iterable
+
+from allocator import AddressRange, AllocatorError
+from reconcilers.api.resources import Service
+
+
+def addresses(service: Service) -> tuple[str, ...]:
+    """Return the addresses that a Service's status shows."""
+    return tuple(one.ip for one in service.status.loadBalancer.ingress if one.ip)
+
+
+def age(service: Service) -> tuple[str, str]:
+    """Return what orders Services by age, the oldest first."""
+    created = service.metadata.creationTimestamp
+    return (created.isoformat() if created else "", str(service.metadata.key))
+
+
+def parse_addresses(texts: Iterable[str]) -> list[AddressRange]:
+    """Return the addresses; none if one is no address."""
+    try:
+        return [AddressRange.parse(text, text) for text in texts]
+    except AllocatorError:
+        return []

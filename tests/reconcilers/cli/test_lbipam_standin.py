@@ -1,0 +1,98 @@
+"""The stand-in for LB-IPAM against an API server: what a reader of its pools can rely on."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from controller.client import Client
+from controller.clock import SystemClock
+from controller.jobs import run_in_background
+from controller.manager import Manager
+from controller.meta import Key, Version
+from reconcilers.api.resources import SERVICE
+from reconcilers.cli.local.balancer import wait_established
+from reconcilers.cli.local.servers import api_server
+from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
+from reconcilers.cli.standin.serviceaddresses import addresses
+from reconcilers.loadbalancers.cilium.pools import (
+    CILIUM_POOL,
+    IPS_USED,
+    CiliumPool,
+    count,
+    find_conflict,
+    is_acknowledged,
+)
+from tests.polling import until
+
+
+@asynccontextmanager
+async def _tenant() -> AsyncIterator[Client]:
+    """Run the stand-in in a tenant of its own; return a client of the tenant."""
+    clock = SystemClock()
+    async with api_server("tenant", cilium_crds()) as server:
+        await wait_established(server.transport, clock, cilium_crds())
+        manager = Manager(server.transport, clock=clock)
+        LbIpamStandIn(manager, clock)
+        async with run_in_background([manager.run]):
+            yield server.client
+
+
+async def _add_pool(client: Client, name: str, start: str, stop: str) -> None:
+    body = {"metadata": {"name": name}, "spec": {"blocks": [{"start": start, "stop": stop}]}}
+    await client.create(CILIUM_POOL, "", body)
+
+
+async def _edit(client: Client, name: str, spec: dict[str, Any]) -> None:
+    pool = await client.get(CILIUM_POOL, Key("", name))
+    await client.patch(CILIUM_POOL, Version.from_object(pool), {"spec": spec})
+
+
+async def _acknowledged(client: Client, name: str) -> CiliumPool:
+    """Return a pool once the stand-in has acknowledged it as it stands."""
+
+    async def read() -> CiliumPool:
+        return await client.get(CILIUM_POOL, Key("", name))
+
+    return await until(read, is_acknowledged)
+
+
+async def _add_service(client: Client, name: str) -> None:
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
+    await client.create(SERVICE, "default", {"metadata": {"name": name}, "spec": spec})
+
+
+async def _shown(client: Client, name: str) -> tuple[str, ...]:
+    return addresses(await client.get(SERVICE, Key("default", name)))
+
+
+async def test_a_pool_is_counted_for_its_generation_and_a_service_gets_its_address() -> None:
+    async with _tenant() as client:
+        await _add_service(client, "web")
+        await _add_pool(client, "a", "10.0.0.0", "10.0.0.1")
+        pool = await _acknowledged(client, "a")
+        assert await _shown(client, "web") == ("10.0.0.0",), "Services are written first"
+        assert count(pool, IPS_USED) == 1
+
+
+async def test_a_pool_that_lost_its_blocks_is_acknowledged_after_its_services_lost_theirs() -> (
+    None
+):
+    async with _tenant() as client:
+        await _add_pool(client, "a", "10.0.0.0", "10.0.0.7")
+        await _add_service(client, "web")
+        await until(lambda: _shown(client, "web"), bool)
+        await _edit(client, "a", {"blocks": []})
+        pool = await _acknowledged(client, "a")
+        assert await _shown(client, "web") == ()
+        assert count(pool, IPS_USED) == 0
+
+
+async def test_an_overlap_is_reported_on_the_younger_pool_as_it_stands() -> None:
+    async with _tenant() as client:
+        await _add_pool(client, "a", "10.0.0.0", "10.0.0.7")
+        await _acknowledged(client, "a")
+        await _add_pool(client, "b", "10.0.0.7", "10.0.0.9")
+        assert "overlaps CiliumLoadBalancerIPPool a" in find_conflict(
+            await _acknowledged(client, "b")
+        )
+        assert find_conflict(await _acknowledged(client, "a")) == ""
