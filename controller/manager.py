@@ -128,6 +128,7 @@ class Manager:
         self._services = Services(self._supervisor)
         self._leader_services = LeaderServices(self._leader_tasks)
         self._started = False
+        self._has_recorders = False
         self._listening = anyio.Event()
 
     def informer(
@@ -160,6 +161,16 @@ class Manager:
         check_resource(resource, "Manager.informer")
         scope = Scope(namespace, labels, fields)
         return self._informers.get_or_create(resource, scope, indexes)
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """The informers of this manager, in the order in which they were asked for."""
+        return tuple(self._informers)
+
+    @property
+    def has_recorders(self) -> bool:
+        """Whether events are recorded through this manager."""
+        return self._has_recorders
 
     def controller(  # noqa: PLR0913 - what a controller is made of
         self,
@@ -301,6 +312,7 @@ class Manager:
             client or self.client, self.clock, component, dropped=self.metrics.events_dropped
         )
         self.add_service(f"events/{component}", recorder.run, leader_only=False)
+        self._has_recorders = True
         return recorder
 
     def add_readiness_check(self, check: Check) -> None:

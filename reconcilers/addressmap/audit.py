@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 from controller.conditions import find, is_true, rfc3339
+from controller.markers import Config, with_config
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers.addressing import addresstexts, statusranges
@@ -18,7 +19,6 @@ from reconcilers.addressmap import adoption
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.markers import Config, with_config
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import IPAM
 from reconcilers.api.resources import (

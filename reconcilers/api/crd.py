@@ -1,40 +1,20 @@
-"""CustomResourceDefinitions made of the models, so that the two can never tell different stories.
+"""The CustomResourceDefinitions of our kinds, which the framework makes of the models.
 
-Pydantic's JSON schema is turned into a structural schema as apiextensions.k8s.io/v1 wants it:
-references written out, no titles, optional instead of "or null", no defaults that would
-materialise empty values. What a schema cannot say of one object alone is said by CEL rules on
-the models.
+What a schema cannot say of one object alone is said by CEL rules on the models.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-import msgspec
-
+from controller.resource import Resource
+from controller.scaffold.definitions import Column, CustomKind, define
+from controller.scaffold.schemas import Schema
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
-
-Schema = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Column:
-    """A printer column of `kubectl get`; `wide` shows it with -o wide only."""
-
-    name: str
-    type: str
-    path: str
-    wide: bool = False
-
-    def to_schema(self) -> Schema:
-        """Return the column as an entry of additionalPrinterColumns."""
-        column: Schema = {"name": self.name, "type": self.type, "jsonPath": self.path}
-        return column | {"priority": 1} if self.wide else column
 
 
 @dataclass(frozen=True)
@@ -56,7 +36,7 @@ class Kind:
         labels: of the definition.
     """
 
-    model: type
+    model: type[Any]
     plural: str
     short: str
     columns: tuple[Column, ...]
@@ -179,116 +159,25 @@ def crds() -> list[Schema]:
 
 def definition(kind: Kind) -> Schema:
     """Return the CustomResourceDefinition of a kind."""
-    version: Schema = {
-        "name": kind.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": structural_schema(kind.model)},
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [column.to_schema() for column in kind.columns],
-    }
-    if kind.selectable:
-        version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
-    metadata: Schema = {"name": kind.crd_name}
-    if kind.labels:
-        metadata["labels"] = dict(kind.labels)
-    called: Schema = {
-        "kind": kind.kind,
-        "listKind": f"{kind.kind}List",
-        "plural": kind.plural,
-        "singular": kind.kind.lower(),
-    }
-    if kind.short_names:
-        called["shortNames"] = kind.short_names
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": metadata,
-        "spec": {
-            "group": kind.group,
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "names": called | {"categories": list(kind.categories)},
-            "versions": [version],
-        },
-    }
-
-
-def structural_schema(model: type) -> Schema:
-    """Return the structural OpenAPI v3 schema of a kind's model, for the caller to keep."""
-    schema: Schema = msgspec.json.decode(_structural_schema(model))
-    return schema
-
-
-def plain_schema(model: type) -> Schema:
-    """Return the schema of any model with references written out, as `structural_schema` does."""
-    # Here, as it takes longer to load than many a command that needs the kinds' names only.
-    from pydantic import TypeAdapter  # noqa: PLC0415
-
-    whole = TypeAdapter(model).json_schema()
-    return _structural(whole, whole.pop("$defs", {}))
-
-
-@cache
-def _structural_schema(model: type) -> bytes:
-    whole = plain_schema(model)
-    spec, status = whole["properties"]["spec"], _without_defaults(whole["properties"]["status"])
-    rules = {name: whole[name] for name in ("x-kubernetes-validations",) if name in whole}
-    schema = {
-        "description": " ".join((model.__doc__ or "").split()),
-        "type": "object",
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            "spec": spec,
-            "status": status,
-        },
-        **rules,
-    }
-    return msgspec.json.encode(schema)
-
-
-def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Schema:
-    """Return a JSON schema as a structural one: references resolved, titles removed."""
-    merged = _resolve(schema, definitions)
-    result = {key: value for key, value in merged.items() if key not in {"title", "default"}}
-    default = merged.get("default")
-    if isinstance(default, bool | int) or (isinstance(default, str) and default):
-        result["default"] = default
-    if "properties" in result:
-        result["properties"] = {
-            name: _structural(part, definitions) for name, part in result["properties"].items()
-        }
-    for inner in ("items", "additionalProperties"):
-        if isinstance(result.get(inner), Mapping):
-            result[inner] = _structural(result[inner], definitions)
-    if result.get("additionalProperties") is True:
-        del result["additionalProperties"]
-    return result
-
-
-def _resolve(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Schema:
-    """Resolve a reference, drop the "or null" of an optional field, turn a const into an enum."""
-    merged = dict(schema)
-    for choice in merged.pop("anyOf", ()):
-        if choice.get("type") != "null":
-            merged = {**choice, **merged}
-    reference = merged.pop("$ref", None)
-    if reference is not None:
-        target = _resolve(definitions[reference.rsplit("/", 1)[-1]], definitions)
-        merged = {**target, **merged}
-    if "const" in merged:
-        merged["enum"] = [merged.pop("const")]
-    return merged
-
-
-def _without_defaults(schema: Any) -> Any:
-    if isinstance(schema, Mapping):
-        return {k: _without_defaults(v) for k, v in schema.items() if k != "default"}
-    if isinstance(schema, list):
-        return [_without_defaults(item) for item in schema]
-    return schema
+    resource = Resource(
+        kind.group,
+        kind.version,
+        kind.kind,
+        kind.plural,
+        kind.model,
+        namespaced=kind.namespaced,
+    )
+    return define(
+        CustomKind(
+            resource,
+            columns=kind.columns,
+            short_names=tuple(kind.short_names),
+            categories=kind.categories,
+            selectable=kind.selectable,
+            labels=kind.labels,
+            required=("spec",),
+        )
+    )
 
 
 def by_name(requested_names: Iterable[str] = (), integrated: Sequence[Kind] = ()) -> list[Schema]:

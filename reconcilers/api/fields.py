@@ -5,10 +5,10 @@ server enforces the words, and an object that some other version of the CRD let 
 readable.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from controller.conditions import Condition
-from reconcilers.api.markers import Config, FieldSchema
+from controller.markers import Config, FieldSchema, Rule, rules
 
 MODEL = {"use_attribute_docstrings": True}
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -65,46 +65,9 @@ def words(*allowed: str) -> Any:
     return FieldSchema(json_schema_extra={"enum": list(allowed)})
 
 
-class Rule(NamedTuple):
-    """A CEL rule, as the schema carries it.
-
-    Args:
-        cel: the rule.
-        message: what is wrong if it does not hold.
-        at: which field of `self` it is about, `.poolRefs` say; empty for `self` as a whole.
-        reason: of the refusal's cause.
-        expression: CEL for the message, where it quotes the value.
-    """
-
-    cel: str
-    message: str
-    at: str = ""
-    reason: str = ""
-    expression: str = ""
-
-    def to_schema(self) -> dict[str, str]:
-        """Return the rule as an entry of x-kubernetes-validations."""
-        entry = {"rule": self.cel, "message": self.message}
-        extra = {
-            "messageExpression": self.expression,
-            "fieldPath": self.at,
-            "reason": self.reason,
-        }
-        return entry | {name: value for name, value in extra.items() if value}
-
-
 REQUIRED = "FieldValueRequired"
 FORBIDDEN = "FieldValueForbidden"
 DUPLICATE = "FieldValueDuplicate"
-
-
-def rules(*cel: Rule) -> dict[str, Any]:
-    """Return the schema extension for CEL rules.
-
-    Each has to be cheap by the API server's estimate, which takes every list and text to be as
-    long as the schema allows: what a rule walks through has maxItems and maxLength.
-    """
-    return {"x-kubernetes-validations": [rule.to_schema() for rule in cel]}
 
 
 def model(*cel: Rule) -> Config:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
+from controller.markers import FieldSchema, Rule, rules, with_config
 from controller.meta import Key, TracedMeta, intern_fields
 from reconcilers.api import names
 from reconcilers.api.fields import (
@@ -18,14 +19,11 @@ from reconcilers.api.fields import (
     PinnedAddress,
     PositiveInt32,
     PrefixLength,
-    Rule,
     in_order,
     model,
     one_family,
-    rules,
     words,
 )
-from reconcilers.api.markers import FieldSchema, with_config
 from reconcilers.api.networkpool import parse_exact_count
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Literal
 
+from controller.markers import FieldSchema, with_config
 from controller.meta import TracedMeta
 from reconcilers.api import names, poolrules
 from reconcilers.api.fields import (
@@ -22,7 +23,6 @@ from reconcilers.api.fields import (
     PositiveInt32,
     cidr,
 )
-from reconcilers.api.markers import FieldSchema, with_config
 
 DEFAULT_NODES = 5
 DEFAULT_LOADBALANCER = 8

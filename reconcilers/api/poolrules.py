@@ -1,8 +1,8 @@
 """The CEL rules of NetworkPools: what one object can say of itself."""
 
+from controller.markers import Rule
 from reconcilers.api.fields import (
     FORBIDDEN,
-    Rule,
     in_order,
     is_ipv4,
     is_ipv6,

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from controller.markers import FieldSchema, with_config
 from reconcilers.api.fields import OTHERS, Int32, NonEmpty, int32
-from reconcilers.api.markers import FieldSchema, with_config
 
 Url = Annotated[str, FieldSchema(pattern=r"^https?://")]
 

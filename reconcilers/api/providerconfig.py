@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+from controller.markers import FieldSchema, Rule, rules, with_config
 from controller.meta import ObjectMeta
 from reconcilers.api.fields import (
     FORBIDDEN,
@@ -14,12 +15,9 @@ from reconcilers.api.fields import (
     Int32,
     NonEmpty,
     PositiveInt32,
-    Rule,
     model,
-    rules,
     words,
 )
-from reconcilers.api.markers import FieldSchema, with_config
 from reconcilers.api.providerblocks import (
     Aws,
     Azure,

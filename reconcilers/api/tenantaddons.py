@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from controller.markers import with_config
 from reconcilers.api.fields import OTHERS, FreeForm, NonEmpty, words
-from reconcilers.api.markers import with_config
 
 DEFAULT_LOAD_BALANCER = "metallb"
 """The provider of load balancers where a TenantCluster names none."""

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from controller.conditions import is_true
+from controller.markers import FieldSchema, Rule, with_config
 from controller.meta import ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.fields import (
@@ -22,7 +23,6 @@ from reconcilers.api.fields import (
     Int64,
     NonEmpty,
     PositiveInt32,
-    Rule,
     in_order,
     model,
     one_family,
@@ -34,7 +34,6 @@ from reconcilers.api.ipallocation import (
     IPFamilies,
     IPFamilyPolicy,
 )
-from reconcilers.api.markers import FieldSchema, with_config
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER, Addons
 from reconcilers.api.tenantmachines import (
     ControlPlane,

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from controller.markers import with_config
 from reconcilers.api.fields import OTHERS, Int32, NonEmpty, PositiveInt32, Quantity, int32, words
-from reconcilers.api.markers import with_config
 
 
 @with_config(OTHERS)

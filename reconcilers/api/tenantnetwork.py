@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
+from controller.markers import FieldSchema, with_config
 from reconcilers.api.fields import MODEL, Int32
-from reconcilers.api.markers import FieldSchema, with_config
 
 MOST_RANGES = 256
 """Ranges that are listed; the counters count the others, too."""

@@ -11,9 +11,10 @@ from types import ModuleType
 import pytest
 
 import controller
+import controller.scaffold
 import controller.webhooks
 
-PACKAGES = [controller, controller.webhooks]
+PACKAGES = [controller, controller.scaffold, controller.webhooks]
 FOLDER = Path(controller.__file__).parent
 
 

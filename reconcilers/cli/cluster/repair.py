@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from controller.errors import Conflict, ControllerError, NotFound
+from controller.markers import with_config
 from controller.meta import Version
+from controller.scaffold.schemas import plain_schema
 from reconcilers.addressmap.audit import REVIEWED, Finding, Subject
-from reconcilers.api.crd import plain_schema
-from reconcilers.api.markers import with_config
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
 from reconcilers.cli.problems import Problem, say

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from controller.conditions import Condition
+from controller.markers import with_config
 from controller.meta import Key, ObjectMeta, OwnerReference
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.fields import MODEL, Conditions, int32
-from reconcilers.api.markers import with_config
 from reconcilers.integrations.clusterapi import schema
 from reconcilers.integrations.clusterapi.schema import requiring
 from reconcilers.promises.journal import AnnotatedJournal

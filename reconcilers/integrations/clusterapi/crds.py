@@ -6,7 +6,9 @@ the status, which has no conditions there, and have no rules.
 
 from collections.abc import Iterator
 
-from reconcilers.api.crd import Column, Kind, Schema, definition
+from controller.scaffold.definitions import Column
+from controller.scaffold.schemas import Schema
+from reconcilers.api.crd import Kind, definition
 from reconcilers.integrations.clusterapi.api import (
     GROUP,
     MOVE_HIERARCHY_LABEL,

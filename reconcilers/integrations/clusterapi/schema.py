@@ -8,8 +8,10 @@ in-cluster provider, so these are its.
 
 from typing import Annotated, Any
 
-from reconcilers.api.fields import REQUIRED, Rule, rules
-from reconcilers.api.markers import Config, FieldSchema
+from controller.markers import Config, FieldSchema, Rule, rules
+from reconcilers.api.fields import (
+    REQUIRED,
+)
 
 MOST_ENTRIES = 1024
 """How many entries a list may have: what rules walk through has to have an end."""

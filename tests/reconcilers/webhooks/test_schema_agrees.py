@@ -9,14 +9,15 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+from controller.scaffold.schemas import structural_schema
 from envtest.schema import CompiledSchema
-from reconcilers.api import crd, names
+from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.webhooks import networkpool
 from tests.reconcilers import make
 from tests.reconcilers.webhooks.test_properties import LIMIT, POOLS
 
-SCHEMA = CompiledSchema.compile(crd.structural_schema(NetworkPool))
+SCHEMA = CompiledSchema.compile(structural_schema(NetworkPool))
 Json = dict[str, Any]
 
 

@@ -1,0 +1,116 @@
+"""What types say of their fields and of themselves in a schema, for pydantic to read on demand.
+
+pydantic's own `Field` and `with_config` would do, but they load pydantic, which costs a command
+that only reads objects a tenth of its CPU. Only who makes a schema loads it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
+
+T = TypeVar("T")
+
+Config = Mapping[str, Any]
+"""The configuration of a model: pydantic's ConfigDict."""
+Extra = dict[str, Any] | Callable[[dict[str, Any]], None]
+"""What is added to a schema, or what changes it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldSchema:
+    """What the schema says of a field beyond its type; goes into Annotated.
+
+    The attributes are those of pydantic's Field of the same names.
+    """
+
+    ge: int | None = None
+    le: int | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+    json_schema_extra: Extra | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> "CoreSchema":
+        """Return the schema of the field's type with these limits; called by pydantic."""
+        from pydantic import Field  # noqa: PLC0415 - it is loaded: it called
+
+        schema: CoreSchema = handler.generate_schema(
+            Annotated[
+                source,
+                Field(
+                    ge=self.ge,
+                    le=self.le,
+                    min_length=self.min_length,
+                    max_length=self.max_length,
+                    pattern=self.pattern,
+                    json_schema_extra=self.json_schema_extra,
+                ),
+            ]
+        )
+        return schema
+
+
+class Rule(NamedTuple):
+    """A CEL rule, as the schema carries it.
+
+    Args:
+        cel: the rule.
+        message: what is wrong if it does not hold.
+        at: which field of `self` it is about, `.poolRefs` say; empty for `self` as a whole.
+        reason: of the refusal's cause.
+        expression: CEL for the message, where it quotes the value.
+    """
+
+    cel: str
+    message: str
+    at: str = ""
+    reason: str = ""
+    expression: str = ""
+
+    def to_schema(self) -> dict[str, str]:
+        """Return the rule as an entry of x-kubernetes-validations."""
+        entry = {"rule": self.cel, "message": self.message}
+        extra = {
+            "messageExpression": self.expression,
+            "fieldPath": self.at,
+            "reason": self.reason,
+        }
+        return entry | {name: value for name, value in extra.items() if value}
+
+
+def rules(*cel: Rule) -> dict[str, Any]:
+    """Return the schema extension for CEL rules.
+
+    Each has to be cheap by the API server's estimate, which takes every list and text to be as
+    long as the schema allows: what a rule walks through has maxItems and maxLength.
+    """
+    return {"x-kubernetes-validations": [rule.to_schema() for rule in cel]}
+
+
+def list_map(*keys: str) -> dict[str, Any]:
+    """Return the schema extension for a list whose entries are told apart by `keys`.
+
+    Server-side apply merges such a list entry by entry; without this a list has one owner.
+    """
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+def with_config(config: Config) -> Callable[[type[T]], type[T]]:
+    """Return a class decorator that gives a dataclass its configuration, as pydantic's does."""
+
+    def set_config(model: type[T]) -> type[T]:
+        model.__pydantic_config__ = config  # type: ignore[attr-defined] # pydantic's protocol
+        return model
+
+    return set_config
+
+
+def with_rules(*cel: Rule) -> Callable[[type[T]], type[T]]:
+    """Return a class decorator that gives a dataclass CEL rules, and descriptions to its fields.
+
+    The description of a field is the docstring below it.
+    """
+    return with_config({"use_attribute_docstrings": True, "json_schema_extra": rules(*cel)})

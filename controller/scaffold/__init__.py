@@ -1,0 +1,46 @@
+"""Manifests of an operator, made of its types and its manager: CRDs, roles, a Deployment.
+
+`python -m controller.scaffold MODULE` prints them all; `__main__` says what the module has. A name
+is imported when it is first used, as in `controller`: the types alone need no manager.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from controller.scaffold.definitions import AGE, READY, Column, CustomKind, ScalePaths, define
+    from controller.scaffold.deployments import Deploying, deploy
+    from controller.scaffold.roles import Writes, grant
+    from controller.scaffold.schemas import structural_schema
+
+__all__ = [
+    "AGE",
+    "READY",
+    "Column",
+    "CustomKind",
+    "Deploying",
+    "ScalePaths",
+    "Writes",
+    "define",
+    "deploy",
+    "grant",
+    "structural_schema",
+]
+
+# The imports above for run time; tests/controller/test_surface.py compares the two.
+_MODULES = {
+    "definitions": "AGE READY Column CustomKind ScalePaths define",
+    "deployments": "Deploying deploy",
+    "roles": "Writes grant",
+    "schemas": "structural_schema",
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # a type checker that saw it would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        globals()[name] = value
+        return value

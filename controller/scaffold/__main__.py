@@ -1,0 +1,98 @@
+"""Prints the manifests of an operator: `python -m controller.scaffold MODULE --image IMAGE`.
+
+The module is imported, not run. It has `build(manager)`, which adds everything to a manager, and
+may have `OPTIONS` (ManagerOptions), `KINDS` (a sequence of CustomKind) and `WRITES` (of Writes).
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from controller.errors import ConfigurationError, NoAnswer
+from controller.manager import Manager
+from controller.options import ManagerOptions
+from controller.scaffold.definitions import define
+from controller.scaffold.deployments import Deploying, deploy
+from controller.scaffold.roles import grant
+
+PARTS = ("crds", "roles", "deployment")
+
+
+class _NoTransport:
+    """A transport of a manager that is only asked what was registered."""
+
+    async def request(self, method: str, path: str, **_: Any) -> bytes:
+        raise NoAnswer(f"{method} {path}: manifests are made without an API server")
+
+    def stream(self, path: str, **_: Any) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise NoAnswer(f"watch {path}: manifests are made without an API server")
+
+    async def aclose(self) -> None:
+        """Close nothing."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the manifests of the operator that the command line names.
+
+    Args:
+        arguments: of the command line; by default those of the process.
+    """
+    parser = argparse.ArgumentParser(prog="python -m controller.scaffold", description=__doc__)
+    parser.add_argument("module", help="the operator, for example widgets.operator")
+    parser.add_argument(
+        "--image", default="", help="the container image; needed for the Deployment"
+    )
+    parser.add_argument(
+        "--name", default="", help="of all objects; by default the module's last name"
+    )
+    parser.add_argument("--namespace", default="default", help="where the operator runs")
+    parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--only", choices=PARTS, help="print one part")
+    chosen = parser.parse_args(arguments)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        for manifest in _manifests(import_module(chosen.module), chosen):
+            sys.stdout.write("---\n" + yaml.safe_dump(_plain(manifest), sort_keys=False))
+    except ConfigurationError as error:
+        parser.exit(1, f"{chosen.module}: {error}\n")
+
+
+def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
+    """Yield the manifests of an operator.
+
+    Raises:
+        ConfigurationError: the module has no `build`, or no Deployment can be made of its options.
+    """
+    build = getattr(module, "build", None)
+    if not callable(build):
+        raise ConfigurationError("the module needs a function build(manager)")
+    options = getattr(module, "OPTIONS", None) or ManagerOptions()
+    name = chosen.name or module.__name__.rsplit(".", 1)[-1].replace("_", "-")
+    if chosen.only in {None, "crds"}:
+        yield from map(define, getattr(module, "KINDS", ()))
+    if chosen.only in {None, "roles"}:
+        manager = Manager(_NoTransport(), options=options)
+        build(manager)
+        yield from grant(manager, name, chosen.namespace, getattr(module, "WRITES", ()))
+    if chosen.only in {None, "deployment"}:
+        if not chosen.image:
+            raise ConfigurationError("--image names what the Deployment runs")
+        deploying = Deploying(name, chosen.namespace, chosen.image, replicas=chosen.replicas)
+        yield deploy(deploying, options)
+
+
+def _plain(manifest: Mapping[str, Any]) -> Any:
+    """Return a manifest without shared parts, which YAML would write as anchors."""
+    return json.loads(json.dumps(manifest))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""CustomResourceDefinitions made of types, so that the two can never tell different stories."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.resource import Resource
+from controller.scaffold.schemas import Schema, structural_schema
+
+
+@dataclass(frozen=True)
+class Column:
+    """A printer column of `kubectl get`; `wide` shows it with -o wide only."""
+
+    name: str
+    type: str
+    path: str
+    wide: bool = False
+
+    def to_schema(self) -> Schema:
+        """Return the column as an entry of additionalPrinterColumns."""
+        column: Schema = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return column | {"priority": 1} if self.wide else column
+
+
+AGE = Column("Age", "date", ".metadata.creationTimestamp")
+"""The column that `kubectl get` shows of every built-in kind."""
+READY = Column("Ready", "string", '.status.conditions[?(@.type=="Ready")].status')
+"""Whether the condition Ready holds."""
+
+
+@dataclass(frozen=True)
+class ScalePaths:
+    """Where the subresource `scale` finds its numbers, for `kubectl scale` and autoscalers.
+
+    Args:
+        replicas: of the spec.
+        current: of the status.
+        selector: of the status, a label selector as text; empty for none.
+    """
+
+    replicas: str = ".spec.replicas"
+    current: str = ".status.replicas"
+    selector: str = ""
+
+    def to_schema(self) -> Schema:
+        """Return the paths as the CRD's `subresources.scale`."""
+        paths = {"specReplicasPath": self.replicas, "statusReplicasPath": self.current}
+        return paths | ({"labelSelectorPath": self.selector} if self.selector else {})
+
+
+@dataclass(frozen=True)
+class CustomKind:
+    """A kind and version, and what its CRD says beyond the schema.
+
+    Args:
+        resource: its place in the API, and the type that the schema is made of.
+        columns: of its table.
+        short_names: which kubectl takes for the plural.
+        categories: by which `kubectl get` lists it along with others.
+        selectable: fields that field selectors may name, for example `.spec.pool`.
+        labels: of the definition.
+        scale: the subresource `scale`; None for none.
+        is_served: whether the version is served.
+        required: fields such as `spec` that the server requires although the type has a default
+            for them, so that the type can decode objects without.
+    """
+
+    resource: Resource[Any]
+    columns: tuple[Column, ...] = ()
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    selectable: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    scale: ScalePaths | None = None
+    is_served: bool = True
+    required: tuple[str, ...] = ()
+
+
+def define(
+    kind: CustomKind, *older: CustomKind, conversion: Mapping[str, Any] | None = None
+) -> Schema:
+    """Return the CustomResourceDefinition of a kind.
+
+    A type with a field `status` gets the subresource `status`.
+
+    Args:
+        kind: the version that is stored; names, categories and labels are taken from it.
+        older: further versions of the kind.
+        conversion: `spec.conversion`, for versions whose schemas differ; None for none.
+
+    Raises:
+        ValueError: an older version is of another kind, or of the same version.
+        TypeError, ImportError: as for `structural_schema`.
+    """
+    resource = kind.resource
+    for other in older:
+        if (other.resource.full_name, other.resource.kind) != (resource.full_name, resource.kind):
+            raise ValueError(f"{other.resource.kind} is no version of {resource.kind}")
+    versions = [version.resource.version for version in (kind, *older)]
+    if len(set(versions)) < len(versions):
+        raise ValueError(f"{resource.kind} has a version twice: {', '.join(versions)}")
+    metadata: Schema = {"name": resource.full_name}
+    if kind.labels:
+        metadata["labels"] = dict(kind.labels)
+    called: Schema = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": resource.kind.lower(),
+    }
+    if kind.short_names:
+        called["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        called["categories"] = list(kind.categories)
+    spec: Schema = {
+        "group": resource.group,
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "names": called,
+        "versions": [_define_version(version, kind) for version in (kind, *older)],
+    }
+    if conversion is not None:
+        spec["conversion"] = dict(conversion)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def _define_version(version: CustomKind, stored: CustomKind) -> Schema:
+    """Return one version of a CustomResourceDefinition."""
+    schema = structural_schema(version.resource.type)
+    required = dict.fromkeys((*schema.get("required", ()), *version.required))
+    if required:
+        parts = {"type": "object", "required": list(required), "properties": schema["properties"]}
+        schema = {name: schema[name] for name in schema if name == "description"} | parts | schema
+        schema["required"] = list(required)
+    definition: Schema = {
+        "name": version.resource.version,
+        "served": version.is_served,
+        "storage": version is stored,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    subresources: Schema = {"status": {}} if "status" in schema["properties"] else {}
+    if version.scale is not None:
+        subresources["scale"] = version.scale.to_schema()
+    if subresources:
+        definition["subresources"] = subresources
+    if version.columns:
+        definition["additionalPrinterColumns"] = [column.to_schema() for column in version.columns]
+    if version.selectable:
+        definition["selectableFields"] = [{"jsonPath": path} for path in version.selectable]
+    return definition

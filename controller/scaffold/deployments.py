@@ -1,0 +1,143 @@
+"""A Deployment with probes, made of the options of a manager."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.errors import ConfigurationError
+from controller.options import ManagerOptions
+from controller.pages import parse_bind
+
+Json = dict[str, Any]
+
+MARGIN_SECONDS = 10
+"""What a Pod gets beyond the grace period of its manager, to release the lease and to close."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deploying:
+    """How an operator is deployed.
+
+    Args:
+        name: of the Deployment, its ServiceAccount and its label `app.kubernetes.io/name`.
+        namespace: where it runs.
+        image: the container image.
+        command: of the container; empty for the image's own.
+        replicas: how many Pods; more than one needs leader election or shards.
+        resources: requests and limits.
+        environment: variables with fixed values.
+    """
+
+    name: str
+    namespace: str
+    image: str
+    command: tuple[str, ...] = ()
+    replicas: int = 1
+    resources: Mapping[str, Any] = field(
+        default_factory=lambda: {
+            "requests": {"cpu": "50m", "memory": "128Mi"},
+            "limits": {"memory": "256Mi"},
+        }
+    )
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def deploy(deploying: Deploying, options: ManagerOptions) -> Json:
+    """Return the Deployment of an operator: restricted Pods, with the probes of its manager.
+
+    Args:
+        deploying: name, image and size.
+        options: of the manager; its addresses give ports and probes.
+
+    Raises:
+        ConfigurationError: the manager serves no probes that a kubelet can reach, or replicas
+            would do the same work twice.
+    """
+    if deploying.replicas > 1 and not options.leader_elect:
+        raise ConfigurationError(
+            f"{deploying.replicas} replicas need leader_elect in ManagerOptions: without it each"
+            " reconciles all keys"
+        )
+    ports = _ports(options)
+    if "probes" not in ports:
+        raise ConfigurationError("set health_bind in ManagerOptions, for example to ':8081'")
+    labels = {"app.kubernetes.io/name": deploying.name}
+    container: Json = {
+        "name": "manager",
+        "image": deploying.image,
+        **({"command": list(deploying.command)} if deploying.command else {}),
+        "env": [
+            {
+                "name": "POD_NAMESPACE",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+            },
+            *({"name": name, "value": value} for name, value in deploying.environment.items()),
+        ],
+        "ports": [
+            {"name": name, "containerPort": port, "protocol": "TCP"}
+            for name, port in ports.items()
+        ],
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": "probes"},
+            "initialDelaySeconds": 15,
+            "periodSeconds": 20,
+        },
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "probes"}, "periodSeconds": 5},
+        "resources": dict(deploying.resources),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    pod: Json = {
+        "serviceAccountName": deploying.name,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": round(options.grace_seconds) + MARGIN_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": deploying.name,
+            "namespace": deploying.namespace,
+            "labels": dict(labels),
+        },
+        "spec": {
+            "replicas": deploying.replicas,
+            "selector": {"matchLabels": dict(labels)},
+            "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
+        },
+    }
+
+
+def _ports(options: ManagerOptions) -> dict[str, int]:
+    """Return the ports that a manager serves, by name.
+
+    Raises:
+        ConfigurationError: an address can be reached from inside the Pod only, or has no fixed
+            port.
+    """
+    addresses = {
+        "probes": ("health_bind", options.health_bind),
+        "metrics": ("metrics_bind", options.metrics_bind),
+        "webhooks": ("webhook_bind", options.webhook_bind),
+    }
+    ports = {}
+    for name, (setting, value) in addresses.items():
+        bind = parse_bind(value, setting)
+        if bind is None:
+            continue
+        if not bind.port or bind.host in {"127.0.0.1", "localhost", "::1"}:
+            raise ConfigurationError(
+                f"{setting} {value!r} cannot be reached from outside of the Pod: write a port"
+                " alone, for example ':8081'"
+            )
+        ports[name] = bind.port
+    return ports

@@ -1,0 +1,398 @@
+"""Manifests made of types and of a manager: schemas, definitions, roles, a Deployment."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pydantic
+import pytest
+
+from controller import (
+    SETTLED,
+    Condition,
+    ConfigurationError,
+    Key,
+    Manager,
+    ManagerOptions,
+    ObjectMeta,
+    Outcome,
+    Resource,
+    SelfSigned,
+    Watch,
+    to_self,
+)
+from controller.markers import FieldSchema, Rule, list_map, with_rules
+from controller.scaffold import (
+    AGE,
+    READY,
+    CustomKind,
+    Deploying,
+    ScalePaths,
+    Writes,
+    define,
+    deploy,
+    grant,
+    structural_schema,
+)
+from controller.scaffold.__main__ import main
+from controller.testing import FakeApi
+from envtest.schema.crd.definition import default_crd, validate_crd
+from tests.clock import VirtualClock
+from tests.controller.widgets import WIDGETS
+from tests.yamls import read_all_yaml
+
+Json = dict[str, Any]
+
+
+@with_rules(Rule("self.least <= self.most", "least is above most"))
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many copies there may be."""
+
+    least: Annotated[int, FieldSchema(ge=0, le=9)] = 1
+    """The smallest number."""
+    most: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    name: str
+    size: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class GadgetSpec:
+    limits: Limits
+    mode: Literal["fast", "safe"] = "safe"
+    due: datetime | None = None
+    parts: Annotated[tuple[Part, ...], FieldSchema(json_schema_extra=list_map("name"))] = ()
+    tags: frozenset[str] = frozenset()
+    labels: dict[str, str] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    anything: Any = None
+    memory: int | str = "64Mi"
+
+
+@dataclass(frozen=True, slots=True)
+class GadgetStatus:
+    replicas: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gadget:
+    """A gadget."""
+
+    metadata: ObjectMeta
+    spec: GadgetSpec
+    status: GadgetStatus = GadgetStatus()
+
+
+GADGETS = Resource("example.com", "v1", "Gadget", "gadgets", Gadget)
+KIND = CustomKind(
+    GADGETS,
+    columns=(READY, AGE),
+    short_names=("gd",),
+    categories=("all",),
+    selectable=(".spec.mode",),
+    scale=ScalePaths(".spec.limits.most"),
+)
+
+
+def problems(definition: Json) -> list[Any]:
+    """Return what a server finds wrong with a definition."""
+    default_crd(definition)
+    stored = [version["name"] for version in definition["spec"]["versions"] if version["storage"]]
+    definition["status"] = {"storedVersions": stored}
+    return list(validate_crd(definition))
+
+
+def spec_of(definition: Json) -> Json:
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    spec: Json = schema["properties"]["spec"]
+    return spec
+
+
+def test_a_definition_says_what_the_type_says() -> None:
+    definition = define(KIND)
+    spec = spec_of(definition)
+    assert spec["required"] == ["limits"]
+    limits = spec["properties"]["limits"]
+    assert limits["properties"]["least"] == {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 9,
+        "default": 1,
+        "description": "The smallest number.",
+    }
+    assert limits["x-kubernetes-validations"] == [
+        {"rule": "self.least <= self.most", "message": "least is above most"}
+    ]
+    fields = spec["properties"]
+    assert fields["mode"] == {"type": "string", "enum": ["fast", "safe"], "default": "safe"}
+    assert fields["due"] == {"type": "string", "format": "date-time"}
+    assert fields["parts"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert fields["parts"]["items"]["properties"]["size"] == {"type": "number", "default": 0.5}
+    assert fields["tags"]["x-kubernetes-list-type"] == "set"
+    assert "uniqueItems" not in fields["tags"]
+    assert fields["labels"]["additionalProperties"] == {"type": "string"}
+    preserve = "x-kubernetes-preserve-unknown-fields"
+    assert fields["extra"] == {"type": "object", preserve: True}
+    assert fields["anything"] == {preserve: True}
+    assert fields["memory"] == {"x-kubernetes-int-or-string": True, "default": "64Mi"}
+
+    version = definition["spec"]["versions"][0]
+    assert version["subresources"] == {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.limits.most",
+            "statusReplicasPath": ".status.replicas",
+        },
+    }
+    assert [column["name"] for column in version["additionalPrinterColumns"]] == ["Ready", "Age"]
+    assert version["selectableFields"] == [{"jsonPath": ".spec.mode"}]
+    assert definition["spec"]["names"]["shortNames"] == ["gd"]
+
+
+def test_the_api_server_would_accept_the_definition() -> None:
+    assert problems(define(KIND)) == []
+
+
+def test_the_defaults_of_a_status_are_not_written_by_the_server() -> None:
+    status = structural_schema(Gadget)["properties"]["status"]
+    assert status["properties"]["replicas"] == {"type": "integer"}
+
+
+class StructSpec(msgspec.Struct, frozen=True):
+    size: Annotated[int, msgspec.Meta(ge=1)] = 1
+    next: str | None = None
+
+
+class StructKind(msgspec.Struct, frozen=True):
+    """A kind whose type is a msgspec.Struct."""
+
+    metadata: ObjectMeta
+    spec: StructSpec = StructSpec()
+
+
+class ModelSpec(pydantic.BaseModel, frozen=True):
+    size: pydantic.PositiveInt = 1
+
+
+class ModelKind(pydantic.BaseModel, frozen=True):
+    """A kind whose type is a pydantic model."""
+
+    metadata: ObjectMeta
+    spec: ModelSpec = ModelSpec()
+
+
+@pytest.mark.parametrize("model", [StructKind, ModelKind])
+def test_structs_and_pydantic_models_have_a_schema_too(model: type[Any]) -> None:
+    definition = define(CustomKind(Resource("example.com", "v1", "Thing", "things", model)))
+    size = spec_of(definition)["properties"]["size"]
+    assert (size["type"], size["default"]) == ("integer", 1)
+    assert size["minimum"] == (1 if model is StructKind else 0)
+    assert size.get("exclusiveMinimum") is (None if model is StructKind else True)
+    assert "subresources" not in definition["spec"]["versions"][0]
+    assert problems(definition) == []
+
+
+@dataclass(frozen=True, slots=True)
+class Chained:
+    inner: "Chained | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainedKind:
+    metadata: ObjectMeta
+    spec: Chained
+
+
+@dataclass(frozen=True, slots=True)
+class PairKind:
+    metadata: ObjectMeta
+    spec: tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnionKind:
+    metadata: ObjectMeta
+    spec: Part | Limits
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (ChainedKind, r"ChainedKind\.spec\.inner: Chained contains itself"),
+        (PairKind, r"PairKind\.spec: a tuple of a fixed length"),
+        (UnionKind, r"UnionKind\.spec: a union of types"),
+    ],
+)
+def test_a_field_that_no_structural_schema_can_describe_is_named(
+    model: type[Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        structural_schema(model)
+
+
+def test_versions_of_a_kind_are_in_one_definition_and_others_are_refused() -> None:
+    older = CustomKind(Resource("example.com", "v1alpha1", "Gadget", "gadgets", Gadget))
+    versions = define(KIND, older)["spec"]["versions"]
+    assert [(version["name"], version["storage"]) for version in versions] == [
+        ("v1", True),
+        ("v1alpha1", False),
+    ]
+    with pytest.raises(ValueError, match="Widget is no version of Gadget"):
+        define(KIND, CustomKind(WIDGETS))
+    with pytest.raises(ValueError, match="Gadget has a version twice: v1, v1"):
+        define(KIND, KIND)
+
+
+async def reconcile(_: Key) -> Outcome:
+    return SETTLED
+
+
+def manager_of(options: ManagerOptions, *namespaces: str) -> Manager:
+    manager = Manager(FakeApi(VirtualClock()), clock=VirtualClock(), options=options)
+    watches: list[Watch[Any]] = [
+        Watch(manager.informer(GADGETS, namespace=space), to_self) for space in namespaces
+    ]
+    watches.append(Watch(manager.informer(WIDGETS), to_self))
+    manager.controller("gadgets", reconcile, watches=watches)
+    return manager
+
+
+def allowed(objects: list[Json]) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield namespace, resource, verbs and names of each rule."""
+    for role in objects:
+        for rule in role.get("rules", ()):
+            (resource,) = rule["resources"]
+            space = role["metadata"].get("namespace", "")
+            verbs = " ".join(rule["verbs"])
+            yield space, resource, verbs, tuple(rule.get("resourceNames", ()))
+
+
+def test_roles_allow_what_is_watched_and_what_is_declared() -> None:
+    manager = manager_of(ManagerOptions(), "")
+    manager.recorder("example.com/gadgets")
+    objects = grant(
+        manager,
+        "op",
+        "home",
+        [Writes(GADGETS, ("patch",), status=True, owner=True), Writes.children(WIDGETS)],
+    )
+    assert set(allowed(objects)) == {
+        ("", "gadgets", "get list watch patch", ()),
+        ("", "gadgets/status", "patch", ()),
+        ("", "gadgets/finalizers", "update", ()),
+        ("", "widgets", "get list watch create patch delete", ()),
+        ("", "events", "create patch", ()),
+    }
+    assert [one["kind"] for one in objects] == [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ]
+    assert objects[2]["subjects"] == [
+        {"kind": "ServiceAccount", "name": "op", "namespace": "home"}
+    ]
+
+
+def test_a_kind_that_is_watched_in_namespaces_is_allowed_in_these_only() -> None:
+    objects = grant(
+        manager_of(ManagerOptions(), "a", "b"), "op", "home", [Writes(GADGETS, ("patch",))]
+    )
+    assert {rule for rule in allowed(objects) if rule[1] == "gadgets"} == {
+        ("a", "gadgets", "get list watch patch", ()),
+        ("b", "gadgets", "get list watch patch", ()),
+    }
+
+
+def test_leases_secure_metrics_and_certificates_are_allowed_where_they_are_used() -> None:
+    signed = SelfSigned("home", "svc", "certs", validating=("v",), converting=("c.example.com",))
+    options = ManagerOptions(leader_elect=True, metrics_secure=True, webhook_self_signed=signed)
+    rules = set(allowed(grant(manager_of(options, ""), "op", "home")))
+    assert ("home", "leases", "get create update", ()) in rules
+    assert ("home", "secrets", "create", ()) in rules
+    assert ("home", "secrets", "list watch patch", ("certs",)) in rules
+    assert ("", "validatingwebhookconfigurations", "list watch patch", ("v",)) in rules
+    assert ("", "customresourcedefinitions", "list watch patch", ("c.example.com",)) in rules
+    assert ("", "tokenreviews", "create", ()) in rules
+    assert not [rule for rule in rules if rule[1] == "mutatingwebhookconfigurations"]
+
+
+def test_a_deployment_has_the_ports_and_probes_of_its_manager() -> None:
+    options = ManagerOptions(
+        health_bind=":8081", metrics_bind=":8080", leader_elect=True, grace_seconds=20
+    )
+    deployment = deploy(Deploying("op", "home", "registry/op:1", replicas=2), options)
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {port["name"]: port["containerPort"] for port in container["ports"]} == {
+        "probes": 8081,
+        "metrics": 8080,
+    }
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "probes"}
+    assert pod["terminationGracePeriodSeconds"] == 30
+    assert pod["serviceAccountName"] == "op"
+
+
+@pytest.mark.parametrize(
+    ("options", "replicas", "message"),
+    [
+        (ManagerOptions(), 1, "set health_bind in ManagerOptions"),
+        (ManagerOptions(health_bind="127.0.0.1:8081"), 1, "cannot be reached from outside"),
+        (ManagerOptions(health_bind=":0"), 1, "write a port alone"),
+        (ManagerOptions(health_bind=":8081"), 2, "2 replicas need leader_elect"),
+    ],
+)
+def test_options_that_no_pod_can_have_are_refused(
+    options: ManagerOptions, replicas: int, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        deploy(Deploying("op", "home", "image", replicas=replicas), options)
+
+
+OPERATOR = """
+from controller import ManagerOptions, Watch, SETTLED, to_self
+from controller.scaffold import Writes
+from tests.controller.test_scaffold import GADGETS, KIND
+
+OPTIONS = ManagerOptions(health_bind=":8081")
+KINDS = [KIND]
+WRITES = [Writes(GADGETS, ("patch",))]
+
+async def reconcile(key):
+    return SETTLED
+
+def build(manager):
+    manager.controller("gadgets", reconcile, watches=[Watch(manager.informer(GADGETS), to_self)])
+"""
+
+
+def test_the_command_prints_all_manifests_of_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gadget_operator.py").write_text(OPERATOR)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    main(["gadget_operator", "--image", "registry/op:1", "--namespace", "home"])
+    printed = [one for one in read_all_yaml(capsys.readouterr().out) if isinstance(one, dict)]
+    assert [one["kind"] for one in printed] == [
+        "CustomResourceDefinition",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Deployment",
+    ]
+    assert printed[-1]["metadata"]["name"] == "gadget-operator"
+    main(["gadget_operator", "--only", "roles"])
+    assert "Deployment" not in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["gadget_operator"])
+    assert ended.value.code == 1
+    assert "--image names what the Deployment runs" in capsys.readouterr().err
