@@ -29,6 +29,7 @@ PACKAGES = (
     "reconcilers/integrations/vitistack",
     "reconcilers/loadbalancers",
     "reconcilers/metrics",
+    "reconcilers/networkpool",
     "reconcilers/pictures",
     "reconcilers/providerconfig",
     "reconcilers/reporting",

@@ -109,11 +109,11 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         """Drop what is remembered of a pool."""
         self._reader.forget(pool)
 
-    def cached(self, pool: Key) -> View:
+    def read_cached(self, pool: Key) -> View:
         """Return the requests of a pool as the caches show them, however old these are."""
-        return self._reader.cached(pool)
+        return self._reader.read_cached(pool)
 
-    async def listed(self, pool: NetworkPool) -> View:
+    async def read_shared(self, pool: NetworkPool) -> View:
         """Return the allocations of a pool by a LIST that began after the pool was read.
 
         Raises:
@@ -121,7 +121,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
             UnreadableAllocations: some of what it lists cannot be decoded.
             ControllerError: the list failed.
         """
-        return await self._reader.shared(pool)
+        return await self._reader.read_shared(pool)
 
     async def read(self, pool: NetworkPool, journal: Journal, seen: View | None = None) -> View:
         """Read the requests of all kinds as far as a journal says.

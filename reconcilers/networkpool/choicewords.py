@@ -24,7 +24,8 @@ def describe_choice(
     if len(chosen) == 1:
         return "".join(words for _, words in parts)
     return ", ".join(
-        f"{familychoice.FAMILY_NAMES[taken.family]} {words}" for taken, words in parts
+        f"{familychoice.FAMILY_NAMES[chosen_range.family]} {words}"
+        for chosen_range, words in parts
     )
 
 
@@ -32,19 +33,19 @@ def _parts(
     allocation: IPAllocation, chosen: Sequence[AddressRange], spaces: Sequence[Space]
 ) -> Iterator[tuple[AddressRange, str]]:
     by_family = {space.layout.family: space for space in spaces}
-    held = statusranges.list_held_ranges(allocation)
-    for taken in chosen:
-        if taken in held:
+    held_ranges = statusranges.list_held_ranges(allocation)
+    for chosen_range in chosen:
+        if chosen_range in held_ranges:
             continue
-        if taken in requestedranges.parse_pins(allocation):
-            yield taken, "as pinned"
+        if chosen_range in requestedranges.parse_pins(allocation):
+            yield chosen_range, "as pinned"
         else:
-            yield taken, _origin(allocation, taken, by_family[taken.family])
+            yield chosen_range, _origin(allocation, chosen_range, by_family[chosen_range.family])
 
 
-def _origin(allocation: IPAllocation, taken: AddressRange, space: Space) -> str:
-    """Return which free block a range was taken out of."""
-    origin = space.origin(taken)
+def _origin(allocation: IPAllocation, chosen_range: AddressRange, space: Space) -> str:
+    """Return words for the free block that a range was taken out of."""
+    origin = space.origin(chosen_range)
     addresses = count_addresses(origin.block)
     prefix = allocation.spec.prefixLength
     if prefix is not None:
@@ -53,17 +54,17 @@ def _origin(allocation: IPAllocation, taken: AddressRange, space: Space) -> str:
     return f"out of the smallest free block that fits ({addresses}; {blocks} fitted)"
 
 
-def allocated_message(pool: NetworkPool, given: Sequence[AddressRange], choice: str) -> str:
+def allocated_message(pool: NetworkPool, ranges: Sequence[AddressRange], choice: str) -> str:
     """Return the Ready message of an allocation that was given ranges.
 
     Args:
         pool: of which they are.
-        given: one range, or one of each family, in order.
+        ranges: one range, or one of each family, in order.
         choice: how they were chosen; empty if that is not known.
     """
-    each = " each" if len(given) > 1 else ""
-    texts = " and ".join(span.text for span in given)
+    suffix = " each" if len(ranges) > 1 else ""
+    texts = " and ".join(span.text for span in ranges)
     message = (
-        f"allocated {count_noun(given[0].size, 'IP')}{each}: {texts} from {pool.metadata.name}"
+        f"allocated {count_noun(ranges[0].size, 'IP')}{suffix}: {texts} from {pool.metadata.name}"
     )
     return f"{message}, {choice}" if choice else message

@@ -66,14 +66,14 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         ...
 
     def find_facts(self, pool: Key, holder: Holder) -> Facts | None:
-        """Return what a claim means to a pool, as the caches show it; None if nothing."""
+        """Return the facts of a claim for a pool, as the caches show it; None without facts."""
         ...
 
     def find_tenant(self, pool: Key, holder: Holder) -> Tenant | None:
         """Return the tenant of a claim; None if the claim is not known."""
         ...
 
-    def cached(self, pool: Key, holdings: Holdings) -> ClaimView:
+    def read_cached(self, pool: Key, holdings: Holdings) -> ClaimView:
         """Return the claims of a pool as the caches show them, however old they are.
 
         Args:
@@ -115,7 +115,7 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         *,
         closed: str,
     ) -> Taker[Any]:
-        """Return what claims get of a pool.
+        """Return the taker that chooses ranges of a pool for its claims.
 
         Args:
             pool: as it was read.
@@ -153,7 +153,7 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         ...
 
     def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[Refusal[Any]]:
-        """Return what is to be written to claims of a pool that hands out nothing."""
+        """Return the refusals to write to claims of a pool that hands out nothing."""
         ...
 
     async def refuse(self, pool: NetworkPool, refusals: Sequence[Refusal[Any]]) -> float | None:
@@ -188,10 +188,12 @@ Entry = tuple[tuple[tuple[str, str], ...], tuple[Any, ...]]
 
 
 def find_entry(pool: NetworkPool) -> Entry | None:
-    """Return what the journal of a pool says of claims, as it is stored; None for nothing."""
+    """Return the journal's entry for claims, as it is stored in the pool; None without entry."""
     kinds = {names.KIND_CLAIMS, names.KIND_ADDRESSES}
     status = pool.status
-    revisions = sorted((kind, text) for kind, text in status.revisions.items() if kind in kinds)
+    revisions = sorted(
+        (kind, revision) for kind, revision in status.revisions.items() if kind in kinds
+    )
     promises = tuple(entry for entry in status.assignments if entry.kind in kinds)
     return (tuple(revisions), promises) if revisions or promises else None
 
@@ -204,7 +206,7 @@ class ClaimService:
     every other wait, so the replicas do not write in turn (promises/waitlog.py).
     """
 
-    served: PoolClaims | None = None
+    pool_claims: PoolClaims | None = None
     """The claims, while they are served."""
 
     def served_from(self, pool: NetworkPool) -> PoolClaims | None:

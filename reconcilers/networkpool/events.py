@@ -70,7 +70,7 @@ class AllocationEvents:
         self._metrics = metrics
         self._single = MinuteWindow[int](clock)
 
-    def served(
+    def record_served(
         self,
         pool: NetworkPool,
         granted: Sequence[Written],
@@ -107,17 +107,17 @@ class AllocationEvents:
 
     def foreign_manager(self, before: NetworkPool, after: NetworkPool) -> None:
         """Record that a foreign controller was noticed, or has stopped writing."""
-        found = find(after.status.conditions, FOREIGN_MANAGER)
-        if found is None or is_true(before.status.conditions, FOREIGN_MANAGER) == (
-            found.status == "True"
+        condition = find(after.status.conditions, FOREIGN_MANAGER)
+        if condition is None or is_true(before.status.conditions, FOREIGN_MANAGER) == (
+            condition.status == "True"
         ):
             return
-        kind: EventType = "Warning" if found.status == "True" else "Normal"
+        kind: EventType = "Warning" if condition.status == "True" else "Normal"
         if kind == "Warning" or find(before.status.conditions, FOREIGN_MANAGER) is not None:
             self._recorder.record(
-                NETWORK_POOL, after, kind, found.reason, found.message, action=ALLOCATE
+                NETWORK_POOL, after, kind, condition.reason, condition.message, action=ALLOCATE
             )
-            _log.warning("foreign manager", reason=found.reason, message=found.message)
+            _log.warning("foreign manager", reason=condition.reason, message=condition.message)
 
     def overlapping(self, before: NetworkPool, after: NetworkPool) -> None:
         """Record that other pools began to hand out addresses of a pool."""
@@ -164,19 +164,19 @@ class AllocationEvents:
         """Count what was served, failed and refused in the metrics of a pool."""
         self._metrics.pool(pool)
         now = self._clock.now()
-        for one in granted:
+        for written in granted:
             # One that held its range before, and lost its phase only, waited for nothing.
             if (
-                one.result is WriteResult.WRITTEN
-                and statusranges.find_held_range(one.allocation) is None
+                written.result is WriteResult.WRITTEN
+                and statusranges.find_held_range(written.allocation) is None
             ):
-                waited = (now - one.allocation.requested_at).total_seconds()
-                self._metrics.count_served(pool, one.allocation.spec.type, waited)
-        for one in refused:
-            if one.result is WriteResult.WRITTEN:
+                waited = (now - written.allocation.requested_at).total_seconds()
+                self._metrics.count_served(pool, written.allocation.spec.type, waited)
+        for written in refused:
+            if written.result is WriteResult.WRITTEN:
                 self._metrics.count_failed(pool)
-        for one in (*granted, *refused):
-            if one.result is WriteResult.REFUSED:
+        for written in (*granted, *refused):
+            if written.result is WriteResult.REFUSED:
                 self._metrics.count_refused_write(pool)
 
     def _record(
@@ -194,15 +194,15 @@ class AllocationEvents:
             note = _shared_note(opening, events)
             self._recorder.record(NETWORK_POOL, pool, kind, reason, note, action=ALLOCATE)
             return
-        for one in events:
+        for event in events:
             self._recorder.record(
                 NETWORK_POOL,
                 pool,
                 kind,
                 reason,
-                one.note,
+                event.note,
                 action=ALLOCATE,
-                related=(IP_ALLOCATION, one.allocation),
+                related=(IP_ALLOCATION, event.allocation),
             )
 
     def _may_record_each(self, pool: Key, count: int) -> bool:
@@ -223,19 +223,19 @@ def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
 
 
 def _unwritable(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
-    for one in granted:
-        if one.result is WriteResult.REFUSED:
-            yield _failure(one.allocation, str(one.error))
+    for written in granted:
+        if written.result is WriteResult.REFUSED:
+            yield _failure(written.allocation, str(written.error))
 
 
 def _failure_events(
     refusals: Iterable[Refusal[IPAllocation]], refused: Iterable[Written]
 ) -> Iterator[_AllocationEvent]:
-    for refusal, one in zip(refusals, refused, strict=True):
-        if one.result is WriteResult.WRITTEN:
+    for refusal, written in zip(refusals, refused, strict=True):
+        if written.result is WriteResult.WRITTEN:
             yield _failure(refusal.asker, refusal.message)
-        elif one.result is WriteResult.REFUSED:
-            yield _failure(refusal.asker, str(one.error))
+        elif written.result is WriteResult.REFUSED:
+            yield _failure(refusal.asker, str(written.error))
 
 
 def _failure(allocation: IPAllocation, why: str) -> _AllocationEvent:
@@ -249,14 +249,14 @@ def _shared_note(opening: str, events: Sequence[_AllocationEvent]) -> str:
     """Return a note that names as many of them as the server accepts, and counts the rest."""
     if len(events) == 1:
         return events[0].note
-    opening, items = f"{opening} {len(events)} IPAllocations: ", [one.item for one in events]
+    opening, items = f"{opening} {len(events)} IPAllocations: ", [event.item for event in events]
     whole = opening + ", ".join(items)
     if len(whole.encode()) <= NOTE_BYTES:
         return whole
     room = NOTE_BYTES - len(f"{opening}... and {len(items)} more".encode())
     sizes = accumulate(len(f"{item}, ".encode()) for item in items)
-    named = sum(1 for size in sizes if size <= room)
-    return opening + ", ".join([*items[:named], f"... and {len(items) - named} more"])
+    named_count = sum(1 for size in sizes if size <= room)
+    return opening + ", ".join([*items[:named_count], f"... and {len(items) - named_count} more"])
 
 
 THRESHOLDS = dict(TIERS)
@@ -287,19 +287,19 @@ class Crossing:
 
     def note(self, pool: NetworkPool) -> str:
         """The event's note."""
-        what = "is over {}% utilized" if self.entered else "utilization recovered below {}%"
+        change = "is over {}% utilized" if self.entered else "utilization recovered below {}%"
         fullest = pool.status.fullest
         used = f"({fullest.allocated}/{count_noun(fullest.total, 'IP')} allocated)"
-        return f"NetworkPool {what.format(THRESHOLDS[self.tier])} {used}"
+        return f"NetworkPool {change.format(THRESHOLDS[self.tier])} {used}"
 
     def still_true(self, pool: NetworkPool) -> bool:
         """Return whether the pool's condition still says the same."""
-        found = find(pool.status.conditions, self.tier)
-        return found is not None and _matches(self, found)
+        condition = find(pool.status.conditions, self.tier)
+        return condition is not None and _matches(self, condition)
 
 
-def _matches(crossing: Crossing, found: Condition) -> bool:
-    return (found.status == "True") == crossing.entered and found.reason != NO_CAPACITY
+def _matches(crossing: Crossing, condition: Condition) -> bool:
+    return (condition.status == "True") == crossing.entered and condition.reason != NO_CAPACITY
 
 
 def crossings(before: Sequence[Condition], after: Sequence[Condition]) -> list[Crossing]:
@@ -307,14 +307,16 @@ def crossings(before: Sequence[Condition], after: Sequence[Condition]) -> list[C
 
     A tier that was entered on the way to a higher one gets no event; its condition is True.
     """
-    left = [
+    left_tiers = [
         Crossing(tier, entered=False)
         for tier in THRESHOLDS
         if is_true(before, tier)
-        and (found := find(after, tier)) is not None
-        and _matches(Crossing(tier, entered=False), found)
+        and (condition := find(after, tier)) is not None
+        and _matches(Crossing(tier, entered=False), condition)
     ]
-    return left + [one for one in _lasting(after) if not is_true(before, one.tier)]
+    return left_tiers + [
+        crossing for crossing in _lasting(after) if not is_true(before, crossing.tier)
+    ]
 
 
 def _lasting(conditions: Sequence[Condition]) -> list[Crossing]:
@@ -358,7 +360,9 @@ class CapacityEvents:
         """Record what is due; return seconds until the next event is due, None if none is."""
         now, key = self._clock.now(), pool.metadata.key
         postponed = self._postponed.pop(key, {})
-        postponed = {one: due for one, due in postponed.items() if one.still_true(pool)}
+        postponed = {
+            crossing: due for crossing, due in postponed.items() if crossing.still_true(pool)
+        }
         for crossing, due in list(postponed.items()):
             if due <= now:
                 del postponed[crossing]
@@ -376,7 +380,9 @@ class CapacityEvents:
         self._postponed.pop(key, None)
         self._seen_from_start.pop(key, None)
         horizon = self._clock.now() - self._repeated_after
-        self._recorded = {one: at for one, at in self._recorded.items() if at > horizon}
+        self._recorded = {
+            event_key: at for event_key, at in self._recorded.items() if at > horizon
+        }
 
     def _record(self, pool: NetworkPool, crossing: Crossing, now: datetime) -> None:
         self._recorded[pool.metadata.uid, crossing] = now

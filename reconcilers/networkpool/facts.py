@@ -25,7 +25,7 @@ SHOWN_KINDS = {KIND: IP_ALLOCATION.kind, names.KIND_CLAIMS: "IPAddressClaim"}
 
 
 def waits(allocation: IPAllocation) -> bool:
-    """Return whether an allocation waits for a range, or to be told of the one it holds."""
+    """Return whether the allocation still needs a range, or a status that reports its range."""
     return (
         (allocation.status.phase != ALLOCATED or statusranges.find_held_range(allocation) is None)
         and names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
@@ -74,7 +74,7 @@ def row(allocation: IPAllocation) -> Row:
 
 
 def tenant_of(allocation: IPAllocation) -> Tenant:
-    """Return whom a pool must not serve at the cost of others: the namespace of the tenant."""
+    """Return the tenant that an allocation is for: the namespace of its TenantCluster."""
     return Tenant(KIND, allocation.spec.tenantClusterRef.key.namespace)
 
 
@@ -84,27 +84,27 @@ def name_spaces(ranges: Iterable[AddressRange]) -> tuple[PromisedRange, ...]:
 
 
 def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
-    """Return what an allocation holds of its pool, and whether it waits.
+    """Return the facts of an allocation: the ranges that it holds, and whether it waits.
 
     Args:
         allocation: the allocation.
         ours: our field manager; if it is not known, no status write counts as foreign.
     """
-    held, is_waiting = statusranges.list_held_ranges(allocation), waits(allocation)
-    if len(held) > 1:
-        held = tuple(dict.fromkeys(held))
+    held_ranges, is_waiting = statusranges.list_held_ranges(allocation), waits(allocation)
+    if len(held_ranges) > 1:
+        held_ranges = tuple(dict.fromkeys(held_ranges))
     return Facts(
-        name_spaces(held),
+        name_spaces(held_ranges),
         place=place(allocation) if is_waiting else None,
         row=row(allocation) if is_waiting else None,
         uid=allocation.metadata.uid,
-        is_in_use=bool(held) and allocation.status.phase == ALLOCATED,
+        is_in_use=bool(held_ranges) and allocation.status.phase == ALLOCATED,
         foreign=last_foreign_write(allocation.metadata, ours),
     )
 
 
 def facts_in_pool(pool: Key, allocation: IPAllocation | None, ours: str) -> Facts | None:
-    """Return what an allocation means to a pool; None if it is gone or names another pool.
+    """Return the facts of an allocation for a pool; None if it is gone or names another pool.
 
     Args:
         pool: the pool.

@@ -47,7 +47,7 @@ class ListedAllocations:
 
     @classmethod
     async def from_page(cls, page: Page[IPAllocation]) -> "ListedAllocations":
-        """Return what all pages of a LIST show together; let other tasks run between slices."""
+        """Index the allocations of all pages of a LIST; let other tasks run between slices."""
         by_pool: dict[Key, list[IPAllocation]] = {}
         by_key: dict[Key, IPAllocation] = {}
         for number, allocation in enumerate(page.items, start=1):

@@ -15,7 +15,7 @@ from reconcilers.spaces.sharing import Kinds
 
 
 def offers_of(pool: NetworkPool, max_addresses: int) -> tuple[Offer, ...]:
-    """Return what a pool hands out, of both families; nothing if its spec contradicts itself.
+    """Return the offers of a pool, of both families; none if its spec contradicts itself.
 
     Args:
         pool: the pool.
@@ -25,7 +25,7 @@ def offers_of(pool: NetworkPool, max_addresses: int) -> tuple[Offer, ...]:
 
 
 def layout_offers(pool: NetworkPool, layouts: Iterable[Layout]) -> tuple[Offer, ...]:
-    """Return what a pool with this geometry hands out."""
+    """Return the offers of a pool with this geometry."""
     name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
     return offer_of(name, (block for layout in layouts for block in layout.blocks))
 

@@ -121,17 +121,26 @@ class OrphanCollector:
         suspended = {
             p.metadata.key for p in self._pools if is_true(p.status.conditions, SUSPENDED)
         }
-        unsettled_keys = (one.metadata.key for group in unsettled.values() for one in group)
+        unsettled_keys = (
+            allocation.metadata.key for group in unsettled.values() for allocation in group
+        )
         self._logged.retain({*unsettled, *suspended, *unsettled_keys})
         for pool in sorted({*unsettled, *suspended}):
             # Read again, as they may have changed while the sweep waited for an answer.
-            known = (self._allocations.get(one.metadata.key) for one in unsettled.get(pool, ()))
-            found = [one for one in known if one is not None and one.pool_key == pool]
+            known = (
+                self._allocations.get(allocation.metadata.key)
+                for allocation in unsettled.get(pool, ())
+            )
+            allocations = [
+                allocation
+                for allocation in known
+                if allocation is not None and allocation.pool_key == pool
+            ]
             if pool in self._pools.unreadable or self._has_foreign_manager(pool):
                 continue
             try:
-                writes_left -= await self._repair(pool, found, owners, writes_left)
-                await self._collect(pool, found, owners)
+                writes_left -= await self._repair(pool, allocations, owners, writes_left)
+                await self._collect(pool, allocations, owners)
                 self._logged.end(pool, _SWEEP)
             except (Conflict, NotFound):
                 continue  # the caches are behind; the next sweep sees what happened
@@ -144,10 +153,14 @@ class OrphanCollector:
         pool = self._pools.get(key)
         return pool is not None and is_true(pool.status.conditions, FOREIGN_MANAGER)
 
-    async def _collect(self, key: Key, found: Sequence[IPAllocation], owners: LiveOwners) -> None:
+    async def _collect(
+        self, key: Key, allocations: Sequence[IPAllocation], owners: LiveOwners
+    ) -> None:
         """Delete the orphans among the allocations of a pool, or suspend that if they are many."""
         pool = self._pools.get(key)
-        suspects = [a for a in found if owner_state(a, self._clusters) is OwnerState.MAYBE_GONE]
+        suspects = [
+            a for a in allocations if owner_state(a, self._clusters) is OwnerState.MAYBE_GONE
+        ]
         if suspects:
             size = len(set(map(_owner, self._allocations.by_index(POOL_INDEX, str(key)))))
             allowed = limit(size, self._settings)
@@ -254,12 +267,12 @@ class OrphanCollector:
         )
 
     async def _repair(
-        self, pool: Key, found: Sequence[IPAllocation], owners: LiveOwners, most: int
+        self, pool: Key, allocations: Sequence[IPAllocation], owners: LiveOwners, most: int
     ) -> int:
         """Note owners on and repair at most `most` allocations; return how many it were."""
         repaired = 0
         promised = self._promised_versions(pool)
-        for allocation in found:
+        for allocation in allocations:
             if repaired >= most:
                 break
             meta, phase = allocation.metadata, allocation.status.phase

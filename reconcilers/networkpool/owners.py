@@ -40,7 +40,7 @@ def noted_uid(allocation: IPAllocation) -> str:
 
 
 def owner_state(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> OwnerState:
-    """Return what the cache of clusters shows of the allocation's owner."""
+    """Return the state of the allocation's owner, by the cache of clusters."""
     key = allocation.spec.tenantClusterRef.key
     if allocation.metadata.terminating or key in clusters.unreadable:
         return OwnerState.PRESENT
@@ -68,10 +68,10 @@ def is_settled(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> bool
     key, noted = allocation.spec.tenantClusterRef.key, noted_uid(allocation)
     if key in clusters.unreadable or allocationlabels.find_label_repairs(allocation):
         return False
-    owner, found = clusters.get(key), find(allocation.status.conditions, OWNER_FOUND)
+    owner, condition = clusters.get(key), find(allocation.status.conditions, OWNER_FOUND)
     if owner is None:
-        return not noted and found is not None and found.status == "False"
-    return owner.metadata.uid == noted and (found is None or found.status == "True")
+        return not noted and condition is not None and condition.status == "False"
+    return owner.metadata.uid == noted and (condition is None or condition.status == "True")
 
 
 class Unsettled:
@@ -98,19 +98,19 @@ class Unsettled:
         self._keys.update(allocation.metadata.key for allocation in self._allocations)
 
     def by_pool(self) -> dict[Key, list[IPAllocation]]:
-        """Return those that are not settled, by pool, each pool's sorted by name.
+        """Return the allocations that are not settled, by pool; those of a pool sorted by name.
 
         An allocation that cannot be read is left out until it can: what is written from an older
         version is refused.
         """
-        found: dict[Key, list[IPAllocation]] = {}
+        by_pool: dict[Key, list[IPAllocation]] = {}
         for key in sorted(self._keys):
             allocation = self._allocations.get(key)
             if allocation is None or is_settled(allocation, self._clusters):
                 self._keys.discard(key)
             elif key not in self._allocations.unreadable:
-                found.setdefault(allocation.pool_key, []).append(allocation)
-        return found
+                by_pool.setdefault(allocation.pool_key, []).append(allocation)
+        return by_pool
 
     def _allocation_changed(self, change: Change[IPAllocation]) -> None:
         if change.new is not None:
@@ -126,7 +126,7 @@ class Unsettled:
         for cluster in (old, new):
             if cluster is not None:
                 owned = self._allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
-                self._keys.update(one.metadata.key for one in owned)
+                self._keys.update(allocation.metadata.key for allocation in owned)
 
 
 @dataclass(slots=True)

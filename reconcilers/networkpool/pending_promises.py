@@ -72,7 +72,7 @@ class AllocationWriter:
         """Write what the pool promised to its allocations; return the results, in order."""
         return await self.write(
             [
-                (allocation, _granted(promise, allocation, pool, now))
+                (allocation, _render_granted(promise, allocation, pool, now))
                 for promise, allocation in granted
             ]
         )
@@ -103,7 +103,7 @@ class AllocationWriter:
         return await run_concurrently(work, self._width, self._turns)
 
     def fence(self, now: datetime) -> Fence[IPAllocation]:
-        """Return what voids promises that a pool made before it was read.
+        """Return a fence, which voids promises that a pool made before it was read.
 
         Args:
             now: the time, for the voiding statuses.
@@ -128,38 +128,38 @@ class AllocationWriter:
         return Written(allocation, WriteResult.WRITTEN, answer)
 
 
-def _granted(
+def _render_granted(
     promise: Promise, allocation: IPAllocation, pool: NetworkPool, now: datetime
 ) -> dict[str, Any]:
-    given = tuple(part.range for part in promise.ranges)
-    return granted_status(allocation, pool, given, now, promise.choice)
+    ranges = tuple(part.range for part in promise.ranges)
+    return granted_status(allocation, pool, ranges, now, promise.choice)
 
 
 def granted_status(
     allocation: IPAllocation,
     pool: NetworkPool,
-    given: Sequence[AddressRange],
+    ranges: Sequence[AddressRange],
     now: datetime,
     choice: str = "",
 ) -> dict[str, Any]:
-    """Return the status of `allocation` once it holds `given`.
+    """Return the status of `allocation` once it holds `ranges`.
 
     Args:
         allocation: the allocation.
         pool: of which it holds them.
-        given: one range, or one of each family, in order.
+        ranges: one range, or one of each family, in order.
         now: the time.
         choice: how they were chosen; empty if that is not known.
     """
-    first, shown = given[0], [_range_status(one) for one in given]
-    ready = Finding(READY, True, "Ready", allocated_message(pool, given, choice))
-    findings = [ready, *dualstack.report_dual_stack(allocation, pool, given)]
+    first, range_statuses = ranges[0], [_range_status(address_range) for address_range in ranges]
+    ready = Finding(READY, True, "Ready", allocated_message(pool, ranges, choice))
+    findings = [ready, *dualstack.report_dual_stack(allocation, pool, ranges)]
     generation = allocation.metadata.generation
     return {
         "phase": ALLOCATED,
-        **shown[0],
+        **range_statuses[0],
         "addresses": first.addresses(),
-        **_families_status(allocation, given, shown),
+        **_families_status(allocation, ranges, range_statuses),
         "observedGeneration": generation,
         "allocatedAt": rfc3339(now),
         **({"releasedAt": None} if allocation.status.releasedAt else {}),
@@ -170,28 +170,35 @@ def granted_status(
     }
 
 
-def _range_status(given: AddressRange) -> dict[str, Any]:
+def _range_status(address_range: AddressRange) -> dict[str, Any]:
     return {
-        "cidr": given.text,
-        "startAddress": given.start_text,
-        "endAddress": given.end_text,
-        "allocatedCount": cap_at_int32(given.size),
-        **({"exactCount": str(given.size)} if cap_at_int32(given.size) != given.size else {}),
+        "cidr": address_range.text,
+        "startAddress": address_range.start_text,
+        "endAddress": address_range.end_text,
+        "allocatedCount": cap_at_int32(address_range.size),
+        **(
+            {"exactCount": str(address_range.size)}
+            if cap_at_int32(address_range.size) != address_range.size
+            else {}
+        ),
     }
 
 
 def _families_status(
-    allocation: IPAllocation, given: Sequence[AddressRange], shown: Sequence[dict[str, Any]]
+    allocation: IPAllocation,
+    ranges: Sequence[AddressRange],
+    range_statuses: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     """Return the ranges by family, if the spec says anything of families.
 
     They are removed where it does not and the status has some all the same.
     """
     if allocation.spec.names_families:
-        pairs = zip(given, shown, strict=True)
+        pairs = zip(ranges, range_statuses, strict=True)
         return {
             "families": [
-                {"family": familychoice.FAMILY_NAMES[one.family], **says} for one, says in pairs
+                {"family": familychoice.FAMILY_NAMES[address_range.family], **range_status}
+                for address_range, range_status in pairs
             ]
         }
     return {"families": None} if allocation.status.families else {}
@@ -249,7 +256,7 @@ def _may_be_promised_more(allocation: IPAllocation) -> bool:
     metadata = allocation.metadata
     if metadata.terminating or names.FINALIZER_ALLOCATION not in metadata.finalizers:
         return False
-    held = statusranges.list_held_ranges(allocation)
-    if len(held) == 1 and allocation.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
+    held_ranges = statusranges.list_held_ranges(allocation)
+    if len(held_ranges) == 1 and allocation.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
         return allocation.status.phase != ALLOCATED
-    return not held
+    return not held_ranges

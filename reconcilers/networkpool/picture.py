@@ -44,15 +44,15 @@ def picture_of(
         others: what requests of other kinds hold of it, and which of them wait.
         not_read: what else may hold some of it and was not read.
     """
-    held = list(list_held(pool, allocations))
-    serving = {entry.holder.key for entry in held}
+    held_addresses = list(list_held(pool, allocations))
+    serving = {entry.holder.key for entry in held_addresses}
     waiting = [
         _request_of(allocation, pool)
         for allocation in allocations
         if allocation.metadata.key not in serving and not allocation.metadata.terminating
     ]
-    held += others.held_addresses
-    families = _families(pool, held, all_known=not not_read)
+    held_addresses += others.held_addresses
+    families = _families(pool, held_addresses, all_known=not not_read)
     ready = find(pool.status.conditions, READY)
     status, reason = (ready.status, ready.message) if ready else ("Unknown", "not reconciled")
     fault = "; ".join(family.fault for family in families if family.fault)
@@ -70,10 +70,10 @@ def picture_of(
 
 
 def list_held(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[HeldAddresses]:
-    """Yield what IPAllocations hold of a pool: by status, and by promises that are still open."""
+    """Yield the addresses that IPAllocations hold of a pool, by status and by open promises."""
     for allocation in allocations:
-        for held in statusranges.list_held_ranges(allocation):
-            yield HeldAddresses(_holder_of(allocation), held)
+        for held_range in statusranges.list_held_ranges(allocation):
+            yield HeldAddresses(_holder_of(allocation), held_range)
     if not pool.status.assignments:
         return
     view = View.from_allocations(0, tuple(allocations))
@@ -115,14 +115,14 @@ def _request_of(allocation: IPAllocation, pool: NetworkPool) -> PoolRequest:
 
 
 def _families(
-    pool: NetworkPool, held: Sequence[HeldAddresses], *, all_known: bool
+    pool: NetworkPool, held_addresses: Sequence[HeldAddresses], *, all_known: bool
 ) -> list[PoolFamily]:
     """Return the blocks of a pool; the first has what is held of a family that the pool lacks."""
     layouts = [_parse_layout(block) for block in pool.blocks]
     sound_layouts = [layout for layout in layouts if isinstance(layout, Layout)]
     strays = [
         entry
-        for entry in held
+        for entry in held_addresses
         if all(layout.span_of(entry.range) is None for layout in sound_layouts)
     ]
     families = []
@@ -132,13 +132,13 @@ def _families(
             continue
         is_first = layout is sound_layouts[0]
         families.append(
-            _family(block, layout, held, strays if is_first else (), all_known=all_known)
+            _family(block, layout, held_addresses, strays if is_first else (), all_known=all_known)
         )
     return families
 
 
 def _parse_layout(block: NetworkPool) -> Layout | str:
-    """Return what a block may hand out, or why it hands out nothing."""
+    """Return the layout of a block, or a message why it hands out nothing."""
     try:
         return poolgeometry.parse_layout(block.spec, ALL_SIZES)
     except InvalidPool as invalid:
@@ -148,7 +148,7 @@ def _parse_layout(block: NetworkPool) -> Layout | str:
 def _family(
     block: NetworkPool,
     layout: Layout,
-    held: Sequence[HeldAddresses],
+    held_addresses: Sequence[HeldAddresses],
     strays: Sequence[HeldAddresses],
     *,
     all_known: bool,
@@ -158,7 +158,7 @@ def _family(
     Args:
         block: the block.
         layout: what it may hand out.
-        held: what is held of the pool.
+        held_addresses: what is held of the pool.
         strays: what is held of a family that the pool lacks, to be shown with this block.
         all_known: whether these are all holders.
     """
@@ -166,7 +166,7 @@ def _family(
     reservations = poolgeometry.list_reservations(block.spec)
     of_family = [
         HeldAddresses(entry.holder, AddressRange(*span, layout.family))
-        for entry in held
+        for entry in held_addresses
         if (span := layout.span_of(entry.range)) is not None
     ]
     return PoolFamily(
@@ -184,5 +184,5 @@ def _family(
     )
 
 
-def _capacity(layout: Layout, held: Sequence[HeldAddresses]) -> Capacity:
-    return Space(layout, (entry.range for entry in held)).capacity()
+def _capacity(layout: Layout, held_addresses: Sequence[HeldAddresses]) -> Capacity:
+    return Space(layout, (entry.range for entry in held_addresses)).capacity()

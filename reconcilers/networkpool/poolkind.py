@@ -190,7 +190,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             self._specs.layouts(pool)
         except InvalidPool as invalid:
             return pool, await self._block_invalid(pool, invalid.messages)
-        last = self._allocations.cached(pool.metadata.key).holdings.last_foreign_write
+        last = self._allocations.read_cached(pool.metadata.key).holdings.last_foreign_write
         other = self._foreign.of_pool(pool, last, self._clock.now())
         if other is not None:
             return pool, await self._block_foreign(pool, other)
@@ -215,7 +215,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
 
     @override
     def tenants(self, reading: NetworkPoolReading) -> TenantOf:
-        return tenants_in(reading.view, reading.pool, self._claims.served)
+        return tenants_in(reading.view, reading.pool, self._claims.pool_claims)
 
     @override
     async def read(
@@ -226,7 +226,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         if not self.history_confirmed:
             raise Behind(reason="the caches have not been listed anew")
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
-        geometry, observed = self._specs.layouts(pool), self._observed.held(pool)
+        geometry, observed = self._specs.layouts(pool), self._observed.list_ranges(pool)
         return NetworkPoolReading(pool.metadata.key, geometry, closed, view, observed)
 
     @override
@@ -252,7 +252,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         of_allocations = (
             refusal for refusal in decision.choice.refusals if refusal.holder.kind == KIND
         )
-        claims = self._claims.served
+        claims = self._claims.pool_claims
         detail = PoolDecision(
             decision,
             self._allocations.due_refusals(of_allocations),
@@ -264,8 +264,8 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
     def _find_claim_taker(
         self, pool: NetworkPool, reading: NetworkPoolReading
     ) -> MakeTaker | None:
-        """Return what makes the taker for claims; None if nothing is given to claims now."""
-        claims = self._claims.served
+        """Return a function that makes the taker for claims; None if claims get nothing now."""
+        claims = self._claims.pool_claims
         if claims is None or reading.view.claims is None or claims.is_paused(pool):
             return None
         closed = describe_refused_namespace(pool.metadata.namespace, self._settings.namespaces)
@@ -299,7 +299,11 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         decision = choice.detail.decision
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
         # To list what was given costs as much as there is, so it is not listed if all is well.
-        observed = () if is_sound(reading.view, decision) else self._observed.named(pool)
+        observed = (
+            ()
+            if is_sound(reading.view, decision)
+            else self._observed.list_ranges_with_holders(pool)
+        )
         figures = status.current_figures(
             pool,
             reading.view,
@@ -349,7 +353,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         """Write refusals to allocations, record what was written to them, and report a block."""
         refusals = choice.detail.refusals
         refused = await self._allocations.refuse(refusals)
-        self._events.allocations.served(pool, writes_of(kept), refusals, refused)
+        self._events.allocations.record_served(pool, writes_of(kept), refusals, refused)
         more = await self._report_block(pool, reading.view)
         if any(write.result is WriteResult.UNKNOWN for write in refused):
             return RETRY
@@ -359,7 +363,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         self, pool: NetworkPool, reading: NetworkPoolReading, choice: NetworkPoolChoice
     ) -> float | None:
         """Write refusals to claims, and look after their IPAddresses."""
-        claims, view, detail = self._claims.served, reading.view.claims, choice.detail
+        claims, view, detail = self._claims.pool_claims, reading.view.claims, choice.detail
         if claims is None or view is None:
             return None
         return await claims.finish(
@@ -390,7 +394,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         promise to a kind that this process does not serve.
         """
         choice, memory = work.choice, work.memory
-        claims = self._claims.served
+        claims = self._claims.pool_claims
         is_paused = claims is not None and claims.is_paused(work.pool)
         done = {
             entry.promise.identity
@@ -404,7 +408,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         unwritten = [
             promise
             for promise in choice.journal.promises
-            if promise.kind in work.served
+            if promise.kind in work.served_kinds
             and promise.identity not in done
             and (promise.kind == KIND or not is_paused)
         ]
@@ -428,7 +432,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             why: the same for claims; empty if they are not told.
         """
         more = await self._allocations.report_block(
-            pool, self._allocations.cached(pool.metadata.key)
+            pool, self._allocations.read_cached(pool.metadata.key)
         )
         unwritten = await self._tell_claims(pool, why) if why else None
         waits = (after, more, unwritten)
@@ -445,7 +449,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         Raises:
             Conflict: the pool has changed since it was read, so another replica may serve it.
         """
-        claims = self._claims.served
+        claims = self._claims.pool_claims
         if claims is None:
             return None
         refusals = claims.refusals_of_block(pool, why)
@@ -485,13 +489,13 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         if written is not pool:
             self._events.allocations.unreadable(written, unreadable)
         await self._tell_claims(written, str(unreadable))
-        view = self._allocations.cached(written.metadata.key)
+        view = self._allocations.read_cached(written.metadata.key)
         return await self._allocations.report_block(written, view)
 
     @override
     async def report_pool_refused(self, pool: NetworkPool, error: ApiError) -> None:
         """Tell claims; for allocations the error is in the log alone. The pass is tried again."""
-        claims = self._claims.served
+        claims = self._claims.pool_claims
         if claims is not None:
             why = f"it cannot be written: {error}"
             await claims.refuse(pool, claims.refusals_of_block(pool, why))
@@ -520,7 +524,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
                 pool = await self._statuses.write(pool, new_status)
                 waits.note_reported(key, message)
             # Another replica that knows what is held may be about to keep these promises.
-            await self._report_block(pool, self._allocations.cached(key))
+            await self._report_block(pool, self._allocations.read_cached(key))
         except (Conflict, NotFound) as error:
             _log.info("A pool changed before its status was written", error=str(error))
 
@@ -556,15 +560,15 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             Behind: the journal names a kind that this version does not know, or it is not known
                 what claims hold.
         """
-        key, claims = pool.metadata.key, self._claims.served
+        key, claims = pool.metadata.key, self._claims.pool_claims
         self._claims.check_counts(pool)
-        cached = self._allocations.cached(key)
+        cached = self._allocations.read_cached(key)
         count = blockers(journal, cached) + (0 if claims is None else claims.count_addresses(key))
         if count:
             return count, cached
         check_kinds(pool)
         claims = self._claims.served_from(pool)
-        listed = await self._allocations.listed(pool)
+        listed = await self._allocations.read_shared(pool)
         count = blockers(journal, listed)
         if claims is not None:
             count += await claims.blockers(pool, journal)
@@ -606,7 +610,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             count: how many objects the deletion waits for.
         """
         now = self._clock.now()
-        of_claims = self._allocations.cached(pool.metadata.key).claims
+        of_claims = self._allocations.read_cached(pool.metadata.key).claims
         if view.claims is None and of_claims is not None:
             view = view.with_claims(of_claims)
         waiting = status.waiting_for_holders(count, list_claimed(view))
@@ -614,7 +618,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         if is_foreign or view.position < journal.revisions.get(KIND, 0):
             return status.without_figures(pool, waiting, now)
         try:
-            geometry, observed = self._specs.layouts(pool), self._observed.held(pool)
+            geometry, observed = self._specs.layouts(pool), self._observed.list_ranges(pool)
             claims = self._claims.served_from(pool)
             if claims is not None and (
                 claims.find_unreadable(pool.metadata.key) or not claims.suffices(pool, journal)
@@ -625,8 +629,8 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         except (Behind, Unreadable):
             return status.without_figures(pool, waiting, now)
         promises = tuple(promise for promise in journal.promises if promise.kind == KIND)
-        shown = Journal(journal.revisions, promises)
-        decision = decide(pool, view, geometry, 0, observed, journal=shown)
+        journal_of_kind = Journal(journal.revisions, promises)
+        decision = decide(pool, view, geometry, 0, observed, journal=journal_of_kind)
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
         return status.current_figures(
             pool,
@@ -635,7 +639,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             now,
             overlapping,
             waiting,
-            observed=self._observed.named(pool),
+            observed=self._observed.list_ranges_with_holders(pool),
         )
 
     async def _keep_due(self, pool: NetworkPool, journal: Journal, view: View) -> None:

@@ -98,11 +98,11 @@ def findings(
             and then the condition stays as it is.
         observed: what another allocator gave; needed only if the decision is not sound.
     """
-    held = () if is_sound(view, decision) else tuple(holdings(view, decision))
+    held_ranges = () if is_sound(view, decision) else tuple(holdings(view, decision))
     return [
         *([overlapping] if overlapping is not None else []),
-        ranges_overlap_condition((*held, *observed)),
-        out_of_range_condition(held, decision.layouts),
+        ranges_overlap_condition((*held_ranges, *observed)),
+        out_of_range_condition(held_ranges, decision.layouts),
         degraded_condition(pool, decision.capacities),
     ]
 
@@ -131,13 +131,14 @@ def holdings(view: View, decision: Decision) -> Iterator[HeldRange]:
     An allocation that holds a range was promised the same; of a claim, whose IPAddress may be of
     an earlier claim, each address is compared.
     """
-    held = view.holdings
-    for holder in held.holders:
+    known_holdings = view.holdings
+    for holder in known_holdings.holders:
         yield from (
-            HeldRange(describe_holder(holder), part.range) for part in held.facts(holder).ranges
+            HeldRange(describe_holder(holder), part.range)
+            for part in known_holdings.facts(holder).ranges
         )
     for promise in decision.journal.promises:
-        facts = held.facts(promise.holder)
+        facts = known_holdings.facts(promise.holder)
         if facts.ranges and facts.uid == promise.uid:
             continue
         for part in promise.ranges:
@@ -151,10 +152,14 @@ def list_claimed(view: View) -> Iterator[HeldRange]:
         yield from (HeldRange(describe_holder(holder), part.range) for part in facts.ranges)
 
 
-def ranges_overlap_condition(held: Iterable[HeldRange]) -> Finding:
+def ranges_overlap_condition(held_ranges: Iterable[HeldRange]) -> Finding:
     """Return whether allocations or claims hold the same addresses."""
-    found = (pair for pair in _overlaps(held) if not all(one.foreign for one in pair))
-    pairs = [f"{one.text} and {other.text}" for one, other in found]
+    overlaps = (
+        pair
+        for pair in _overlaps(held_ranges)
+        if not all(held_range.foreign for held_range in pair)
+    )
+    pairs = [f"{earlier.text} and {later.text}" for earlier, later in overlaps]
     if not pairs:
         return Finding(RANGES_OVERLAP, False, "NoOverlap", "no address is held twice")
     return Finding(
@@ -165,31 +170,35 @@ def ranges_overlap_condition(held: Iterable[HeldRange]) -> Finding:
     )
 
 
-def _overlaps(held: Iterable[HeldRange]) -> Iterator[tuple[HeldRange, HeldRange]]:
+def _overlaps(held_ranges: Iterable[HeldRange]) -> Iterator[tuple[HeldRange, HeldRange]]:
     """Yield each range that begins inside an earlier one, with the one that reaches furthest."""
     furthest: HeldRange | None = None
-    for one in sorted(held, key=_sort_key):
+    for held_range in sorted(held_ranges, key=_sort_key):
         if (
             furthest is not None
-            and furthest.range.family == one.range.family
-            and one.range.first <= furthest.range.last
+            and furthest.range.family == held_range.range.family
+            and held_range.range.first <= furthest.range.last
         ):
-            yield furthest, one
-            if one.range.last <= furthest.range.last:
+            yield furthest, held_range
+            if held_range.range.last <= furthest.range.last:
                 continue
-        furthest = one
+        furthest = held_range
 
 
 def _sort_key(holding: HeldRange) -> tuple[int, int, int, str]:
-    found = holding.range
-    return found.family, found.first, found.last, holding.holder
+    held_range = holding.range
+    return held_range.family, held_range.first, held_range.last, holding.holder
 
 
-def out_of_range_condition(held: Iterable[HeldRange], layouts: Sequence[Layout]) -> Finding:
+def out_of_range_condition(held_ranges: Iterable[HeldRange], layouts: Sequence[Layout]) -> Finding:
     """Return whether allocations or claims hold what the pool does not hand out."""
     outside = sorted(
-        (one for one in held if not any(_inside(one.range, layout) for layout in layouts)),
-        key=lambda one: one.holder,
+        (
+            held_range
+            for held_range in held_ranges
+            if not any(_inside(held_range.range, layout) for layout in layouts)
+        ),
+        key=lambda held_range: held_range.holder,
     )
     if not outside:
         message = "every range lies in what the pool hands out"
@@ -199,13 +208,13 @@ def out_of_range_condition(held: Iterable[HeldRange], layouts: Sequence[Layout])
         True,
         "AllocationsOutOfRange",
         "addresses that the pool does not hand out are held by"
-        f" {name_with_count([one.text for one in outside])}",
+        f" {name_with_count([held_range.text for held_range in outside])}",
     )
 
 
-def _inside(held: AddressRange, layout: Layout) -> bool:
+def _inside(held_range: AddressRange, layout: Layout) -> bool:
     """Return whether the pool hands out every address of a range."""
-    span = layout.span_of(held)
+    span = layout.span_of(held_range)
     return span is not None and layout.clip(span) == [span]
 
 
@@ -217,7 +226,7 @@ def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> Fin
     usual = max(
         pool.spec.default_count(kind) for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER)
     )
-    degraded = [one for one in capacities if _is_degraded(one, usual)]
+    degraded = [capacity for capacity in capacities if _is_degraded(capacity, usual)]
     capacity = (*degraded, capacities[0])[0]
     free = (
         f"{count_noun(capacity.available, 'IP is', 'IPs are')} free, the largest free block has"
@@ -246,11 +255,11 @@ class ForeignManager:
     at: datetime
 
     @classmethod
-    def from_write(cls, write: StatusWrite, what: str) -> "ForeignManager":
-        """Return the controller that wrote `what`."""
+    def from_write(cls, write: StatusWrite, written_status: str) -> "ForeignManager":
+        """Return the controller that made a write of `written_status`."""
         message = (
-            f"{write.manager} writes {what}: nothing is handed out while another controller"
-            " does that; scale it to zero"
+            f"{write.manager} writes {written_status}: nothing is handed out while another"
+            " controller does that; scale it to zero"
         )
         return cls(message, write.at)
 
@@ -264,10 +273,10 @@ class ForeignManager:
         Ready is set once and then left alone, as the other controller may write it too: two
         controllers that correct each other at every write would never stop writing.
         """
-        found = [Finding(FOREIGN_MANAGER, True, "StatusWrittenByOthers", self.message)]
+        findings = [Finding(FOREIGN_MANAGER, True, "StatusWrittenByOthers", self.message)]
         if not is_true(pool.status.conditions, FOREIGN_MANAGER):
-            found.append(Finding(READY, False, "ForeignManager", self.message))
-        return found
+            findings.append(Finding(READY, False, "ForeignManager", self.message))
+        return findings
 
 
 class ForeignManagers:
@@ -311,12 +320,12 @@ class ForeignManagers:
             self._assumed.pop(key, None)
         elif key not in self._seen:
             self._assumed.setdefault(key, now)
-        shown = self._last_shown(pool, of_allocations, now)
+        last_write = self._last_shown(pool, of_allocations, now)
         seen = self._seen.get(key)
-        if shown is not None and (seen is None or shown.at >= seen.at):
-            seen = self._seen[key] = shown
+        if last_write is not None and (seen is None or last_write.at >= seen.at):
+            seen = self._seen[key] = last_write
         since = [self._assumed.get(key), seen.at if seen is not None else None]
-        messages = [shown.message if shown is not None else ""]
+        messages = [last_write.message if last_write is not None else ""]
         if condition is not None:
             since.append(_time_of(condition, now))
             messages.append(condition.message)
@@ -335,8 +344,12 @@ class ForeignManagers:
             ("the status of this NetworkPool", last_foreign_write(pool.metadata, self._ours)),
             ("the status of its IPAllocations", of_allocations),
         )
-        managers = [ForeignManager.from_write(write, what) for what, write in writes if write]
-        recent = [one for one in managers if one.stopped_in(now, self._silence) > 0]
+        managers = [
+            ForeignManager.from_write(write, written_status)
+            for written_status, write in writes
+            if write
+        ]
+        recent = [manager for manager in managers if manager.stopped_in(now, self._silence) > 0]
         return max(recent, key=lambda manager: manager.at, default=None)
 
     def forget(self, key: Key) -> None:

@@ -74,7 +74,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     claims: MakeTaker | None = None,
     are_allocations_served: bool = True,
 ) -> Decision:
-    """Return what a pass over `pool` does, given what was read of its requests.
+    """Decide for one pass over `pool` which requests get a range, given what was read of them.
 
     One batch serves the requests of all kinds, the oldest first.
 

@@ -49,14 +49,14 @@ class Summary:
     def ready(self) -> Finding:
         """Return the Ready condition."""
         *others, last = self.capacities
-        shown = " and ".join(
+        counts = " and ".join(
             [
                 *(f"{other.available}/{other.total}" for other in others),
                 f"{last.available}/{count_noun(last.total, 'IP')}",
             ]
         )
         allocations = count_noun(self.allocations, "allocation")
-        return Finding(READY, True, "Ready", f"{shown} available ({allocations})")
+        return Finding(READY, True, "Ready", f"{counts} available ({allocations})")
 
     def tiers(self) -> list[Finding]:
         """Return the three capacity conditions, which are always present.
@@ -120,14 +120,14 @@ def _counters(size: Capacity, before: ExactCounts | None) -> dict[str, Any]:
 
 def _counts(counts: Mapping[str, int], before: ExactCounts | None) -> dict[str, Any]:
     """Return the counts of addresses: as numbers, and as texts where one is too large for that."""
-    shown: dict[str, Any] = {name: cap_at_int32(count) for name, count in counts.items()}
-    if shown != counts:
-        return shown | {"exactCounts": {name: str(count) for name, count in counts.items()}}
-    return shown | ({"exactCounts": None} if before is not None else {})
+    shown_counts: dict[str, Any] = {name: cap_at_int32(count) for name, count in counts.items()}
+    if shown_counts != counts:
+        return shown_counts | {"exactCounts": {name: str(count) for name, count in counts.items()}}
+    return shown_counts | ({"exactCounts": None} if before is not None else {})
 
 
 def summary(view: View, decision: Decision) -> Summary:
-    """Return what the pool's status says once this pass' promises are kept."""
+    """Return the figures of the pool's status once this pass' promises are kept."""
     # A holder that is in use and has a promise counts once.
     promised = sum(
         not view.holdings.facts(promise.holder).is_in_use for promise in decision.journal.promises
@@ -156,17 +156,17 @@ def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of 
         closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
         observed: what another allocator gave; needed only if the decision is not sound.
     """
-    found = summary(view, decision)
+    figures = summary(view, decision)
     wrong = problems.findings(pool, view, decision, overlapping, observed)
     alone = [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),
-        [closed or found.ready(), *found.tiers(), *wrong, *alone],
+        [closed or figures.ready(), *figures.tiers(), *wrong, *alone],
         pool.metadata.generation,
         now,
     )
     return {
-        **found.counters(pool.status),
+        **figures.counters(pool.status),
         "observedGeneration": pool.metadata.generation,
         "conditions": render_conditions(conditions),
     }
@@ -220,7 +220,7 @@ def unknown_holders(pool: NetworkPool, why: str) -> Finding:
 
 
 def shown_unknown(pool: NetworkPool) -> str:
-    """Return what a pool's status says of holders that are not known; empty for nothing."""
+    """Return the message of a pool's status about unknown holders; empty without one."""
     ready = find(pool.status.conditions, READY)
     return ready.message if ready is not None and ready.reason == HOLDERS_UNKNOWN else ""
 
@@ -295,22 +295,24 @@ def _conditions_only(
     return {"observedGeneration": generation, "conditions": render_conditions(conditions)}
 
 
-def differs(status: NetworkPoolStatus, wanted: Mapping[str, Any]) -> bool:
-    """Return whether `wanted` differs from the status, apart from its promises.
+def differs(status: NetworkPoolStatus, new_status: Mapping[str, Any]) -> bool:
+    """Return whether `new_status` differs from the status, apart from its promises.
 
     Settled promises go with the next write and are no reason for one, except after a quiet minute
     (PoolPasses in promises/passes.py).
     """
     ignored = JOURNAL_FIELDS | {"conditions"}
     plain = any(
-        _shown(status, name) != value for name, value in wanted.items() if name not in ignored
+        _render_field(status, name) != value
+        for name, value in new_status.items()
+        if name not in ignored
     )
-    return plain or render_conditions(status.conditions) != wanted["conditions"]
+    return plain or render_conditions(status.conditions) != new_status["conditions"]
 
 
-def _shown(status: NetworkPoolStatus, name: str) -> Any:
+def _render_field(status: NetworkPoolStatus, name: str) -> Any:
     """Return a field of a status as a write carries it."""
     value = getattr(status, name)
     if isinstance(value, ExactCounts | SecondaryCounts):
-        return {name: one for name, one in asdict(value).items() if one is not None}
+        return {name: count for name, count in asdict(value).items() if count is not None}
     return value

@@ -53,8 +53,8 @@ class StatusJournal:
             promises.append(promise)
         revisions = {
             kind: revision
-            for kind, text in status.revisions.items()
-            if (revision := parse_revision(text)) is not None
+            for kind, revision_text in status.revisions.items()
+            if (revision := parse_revision(revision_text)) is not None
         }
         return Journal(revisions, tuple(promises))
 
@@ -77,7 +77,7 @@ class StatusJournal:
         revisions = dict.fromkeys(sorted(forgotten), FORGOTTEN) | numbers
         assignments = [*map(_assignment_of, journal.promises)]
         return {
-            "assignments": list(map(_rendered, assignments)),
+            "assignments": list(map(_render_assignment, assignments)),
             "revisions": dict.fromkeys(pool.status.revisions) | revisions,
             "journalOf": seal(pool.metadata.uid, revisions, assignments),
         }
@@ -249,7 +249,7 @@ def _assignment_of(promise: Promise) -> Assignment:
     )
 
 
-def _rendered(assignment: Assignment) -> dict[str, str]:
+def _render_assignment(assignment: Assignment) -> dict[str, str]:
     """Return an entry of the status as JSON has it."""
     # Not by asdict, which copies each text: a status has hundreds of promises.
     values = ((name, getattr(assignment, name)) for name in _FIELDS)

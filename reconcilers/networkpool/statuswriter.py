@@ -22,12 +22,12 @@ class PoolStatusWriter:
         self._client = client
         self._events = events
 
-    async def write(self, pool: NetworkPool, wanted: Mapping[str, Any]) -> NetworkPool:
-        """Write the status of a pool if it differs from what is wanted.
+    async def write(self, pool: NetworkPool, new_status: Mapping[str, Any]) -> NetworkPool:
+        """Write the status of a pool if it differs from the current one.
 
         Args:
             pool: as it was read.
-            wanted: its status; fields that are absent stay as they are.
+            new_status: its status; fields that are absent stay as they are.
 
         Returns:
             The pool as it was written; `pool` itself if it was not.
@@ -36,9 +36,9 @@ class PoolStatusWriter:
             Conflict: the pool has changed since it was read.
             ControllerError: the write failed.
         """
-        if not status.differs(pool.status, wanted):
+        if not status.differs(pool.status, new_status):
             return pool
-        written = await self._client.patch_status(NETWORK_POOL, pool, wanted)
+        written = await self._client.patch_status(NETWORK_POOL, pool, new_status)
         self._events.status_written(pool, written)
         return written
 

@@ -87,8 +87,8 @@ class View:
     @property
     def of_pool(self) -> tuple[IPAllocation, ...]:
         """The allocations that name the pool, sorted by name; costs as much as there are."""
-        found = (self.find(holder) for holder in self.holdings.holders)
-        return tuple(one for one in found if one is not None)
+        allocations = (self.find(holder) for holder in self.holdings.holders)
+        return tuple(allocation for allocation in allocations if allocation is not None)
 
     def with_claims(self, claims: ClaimView) -> "View":
         """Return the same with the claims of the pool, and one Holdings of both kinds.
@@ -108,8 +108,8 @@ class View:
 
     def current(self, key: Key, uid: str) -> IPAllocation | None:
         """Return the allocation of this key if it is still the one with this uid."""
-        found = self.find(Holder(KIND, key))
-        return found if found is not None and found.metadata.uid == uid else None
+        allocation = self.find(Holder(KIND, key))
+        return allocation if allocation is not None and allocation.metadata.uid == uid else None
 
 
 class UnreadableAllocations(Unreadable):
@@ -166,7 +166,7 @@ class OtherHoldings:
     kinds: frozenset[str] = frozenset()
 
     def joined_with(self, other: "OtherHoldings") -> "OtherHoldings":
-        """Return what both hold."""
+        """Return the holdings of both together."""
         unreadable = (*self.unreadable, *other.unreadable)
         kinds = self.kinds | other.kinds
         return OtherHoldings((*self.ranges, *other.ranges), unreadable, kinds)
@@ -183,7 +183,7 @@ class ObservedRanges:
     That allocator knows nothing of NetworkPools, so it promises nothing, and no deletion waits.
     """
 
-    def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
+    def list_ranges(self, pool: NetworkPool) -> Sequence[AddressRange]:
         """Return the ranges that were given, each address once.
 
         Raises:
@@ -193,8 +193,8 @@ class ObservedRanges:
         del pool
         return ()
 
-    def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
-        """Return who was given what of a pool, as the cache shows it, for messages."""
+    def list_ranges_with_holders(self, pool: NetworkPool) -> Sequence[HeldRange]:
+        """Return the ranges that were given of a pool with their holders, for messages."""
         del pool
         return ()
 
@@ -217,7 +217,7 @@ def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
 
 
 def unreadable_near(unreadable: UnreadableObjects, pool: Key) -> tuple[str, ...]:
-    """Return what `unreadable_of` does for unreadable allocations that are indexed by pool.
+    """Return the names of unreadable allocations that may be the pool's, by an index of pools.
 
     So thousands of unreadable allocations of other pools cost nothing.
     """
@@ -240,7 +240,7 @@ def keep_holdings(
     report: Callable[[Key, list[str]], None],
     claims: PoolClaims | None = None,
 ) -> KeptHoldings[Key, None]:
-    """Return what keeps the holdings of pools as caches show them, of requests of all kinds.
+    """Keep the holdings of pools as caches show them, of requests of all kinds.
 
     A pass lays out what its pool may hand out: the facts do not depend on that.
 
@@ -275,7 +275,7 @@ def keep_holdings(
 
 
 Keep = Callable[[PoolClaims | None], KeptHoldings[Key, None]]
-"""Returns what keeps the holdings of pools; without claims if these are not served."""
+"""Returns an object that keeps the holdings of pools; without claims if these are not served."""
 
 
 class Reader:
@@ -315,12 +315,12 @@ class Reader:
     @property
     def history_confirmed(self) -> bool:
         """Whether the caches are known to be of the history that the server has."""
-        claims = None if self._claims is None else self._claims.served
+        claims = None if self._claims is None else self._claims.pool_claims
         return self._cache.history_confirmed and (claims is None or claims.history_confirmed)
 
-    def cached(self, pool: Key) -> View:
+    def read_cached(self, pool: Key) -> View:
         """Return the view that the caches give, however old they are."""
-        claims = None if self._claims is None else self._claims.served
+        claims = None if self._claims is None else self._claims.pool_claims
         view = View(
             self._cache.position,
             self._cached_holdings(pool, claims),
@@ -329,10 +329,10 @@ class Reader:
         )
         if claims is None:
             return view
-        return replace(view, claims=claims.cached(pool, view.holdings))
+        return replace(view, claims=claims.read_cached(pool, view.holdings))
 
     def _cached_holdings(self, pool: Key, claims: PoolClaims | None) -> Holdings:
-        """Return what the requests of a pool hold, as the caches show it."""
+        """Return the holdings of a pool's requests, as the caches show them."""
         if self._kept is None or self._keep is None:
             return allocation_holdings(self._cache.by_index(POOL_INDEX, str(pool)))
         if self._kept_with is not claims:  # each start of the integration makes new caches
@@ -349,7 +349,7 @@ class Reader:
         """
         return self._view_of(await self._lists.list_now(pool.namespace), pool)
 
-    async def shared(self, pool: NetworkPool) -> View:
+    async def read_shared(self, pool: NetworkPool) -> View:
         """Return the allocations by a LIST that began after `pool` was read, shared with others.
 
         Raises:
@@ -385,7 +385,7 @@ class Reader:
         is_reached = seen is not None or self._suffices(pool, journal)
         are_claims_reached = claims is None or claims.suffices(pool, journal)
 
-        listed = seen if is_reached else await self.shared(pool)
+        listed = seen if is_reached else await self.read_shared(pool)
         listed_claims = None
         if claims is not None and not are_claims_reached:
             listed_claims = await claims.live(pool, journal)
@@ -398,7 +398,7 @@ class Reader:
         )
         if fell_behind:
             raise Behind
-        cached = self.cached(pool.metadata.key)
+        cached = self.read_cached(pool.metadata.key)
         if listed is None and listed_claims is None:
             return cached
         allocations = cached if listed is None else listed
@@ -432,7 +432,7 @@ class Reader:
         return True
 
     def _view_of(self, listed: ListedAllocations, pool: Key) -> View:
-        """Return what a LIST shows of a pool, and note it for the cache.
+        """Return the view of a pool that a LIST gives, and note the LIST for the cache.
 
         Raises:
             UnreadableAllocations: some of what it lists cannot be decoded.

@@ -234,5 +234,5 @@ def choose(
         room -= count(chosen.ranges)
         grants.append(Grant(holder, asker, chosen.ranges, chosen.choice))
         eligibility.note_promised(tenant)
-        turns.granted()
+        turns.resume_paused()
     return Choice(tuple(grants), tuple(refusals), more=eligibility.has_waiting_tenant)

@@ -238,7 +238,7 @@ class Holdings:
                     yield part.range
 
     def _index(self, space: str) -> _RangeIndex:
-        """Return which holders have which ranges of one space."""
+        """Return the index of the ranges that holders have of one space."""
         index = self._indexes.get(space)
         if index is None:
             index = self._indexes[space] = _RangeIndex()
@@ -480,7 +480,7 @@ class KeptHoldings(Generic[PoolT, OfferT]):
             else:
                 kept.holdings.put(holder, facts)
         kept.changed.clear()
-        kept = self._pools[pool] = self._checked(pool, kept)
+        kept = self._pools[pool] = self._check_kept(pool, kept)
         return kept.holdings
 
     def forget(self, pool: PoolT) -> None:
@@ -514,8 +514,8 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         holdings = Holdings(self._layouts(offer), facts)
         return _Kept(holdings, offer, self._clock.monotonic())
 
-    def _checked(self, pool: PoolT, kept: _Kept[OfferT]) -> _Kept[OfferT]:
-        """Return what is kept, or what was read anew if a check is due and finds a difference."""
+    def _check_kept(self, pool: PoolT, kept: _Kept[OfferT]) -> _Kept[OfferT]:
+        """Return the kept holdings, read again if a check is due and finds a difference."""
         if self._clock.monotonic() - kept.checked_at < self._check_interval:
             return kept
         anew = self._read(pool, kept.offer)

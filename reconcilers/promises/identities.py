@@ -40,7 +40,7 @@ Find = Callable[[Holder], RequestT | None]
 
 
 def find_by_key(kind: str, find: Callable[[Key], RequestT | None]) -> Find[RequestT]:
-    """Return what finds the requests of one kind.
+    """Return a function that finds the requests of one kind.
 
     Args:
         kind: the kind of the requests, by its full name.

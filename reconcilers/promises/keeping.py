@@ -49,7 +49,7 @@ Void = Callable[[Sequence[Kept[RequestT]]], Awaitable[Sequence[WriteResult]]]
 
 
 def refused_message(why: str, now: datetime) -> str:
-    """Return what a request shows whose promise is voided because its write was refused.
+    """Return the message of a request whose promise is voided because its write was refused.
 
     The server makes no new version of an unchanged object; the time, to the microsecond, sees to
     it that this is a change. It comes first, because long messages are cut.
@@ -92,7 +92,7 @@ class PoolMemories:
         self._memories: dict[Key, PoolMemory] = {}
 
     def memory_of(self, pool: Object) -> PoolMemory:
-        """Return what is remembered of a pool; a fresh memory if this process begins with it."""
+        """Return the memory of a pool; a fresh one if this process begins with the pool."""
         memory = self._memories.get(pool.metadata.key)
         if memory is None:
             due = DuePromises(self._patience, self._resync, self._clock.monotonic())
@@ -101,7 +101,7 @@ class PoolMemories:
         return memory
 
     def limits_of(self, pool: Object, tenant_of: TenantOf) -> Limits:
-        """Return which requests of a pool may be promised something in this pass.
+        """Return the limits on the requests of a pool that may get a promise in this pass.
 
         Args:
             pool: the pool.

@@ -143,7 +143,7 @@ class PassWork(Generic[PoolT, RequestT, DetailT]):
         choice: of the pass.
         kept: what became of the promises that the pass wrote.
         memory: what this process remembers of the promises of the pool.
-        served: the full names of the kinds that this process serves from the pool.
+        served_kinds: the full names of the kinds that this process serves from the pool.
         later: in how many seconds what the kind finished is due again; None for no such time.
         now: monotonic seconds.
     """
@@ -153,7 +153,7 @@ class PassWork(Generic[PoolT, RequestT, DetailT]):
     choice: Allotment[RequestT, DetailT]
     kept: Sequence[Kept[RequestT]]
     memory: PoolMemory
-    served: Container[str]
+    served_kinds: Container[str]
     later: float | None
     now: float
 
@@ -639,7 +639,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         key, journals = pool.metadata.key, self._kind.journals
         patch, version = journals.patch(pool, journal), Version.from_object(pool)
         if beside:
-            patch = _merged(beside, patch)
+            patch = _merge_patches(beside, patch)
         with writing_pool():
             written = await self._client.patch(
                 self.resource, version, patch, subresource=journals.subresource
@@ -686,10 +686,10 @@ def _next_for_promises(work: PassWork[Any, Any, Any], quiet_period: float) -> Ou
     if WriteResult.UNKNOWN in results or more:
         return Again(RETRY)
     waits = [work.memory.shares.next_in(work.now)]
-    if any(promise.kind in work.served for promise in work.stored.promises):
+    if any(promise.kind in work.served_kinds for promise in work.stored.promises):
         waits.append(quiet_period)
         settled = work.choice.settled.promises
-        still_open = [promise for promise in settled if promise.kind in work.served]
+        still_open = [promise for promise in settled if promise.kind in work.served_kinds]
         waits.append(work.memory.due.next_in(still_open, work.now))
     wait = min((seconds for seconds in waits if seconds is not None), default=None)
     return SETTLED if wait is None else Again(wait)
@@ -741,11 +741,11 @@ def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:
     return Again(seconds)
 
 
-def _merged(patch: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_patches(patch: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Return two JSON merge patches as one; where both name a field, the second one counts."""
     both = patch.keys() & other.keys()
     nested = {
-        name: _merged(patch[name], other[name])
+        name: _merge_patches(patch[name], other[name])
         for name in both
         if isinstance(patch[name], Mapping) and isinstance(other[name], Mapping)
     }

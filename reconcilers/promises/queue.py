@@ -116,7 +116,7 @@ class Turns(Iterator[P]):
         raise StopIteration
 
     def leave_out(self, *, until_granted: bool = False) -> None:
-        """Leave out all who have the last one's answer; or only until `granted` is called."""
+        """Leave out the rows with the last row's answer; or only until `resume_paused`."""
         assert self._last is not None, "one of the row was tried"
         answers = self._answers_until_granted if until_granted else self._answers
         answers.add(self._last[2].answer)
@@ -127,8 +127,8 @@ class Turns(Iterator[P]):
         if tenant := self._last[2].tenant:
             self._tenants.add(tenant)
 
-    def granted(self) -> None:
-        """Take up the rows that were left out until now, behind the last one."""
+    def resume_paused(self) -> None:
+        """Resume the rows that were left out until a grant, behind the last place."""
         assert self._last is not None, "it was tried"
         self._answers_until_granted.clear()
         paused, self._paused = self._paused, []

@@ -177,7 +177,7 @@ class Shares:
         capacity: int,
         now: float,
     ) -> Eligibility:
-        """Return which requests may get a promise now, and forget what is over.
+        """Return the rule for requests that may get a promise now; forget deferrals that are over.
 
         Args:
             still_open: the promises of the journal that are not settled.

@@ -30,7 +30,7 @@ def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
         if writer.subresource == "status"
         and writer.manager != ours
         and not _is_no_allocator(writer.manager)
-        and (at := _parsed_time(writer.time)) is not None
+        and (at := _parse_time(writer.time)) is not None
     ]
     return max(writes, default=None)
 
@@ -44,9 +44,9 @@ def _is_no_allocator(manager: str) -> bool:
     return person or manager == names.INFRASTRUCTURE_FIELD_MANAGER
 
 
-def _parsed_time(text: str) -> datetime | None:
+def _parse_time(written_at: str) -> datetime | None:
     try:
-        time = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(written_at)
     except ValueError:
         return None
     return time if time.tzinfo else None

@@ -53,11 +53,11 @@ class UnreadableObject:
 
     @override
     def __str__(self) -> str:
-        """Return which object it is, and what a person has to do."""
-        named = f"{self.kind} {self.key} cannot be read"
+        """Return a sentence that names the object, and what a person has to do."""
+        problem = f"{self.kind} {self.key} cannot be read"
         if self.terminating:
-            return f"{named} and is being deleted; {FINISH_DELETION}"
-        return f"{named}; correct or delete it"
+            return f"{problem} and is being deleted; {FINISH_DELETION}"
+        return f"{problem}; correct or delete it"
 
 
 class UnreadableHolders(Unreadable):

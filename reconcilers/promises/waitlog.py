@@ -51,19 +51,19 @@ class WaitLog:
         self._clock = clock
         self._waits: dict[Key, _Wait] = {}
 
-    def note_wait(self, key: Key, reason: str, shown: str = "") -> bool:
+    def note_wait(self, key: Key, reason: str, shown_reason: str = "") -> bool:
         """Note that a pass over a pool waits, and log a warning if it has for long.
 
         Args:
             key: of the pool.
             reason: what the pass waits for.
-            shown: what the pool's status reports of a wait; empty if it reports none.
+            shown_reason: what the pool's status reports of a wait; empty if it reports none.
 
         Returns:
             Whether it has waited for long.
         """
         now = self._clock.monotonic()
-        wait = self._waits.setdefault(key, _Wait(now, shown_before=shown))
+        wait = self._waits.setdefault(key, _Wait(now, shown_before=shown_reason))
         waited = now - wait.since
         is_long = waited >= PATIENCE_SECONDS
         if is_long and (wait.logged_at is None or now - wait.logged_at >= REPEAT_SECONDS):
@@ -78,22 +78,22 @@ class WaitLog:
             )
         return is_long
 
-    def should_report(self, key: Key, shown: str, message: str) -> bool:
+    def should_report(self, key: Key, shown_reason: str, message: str) -> bool:
         """Return whether this replica should write what a pool waits for into its status.
 
         Args:
             key: of the pool, of which `note_wait` was called.
-            shown: what the pool's status reports of a wait; empty if it reports none.
+            shown_reason: what the pool's status reports of a wait; empty if it reports none.
             message: what this replica would report.
         """
         wait = self._waits[key]
-        if shown == message:
+        if shown_reason == message:
             wait.reported = message
             return False
-        if not shown:
+        if not shown_reason:
             return not wait.reported  # once: another replica may know what this one waits for
         # Once it has reported, a report from before may be that of another replica that restarted.
-        return shown == (wait.reported or wait.shown_before)
+        return shown_reason == (wait.reported or wait.shown_before)
 
     def note_reported(self, key: Key, message: str) -> None:
         """Note that this replica has written what a pool waits for into its status."""

@@ -173,7 +173,7 @@ class PoolValidator(_Validator):
                     return verdict
             verdict = review(await self._reader.live(key))
         except Unreadable as unreadable:
-            verdict = review(self._reader.cached(key))
+            verdict = review(self._reader.read_cached(key))
             unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
         if not unknown:
             return verdict
@@ -204,7 +204,7 @@ class PoolValidator(_Validator):
             return review(await self._reader.live(old.metadata.key))
         except Unreadable as unreadable:
             unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
-            return review(self._reader.cached(old.metadata.key))
+            return review(self._reader.read_cached(old.metadata.key))
 
     def _covers(self, old: NetworkPool) -> bool:
         """Return whether the cache shows all that was handed out and settled since.
@@ -247,7 +247,7 @@ class AllocationValidator(_Validator):
         """Validate a new request, by the pool as it is if what the cache shows is against it."""
 
         def view() -> View:
-            return self._reader.cached(new.pool_key)
+            return self._reader.read_cached(new.pool_key)
 
         pool = self._pools.get(new.pool_key)
         verdict = ipallocation.review_creation(new, pool, view, self._limit, self._namespaces)

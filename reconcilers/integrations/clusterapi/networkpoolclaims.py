@@ -95,7 +95,7 @@ class NetworkPoolClaims(PoolClaims):
         return None if claim is None else claim_tenant(claim, FAMILY_SPACES)
 
     @override
-    def cached(self, pool: Key, holdings: Holdings) -> View[IPAddressClaim]:
+    def read_cached(self, pool: Key, holdings: Holdings) -> View[IPAddressClaim]:
         return self._parts.reader.with_holdings(NETWORK_POOL, pool, holdings)
 
     @override
@@ -240,7 +240,7 @@ class DiscoveredClaims(ClaimService):
         """Whether it is known if claims are served."""
         self.incomplete = ""
         """Which of the two kinds is missing while the other one is served; empty for none."""
-        self.served: PoolClaims | None = None
+        self.pool_claims: PoolClaims | None = None
         self._entries: dict[Key, tuple[Entry, float]] = {}
         """By pool: its entry as stored, and since when (monotonic seconds) it was seen unchanged
         while claims were not served."""
@@ -252,10 +252,10 @@ class DiscoveredClaims(ClaimService):
         if self.incomplete:
             raise Behind(UNKNOWN_RETRY, self.incomplete)
         key = pool.metadata.key
-        entry = None if self.served is not None else find_entry(pool)
+        entry = None if self.pool_claims is not None else find_entry(pool)
         if entry is None:
             self._entries.pop(key, None)
-            return self.served
+            return self.pool_claims
         now = self._clock.monotonic()
         seen, since = self._entries.get(key, (entry, now))
         since = since if seen == entry else now
@@ -275,5 +275,5 @@ class DiscoveredClaims(ClaimService):
     @override
     def forget(self, pool: Key) -> None:
         self._entries.pop(pool, None)
-        if self.served is not None:
-            self.served.forget(pool)
+        if self.pool_claims is not None:
+            self.pool_claims.forget(pool)

@@ -108,7 +108,7 @@ class ClusterApi(Integration[Served]):
 
     @override
     def _end(self) -> None:
-        self.claims.known, self.claims.incomplete, self.claims.served = False, "", None
+        self.claims.known, self.claims.incomplete, self.claims.pool_claims = False, "", None
 
     @override
     def _begin(self, served: Served) -> Work | None:
@@ -193,7 +193,7 @@ class ClusterApi(Integration[Served]):
         watched = Watched(
             caches, claims, addresses, clusters, settings.gather, pools, self._overlaps
         )
-        self.claims.served = NetworkPoolClaims(parts)
+        self.claims.pool_claims = NetworkPoolClaims(parts)
         for kind in served.pools:
             in_cluster = InClusterPoolKind(kind, parts, statuses)
             reconciler = PoolPasses(in_cluster, client, self._clock, settings)

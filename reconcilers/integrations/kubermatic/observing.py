@@ -70,7 +70,7 @@ class ObservedHolders(ObservedRanges):
         """None where they are not."""
 
     @override
-    def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
+    def list_ranges(self, pool: NetworkPool) -> Sequence[AddressRange]:
         unknown = self._find_unknown()
         if unknown:
             raise Behind(UNKNOWN_RETRY, f"what IPAMAllocations hold of it is not known: {unknown}")
@@ -85,7 +85,7 @@ class ObservedHolders(ObservedRanges):
         ]
 
     @override
-    def named(self, pool: NetworkPool) -> Sequence[HeldRange]:
+    def list_ranges_with_holders(self, pool: NetworkPool) -> Sequence[HeldRange]:
         return _list_held_ranges(self._parts(pool))
 
     def _find_unknown(self) -> str:

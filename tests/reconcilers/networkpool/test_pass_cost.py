@@ -74,7 +74,7 @@ async def test_a_pass_with_one_change_calls_as_much_in_a_large_pool_as_in_a_smal
     change: Callable[[Replica], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Every pass of these tests checks what is kept, which costs as much as there is.
-    monkeypatch.setattr(KeptHoldings, "_checked", lambda _self, _pool, kept: kept)
+    monkeypatch.setattr(KeptHoldings, "_check_kept", lambda _self, _pool, kept: kept)
     calls = {}
     for count in (FEW, MANY):
         replica = _filled(count)
@@ -93,7 +93,7 @@ async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_onc
     server = replica.lab.server
     await replica.pools.reconcile(make.key("lab"))
     await replica.pools.reconcile(make.key("lab"))
-    monkeypatch.setattr(KeptHoldings, "_checked", lambda _self, _pool, kept: kept)
+    monkeypatch.setattr(KeptHoldings, "_check_kept", lambda _self, _pool, kept: kept)
     read: list[str] = []
     by_index = Cache.by_index
 

@@ -286,7 +286,7 @@ SEVERAL = [
 async def test_a_release_in_a_full_pool_costs_the_same_however_many_wait(
     asks: Sequence[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KeptHoldings, "_checked", lambda _self, _pool, kept: kept)
+    monkeypatch.setattr(KeptHoldings, "_check_kept", lambda _self, _pool, kept: kept)
     calls, tried, take = {}, [], rangetaking.take_ranges
 
     def noting(pool: Any, allocation: IPAllocation, spaces: Any) -> Any:

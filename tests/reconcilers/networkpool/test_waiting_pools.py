@@ -24,7 +24,7 @@ class UnknownHolders(ObservedRanges):
         self.behind: Behind | None = Behind(1.0, reason)
 
     @override
-    def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
+    def list_ranges(self, pool: NetworkPool) -> Sequence[AddressRange]:
         if self.behind is not None:
             raise self.behind
         return ()

@@ -56,7 +56,7 @@ def test_rows_that_are_left_out_until_a_grant_go_on_behind_it() -> None:
     assert next(turns) == (1, "a")
     turns.leave_out(until_granted=True)
     assert next(turns) == (3, "c")
-    turns.granted()
+    turns.resume_paused()
     assert list(turns) == [(4, "d")]
 
 

@@ -45,7 +45,7 @@ async def test_a_long_wait_is_reported_once_and_again_for_the_next_wait() -> Non
 
 def test_a_report_is_overwritten_by_the_replica_that_wrote_it_and_if_it_is_from_before() -> None:
     waits = WaitLog("NetworkPool", VirtualClock())
-    waits.note_wait(POOL, "claims", shown="from before a restart")
+    waits.note_wait(POOL, "claims", shown_reason="from before a restart")
     assert waits.should_report(POOL, "from before a restart", "claims")
     waits.note_reported(POOL, "claims")
     assert waits.should_report(POOL, "claims", "a LIST")

@@ -54,7 +54,7 @@ def any_position(mp: Patch) -> None:
     async def at_least(
         self: Reader, pool: NetworkPool, journal: Journal, seen: View | None = None
     ) -> View:
-        view, revision = self.cached(pool.metadata.key), journal.revisions.get(KIND)
+        view, revision = self.read_cached(pool.metadata.key), journal.revisions.get(KIND)
         if seen is not None or revision is None:
             return await honest(self, pool, journal, seen)
         return replace(view, position=max(view.position, revision))
@@ -67,9 +67,9 @@ def stale_lists(mp: Patch) -> None:
     """A LIST shows what the cache does, under the newest revision."""
 
     async def shared(self: Reader, pool: NetworkPool) -> View:
-        return replace(self.cached(pool.metadata.key), position=10**9)
+        return replace(self.read_cached(pool.metadata.key), position=10**9)
 
-    mp.setattr(Reader, "shared", shared)
+    mp.setattr(Reader, "read_shared", shared)
 
 
 def late_for_a_list(mp: Patch) -> None:
@@ -240,7 +240,7 @@ def refused_without_proof(mp: Patch) -> None:
 
 def one_family_at_a_time(mp: Patch) -> None:
     """Each family is promised by itself, the second one when the first is written."""
-    fields, grant = StatusJournal.fields, pending_promises._granted
+    fields, grant = StatusJournal.fields, pending_promises._render_granted
 
     def apart(self: StatusJournal, pool: NetworkPool, journal: Journal) -> dict[str, Any]:
         promises = tuple(map(_first_of, journal.promises))
@@ -251,7 +251,7 @@ def one_family_at_a_time(mp: Patch) -> None:
 
     mp.setattr(StatusJournal, "fields", apart)
     mp.setattr(StatusJournal, "is_stored", lambda self, answer, journal: True)
-    mp.setattr(pending_promises, "_granted", granted)
+    mp.setattr(pending_promises, "_render_granted", granted)
 
 
 def _first_of(promise: Promise) -> Promise:
@@ -424,7 +424,7 @@ def leaves_by_cache(mp: Patch) -> None:
     async def by_cache(
         self: NetworkPoolKind, pool: NetworkPool, journal: Journal
     ) -> tuple[int, View]:
-        view = self._allocations.cached(pool.metadata.key)
+        view = self._allocations.read_cached(pool.metadata.key)
         return protocol.blockers(journal, view), view
 
     mp.setattr(NetworkPoolKind, "_blockers", by_cache)

@@ -49,7 +49,7 @@ class SharedReplica(ClaimReplica):
         settings, recorder = self.settings, self.recorder
         self.discovered = discovered = DiscoveredClaims(clock)
         self.of_claims = NetworkPoolClaims(self._parts(client, caches))
-        discovered.known, discovered.served = True, self.of_claims
+        discovered.known, discovered.pool_claims = True, self.of_claims
         events = PoolEvents(recorder, clock, settings.event_interval)
         of_pools = make_networkpool_passes(
             client, pools, allocations, events, clock, settings, claims=discovered

@@ -90,7 +90,7 @@ def holdings_of_claims_kept_while_allocations_are_listed(mp: Patch) -> None:
     at_least = Reader.at_least
 
     async def early(self: Reader, pool: Any, journal: Journal, seen: Any = None) -> Any:
-        before = [*self.cached(pool.metadata.key).holdings.facts_of_kind(names.KIND_CLAIMS)]
+        before = [*self.read_cached(pool.metadata.key).holdings.facts_of_kind(names.KIND_CLAIMS)]
         read = await at_least(self, pool, journal, seen)
         if read.claims is None:
             return read

@@ -71,7 +71,7 @@ class Site:
             Settings().pool,
         )
         discovered = DiscoveredClaims(clock)
-        discovered.known, discovered.served = True, NetworkPoolClaims(parts)
+        discovered.known, discovered.pool_claims = True, NetworkPoolClaims(parts)
         allocation_indexes = {POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
         self.allocations = Cache(IP_ALLOCATION, indexes=allocation_indexes)
         self.claims, self.pool = claims, pool
