@@ -42,7 +42,7 @@ class PoolReference:
     """A NetworkPool in the allocation's own namespace."""
 
     name: NonEmpty
-    """Name of the pool."""
+    """Name of the NetworkPool. It is in the namespace of the IPAllocation."""
 
     def __post_init__(self) -> None:
         intern_fields(self, "name")
@@ -56,7 +56,7 @@ class TenantReference:
     name: NonEmpty
     """Name of the TenantCluster."""
     namespace: NonEmpty
-    """Its namespace."""
+    """Namespace of the TenantCluster."""
 
     def __post_init__(self) -> None:
         intern_fields(self, "name", "namespace")
@@ -76,9 +76,9 @@ class PinnedRange:
     """Exactly these addresses, instead of best fit."""
 
     startAddress: PinnedAddress
-    """First address."""
+    """The first address of the range, for example 10.40.1.0."""
     endAddress: PinnedAddress
-    """Last address."""
+    """The last address of the range, which belongs to it."""
 
 
 _IPV4, _IPV6 = "IPv4", "IPv6"
@@ -98,24 +98,31 @@ class IPAllocationSpec:
     """The request. It cannot be changed: delete it and ask again."""
 
     poolRef: PoolReference
-    """The pool to allocate from."""
+    """The NetworkPool that the addresses come from. If it does not exist, the request waits with
+    the reason PoolNotFound."""
     tenantClusterRef: TenantReference
-    """The TenantCluster this serves."""
+    """The TenantCluster that uses the addresses. If it is deleted, the addresses are released as
+    soon as that is safe."""
     type: Annotated[str, words(names.TYPE_NODES, names.TYPE_LOADBALANCER)]
-    """What the addresses are for."""
+    """What the addresses are for: nodes or loadbalancer."""
     count: PositiveInt32 | None = None
-    """How many addresses; the pool's default for this type if absent. Ignored with pinnedRange."""
+    """Number of consecutive addresses. If it is absent, the pool's default for the type counts. It
+    has no effect with pinnedRange or pinnedRanges."""
     prefixLength: PrefixLength | None = None
-    """A block that is one CIDR of this prefix length, instead of count: 64 of IPv6, say."""
+    """Prefix length of one CIDR to allocate, instead of count: for example 64 for an IPv6 network.
+    It cannot be combined with count, pinnedRange, or two families."""
     pinnedRange: PinnedRange | None = None
-    """A specific range instead of best fit."""
+    """The exact range to allocate. If one of its addresses is reserved or in use, the request
+    fails with the reason PinnedRangeConflict."""
     pinnedRanges: Annotated[tuple[PinnedRange, ...], FieldSchema(max_length=MAX_FAMILIES)] = ()
-    """Specific ranges of both families, one of each, instead of pinnedRange."""
+    """The exact ranges to allocate, at most one of each family, instead of pinnedRange."""
     ipFamilyPolicy: IPFamilyPolicy | None = None
-    """SingleStack, which is the default, PreferDualStack or RequireDualStack, as in a Service.
-    PreferDualStack does without the second family where that is full, never without the first."""
+    """Number of address families, as in a Service: SingleStack (the default), PreferDualStack or
+    RequireDualStack. With PreferDualStack the request is served without the second family if that
+    is full, but never without the first."""
     ipFamilies: IPFamilies = ()
-    """Of which families, in order; if it names none, or one, the pool's order says the rest."""
+    """The address families in order of preference: IPv4, IPv6. If it has fewer than are needed,
+    the pool's order decides the others."""
 
     def __post_init__(self) -> None:
         intern_fields(self, "type")
@@ -139,15 +146,16 @@ class FamilyStatus:
     family: FamilyWord
     """IPv4 or IPv6."""
     cidr: str | None = None
-    """The range in CIDR notation if it is an aligned power of two, else start-end."""
+    """The range in CIDR notation, for example 10.40.1.0/29. A range that is no CIDR is written as
+    start-end."""
     startAddress: str | None = None
-    """First address."""
+    """The first address of the range."""
     endAddress: str | None = None
-    """Last address."""
+    """The last address of the range."""
     allocatedCount: Int32 | None = None
-    """How many addresses the range holds. At most 2147483647, see exactCount."""
+    """Number of addresses of the range. At most 2147483647; exactCount has larger numbers."""
     exactCount: BigNumber | None = None
-    """How many addresses the range holds, as text; only if that is above 2147483647."""
+    """Number of addresses of the range as text; only present if it is above 2147483647."""
 
     def __post_init__(self) -> None:
         intern_fields(self, "family")
@@ -159,32 +167,35 @@ class IPAllocationStatus:
     """The range, and how far the request has come."""
 
     phase: Annotated[str, words(PENDING, ALLOCATED, RELEASED, FAILED)] | None = None
-    """Pending, Allocated, Released or Failed."""
+    """Pending: the request waits. Allocated: it has its range. Failed: the pool cannot serve it
+    now, and retries it. Released: its range was released."""
     conditions: Conditions = ()
-    """Ready, with the reason."""
+    """Ready, with the reason for which a request is not served."""
     cidr: str | None = None
-    """The range in CIDR notation if it is an aligned power of two, else start-end."""
+    """The range in CIDR notation, for example 10.40.1.0/29. A range that is no CIDR is written as
+    start-end."""
     startAddress: str | None = None
-    """First address."""
+    """The first address of the range."""
     endAddress: str | None = None
-    """Last address."""
+    """The last address of the range."""
     addresses: tuple[str, ...] = ()
-    """Every address; the first 65,536 of a larger range, of IPv6 the first 16,384."""
+    """Every address of the range. A range of more than 65,536 addresses (IPv6: 16,384) has only
+    its first ones here."""
     allocatedCount: Int32 | None = None
-    """How many addresses the range holds. At most 2147483647, see exactCount."""
+    """Number of addresses of the range. At most 2147483647; exactCount has larger numbers."""
     exactCount: BigNumber | None = None
-    """How many addresses the range holds, as text; only if that is above 2147483647."""
+    """Number of addresses of the range as text; only present if it is above 2147483647."""
     families: Annotated[tuple[FamilyStatus, ...], FieldSchema(max_length=MAX_FAMILIES)] = ()
-    """The range of each family, in order, if the spec says anything of families. The fields above
-    are those of the first."""
+    """The range of each address family, in order; only present if the spec has ipFamilyPolicy,
+    ipFamilies or pinnedRanges. The fields above are those of the first family."""
     observedGeneration: Int64 | None = None
-    """The generation of spec that this status describes."""
+    """The metadata.generation of the spec that this status describes."""
     allocatedAt: datetime | None = None
-    """When the range was chosen."""
+    """When the range was allocated."""
     releasedAt: datetime | None = None
-    """When the range was given back."""
+    """When the range was released."""
     allocatedBy: str | None = None
-    """Which controller chose it."""
+    """Name of the controller that allocated the range."""
 
     def __post_init__(self) -> None:
         intern_fields(self, "phase", "allocatedBy")
@@ -275,9 +286,9 @@ class IPAllocation:
 
     metadata: TracedMeta
     spec: Annotated[IPAllocationSpec, FieldSchema(json_schema_extra=rules(*_SPEC_RULES))]
-    """The request."""
+    """The request. It cannot be changed: delete the IPAllocation and create another."""
     status: IPAllocationStatus = field(default_factory=IPAllocationStatus)
-    """The answer."""
+    """The range, and how far the request has come."""
 
     @property
     def pool_key(self) -> Key:

@@ -52,9 +52,11 @@ class ReservedRange:
     """Addresses that are never handed out."""
 
     cidr: Annotated[str, cidr()]
-    """Reserved range in CIDR notation; lies within the pool's CIDR."""
+    """A part of the block in CIDR notation, for example 10.40.0.0/28. It must lie within the
+    block; otherwise the pool is not Ready and allocates nothing."""
     description: str = ""
-    """Why it is reserved, for people."""
+    """Why the range is reserved, for example gateways. Shown by the commands and on the page; it
+    has no effect."""
 
 
 @with_config(poolrules.SPAN)
@@ -63,9 +65,9 @@ class AddressSpan:
     """First and last address of a range, both included."""
 
     start: AddressText
-    """First address."""
+    """The first address, for example 10.40.1.0."""
     end: AddressText
-    """Last address."""
+    """The last address, which belongs to the range."""
 
 
 @with_config(MODEL)
@@ -74,9 +76,9 @@ class TenantDefaults:
     """How many addresses an allocation gets that does not say."""
 
     nodesPerTenant: PositiveInt32 = DEFAULT_NODES
-    """Addresses for nodes."""
+    """Number of addresses of an allocation of type nodes whose spec has no count."""
     lbPoolPerTenant: PositiveInt32 = DEFAULT_LOADBALANCER
-    """Addresses for load balancers."""
+    """Number of addresses of an allocation of type loadbalancer whose spec has no count."""
 
 
 @with_config(poolrules.TENANT_ALLOCATION)
@@ -85,13 +87,14 @@ class TenantAllocation:
     """Which part of the CIDR tenants draw from, and how much by default."""
 
     start: OptionalAddressText | None = None
-    """First allocatable address. Deprecated: use ranges."""
+    """The first address that is allocated to tenants. Deprecated: use ranges."""
     end: OptionalAddressText | None = None
-    """Last allocatable address. Deprecated: use ranges."""
+    """The last address that is allocated to tenants. Deprecated: use ranges."""
     ranges: Annotated[tuple[AddressSpan, ...], FieldSchema(max_length=poolrules.MAX_RANGES)] = ()
-    """Allocatable ranges, sorted and disjoint. Takes precedence over start and end."""
+    """The parts of the block that are allocated to tenants, sorted and without overlaps. If it is
+    set, start and end have no effect."""
     defaults: TenantDefaults | None = None
-    """Sizes of allocations that name none."""
+    """Sizes of the allocations whose spec has no count."""
 
 
 @with_config(poolrules.SECONDARY_ALLOCATION)
@@ -100,7 +103,7 @@ class SecondaryAllocation:
     """Which part of the secondary CIDR tenants draw from."""
 
     ranges: Annotated[tuple[AddressSpan, ...], FieldSchema(max_length=poolrules.MAX_RANGES)] = ()
-    """Allocatable ranges, sorted and disjoint."""
+    """The parts of the block that are allocated to tenants, sorted and without overlaps."""
 
 
 @with_config(poolrules.SECONDARY)
@@ -109,11 +112,13 @@ class SecondaryBlock:
     """What a pool of two families has of the second."""
 
     cidr: Annotated[str, cidr(poolrules.GROWS)]
-    """The block of the other family that this pool owns."""
+    """The block of the other address family in CIDR notation, for example fd00:40::/112. It can
+    grow later: a CIDR that contains the old one."""
     reserved: Annotated[tuple[ReservedRange, ...], FieldSchema(max_length=MAX_RESERVED)] = ()
-    """Ranges within the block that are never handed out."""
+    """Parts of the block that are never allocated."""
     tenantAllocation: SecondaryAllocation | None = None
-    """Restricts tenants to part of the block; the whole block if absent."""
+    """The parts of the block that are allocated to tenants. If it is absent, tenants get addresses
+    of the whole block."""
 
 
 @with_config(poolrules.POOL)
@@ -122,19 +127,24 @@ class NetworkPoolSpec:
     """What the administrator declares."""
 
     cidr: Annotated[str, cidr(poolrules.GROWS)]
-    """The block this pool owns, of IPv4 or IPv6. Everything in the spec is of its family."""
+    """The block of addresses that this pool allocates from, in CIDR notation, for example
+    10.40.0.0/21 or fd00:40::/112. All other addresses of the spec have the same family, except
+    those of secondary. It can grow later: a CIDR that contains the old one."""
     reserved: Annotated[tuple[ReservedRange, ...], FieldSchema(max_length=MAX_RESERVED)] = ()
-    """Ranges within the block that are never handed out."""
+    """Parts of the block that are never allocated, for example for routers. A reserved range takes
+    no address away from an allocation that has it already; the pool then reports OutOfRange."""
     tenantAllocation: TenantAllocation | None = None
-    """Restricts tenants to part of the block; the whole block if absent."""
+    """The parts of the block that are allocated to tenants. If it is absent, tenants get addresses
+    of the whole block."""
     secondary: SecondaryBlock | None = None
-    """A block of the other family, for allocations of two families."""
+    """A block of the other address family, for dual-stack tenants. Allocations get addresses of it
+    if their ipFamilyPolicy or ipFamilies ask for that family."""
     gateway: OptionalAddressText | None = None
-    """The gateway that machines are told. It is never handed out."""
+    """The gateway of the network. Machines are configured with it, and it is never allocated."""
     excludeNetworkAndBroadcast: bool | None = None
-    """Never hand out the network address and the broadcast address of an IPv4 CIDR, nor the first
-    address of an IPv6 CIDR (subnet-router anycast). False if absent. CIDRs of one or two addresses
-    have no such addresses (RFC 3021, RFC 6164)."""
+    """Whether the network address and the broadcast address of an IPv4 block are never allocated,
+    and the first address of an IPv6 block (the subnet-router anycast address). Absent means false.
+    A block of one or two addresses has no such addresses (RFC 3021, RFC 6164)."""
 
     @property
     def blocks(self) -> tuple["NetworkPoolSpec", ...]:
@@ -178,21 +188,22 @@ class Assignment:
     """A range promised to one request at one resourceVersion."""
 
     name: NonEmpty
-    """Name of the request, in the pool's namespace."""
+    """Name of the request; it is in the pool's namespace."""
     uid: NonEmpty
-    """Its uid."""
+    """The uid of the request."""
     resourceVersion: NonEmpty
-    """The version the choice was made on, and the only one the range may be written to."""
+    """The version of the request that the range was chosen for. The range is written to this
+    version only."""
     startAddress: NonEmpty
     """First address of the range."""
     endAddress: NonEmpty
     """Last address of the range."""
     secondaryStartAddress: str | None = None
-    """First address of the range of the second family, if it was promised one."""
+    """First address of the range of the second family; absent without a second family."""
     secondaryEndAddress: str | None = None
-    """Last address of that range."""
+    """Last address of the range of the second family."""
     choice: str | None = None
-    """How the range was chosen, as the IPAllocation reports it."""
+    """How the range was chosen. The IPAllocation reports it in its Ready condition."""
     kind: str | None = None
     """Kind of the request as plural.group; absent for an IPAllocation."""
 
@@ -203,9 +214,9 @@ class NamedObject:
     """Name and namespace of something that uses an address."""
 
     name: str
-    """Name."""
+    """Name of the object."""
     namespace: str = ""
-    """Namespace."""
+    """Namespace of the object."""
 
 
 @with_config(MODEL)
@@ -214,7 +225,7 @@ class NamedNode:
     """Name of a node that uses an address."""
 
     name: str
-    """Name."""
+    """Name of the node."""
 
 
 @with_config(MODEL)
@@ -223,15 +234,16 @@ class InfrastructureAllocation:
     """An address of the pool that the platform itself uses. Written by others; accepted here."""
 
     ip: Address
-    """The address."""
+    """The address that is in use."""
     source: str
-    """How it was found: metallb, node, static, machine or whatever its writer calls it."""
+    """How the use was found, for example metallb, node, static or machine. Its writer chooses the
+    word."""
     serviceRef: NamedObject | None = None
-    """The Service that uses it."""
+    """The Service that uses the address."""
     nodeRef: NamedNode | None = None
-    """The node that uses it."""
+    """The node that uses the address."""
     machineRef: NamedObject | None = None
-    """The machine that uses it."""
+    """The machine that uses the address."""
 
 
 @with_config(MODEL)
@@ -251,13 +263,13 @@ class ExactCounts:
     """Counters of a pool that has more addresses than an integer of 32 bits counts."""
 
     totalIPs: BigNumber
-    """Allocatable addresses."""
+    """Number of addresses that the pool can allocate."""
     allocatedIPs: BigNumber
-    """Of these, held by or promised to allocations."""
+    """Number of addresses that requests hold or are promised."""
     availableIPs: BigNumber
-    """The difference."""
+    """Number of addresses that are free."""
     largestFreeBlock: BigNumber
-    """Addresses in the largest free block."""
+    """Number of addresses of the largest free range."""
 
 
 class _Counted:
@@ -297,19 +309,22 @@ class SecondaryCounts(_Counted):
     """What a pool holds of its second family."""
 
     totalIPs: Int32 = 0
-    """Allocatable addresses: in the ranges, not reserved. At most 2147483647, see exactCounts."""
+    """Number of addresses that the pool can allocate: those in its ranges that are not reserved.
+    At most 2147483647; exactCounts has larger numbers."""
     allocatedIPs: Int32 = 0
-    """Of these, held by or promised to allocations. At most 2147483647."""
+    """Number of these addresses that requests hold or are promised. At most 2147483647."""
     availableIPs: Int32 = 0
-    """The difference. At most 2147483647."""
+    """Number of these addresses that are free. At most 2147483647."""
     exactCounts: ExactCounts | None = None
-    """The counters as text; only if one of them is above 2147483647."""
+    """The same counts as text; only present if one of them is above 2147483647."""
     fragmentationPercent: Percent | None = None
-    """0: the free space is one block; near 100: many small ones."""
+    """How scattered the free addresses are: 0 if they are one range, near 100 if they are many
+    small ranges."""
     largestFreeBlock: Int32 = 0
-    """Addresses in the largest free block. At most 2147483647."""
+    """Number of addresses of the largest free range: no larger request can be served. At most
+    2147483647."""
     utilizationPercent: Percent | None = None
-    """Allocated of total, rounded down."""
+    """allocatedIPs as a percentage of totalIPs, rounded down."""
 
 
 @with_config(MODEL)
@@ -318,25 +333,28 @@ class NetworkPoolStatus(_Counted):
     """What the pool holds, as its controller last saw it."""
 
     totalIPs: Int32 = 0
-    """Allocatable addresses: in the ranges, not reserved. At most 2147483647, see exactCounts."""
+    """Number of addresses that the pool can allocate: those in its ranges that are not reserved.
+    At most 2147483647; exactCounts has larger numbers."""
     allocatedIPs: Int32 = 0
-    """Of these, held by or promised to allocations. At most 2147483647."""
+    """Number of these addresses that requests hold or are promised. At most 2147483647."""
     availableIPs: Int32 = 0
-    """The difference. At most 2147483647."""
+    """Number of these addresses that are free. At most 2147483647."""
     exactCounts: ExactCounts | None = None
-    """The counters as text; only if one of them is above 2147483647."""
+    """The same counts as text; only present if one of them is above 2147483647."""
     allocationCount: Int32 = 0
-    """Allocations and claims that hold or were promised addresses."""
+    """Number of IPAllocations and IPAddressClaims that hold addresses or are promised some."""
     fragmentationPercent: Percent | None = None
-    """0: the free space is one block; near 100: many small ones."""
+    """How scattered the free addresses are: 0 if they are one range, near 100 if they are many
+    small ranges."""
     largestFreeBlock: Int32 = 0
-    """Addresses in the largest free block. At most 2147483647."""
+    """Number of addresses of the largest free range: no larger request can be served. At most
+    2147483647."""
     utilizationPercent: Percent | None = None
-    """Allocated of total, rounded down."""
+    """allocatedIPs as a percentage of totalIPs, rounded down."""
     secondary: SecondaryCounts | None = None
-    """The counters of the secondary block; those above are of cidr."""
+    """The counts of spec.secondary; the counts above are those of spec.cidr."""
     observedGeneration: Int64 = 0
-    """The generation of spec that this status describes."""
+    """The metadata.generation of the spec that this status describes."""
     conditions: Conditions = ()
     """Ready, CapacityWarning, CapacityCritical, CapacityExhausted and others."""
     assignments: Annotated[
@@ -345,16 +363,17 @@ class NetworkPoolStatus(_Counted):
             max_length=MAX_ASSIGNMENTS, json_schema_extra={"x-kubernetes-list-type": "atomic"}
         ),
     ] = ()
-    """Promised ranges that are not yet known to be written. Never edit by hand."""
+    """The journal: ranges that are promised to requests and perhaps not written to them yet. Never
+    edit it."""
     revisions: Annotated[dict[str, str], FieldSchema(max_length=MAX_KINDS)] = field(
         default_factory=dict
     )
-    """By kind, as plural.group: up to which resourceVersion a controller must have read its
-    objects before it may hand out ranges; empty if that is not known. Never edit by hand."""
+    """For each kind of request, as plural.group: the resourceVersion up to which a controller must
+    have read the requests before it allocates. Empty if that is not known. Never edit it."""
     journalOf: str = ""
-    """The uid of the pool that assignments and revisions were written for, and a checksum of them.
-    If either differs, they count as lost, and the controller voids earlier promises before it
-    hands out ranges. Never edit by hand."""
+    """The uid of the pool that assignments and revisions belong to, and their checksum. If one of
+    them differs, the journal counts as lost, and the controller voids earlier promises before it
+    allocates. Never edit it."""
     infrastructureAllocations: Annotated[
         tuple[InfrastructureAllocation, ...],
         FieldSchema(
@@ -364,17 +383,19 @@ class NetworkPoolStatus(_Counted):
             }
         ),
     ] = ()
-    """Addresses that the platform itself uses."""
+    """Addresses of the block that the platform itself uses. Written by another controller; they
+    reserve nothing."""
     infrastructureConsumedIPs: Int32 | None = None
-    """How many of these there are."""
+    """Number of infrastructureAllocations. Written by another controller."""
     poolSizeIPs: Int32 | None = None
-    """All addresses of the CIDR."""
+    """Number of all addresses of the CIDR. Written by another controller."""
     reservedIPs: Int32 | None = None
-    """Addresses in reserved ranges."""
+    """Number of addresses in reserved ranges. Written by another controller."""
     unmanagedRanges: tuple[UnmanagedRange, ...] = ()
-    """Ranges of the CIDR that are neither reserved nor for tenants."""
+    """Ranges of the CIDR that are neither reserved nor for tenants. Written by another
+    controller."""
     unmanagedScopeIPs: Int32 | None = None
-    """How many addresses these hold."""
+    """Number of addresses in unmanagedRanges. Written by another controller."""
 
     @property
     def fullest(self) -> _Counted:
@@ -392,9 +413,9 @@ class NetworkPool:
 
     metadata: TracedMeta
     spec: NetworkPoolSpec
-    """What the administrator declares."""
+    """The addresses of the pool, as the administrator declares them."""
     status: NetworkPoolStatus = field(default_factory=NetworkPoolStatus)
-    """What the pool holds."""
+    """How many addresses are allocated, and whether the pool works."""
 
     @property
     def blocks(self) -> tuple["NetworkPool", ...]:

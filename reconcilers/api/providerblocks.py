@@ -15,15 +15,15 @@ class Harvester:
     """Settings of Harvester."""
 
     networkName: Annotated[str, FieldSchema(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]
-    """Network as namespace/name."""
+    """Network of the machines as namespace/name."""
     endpoint: str | None = None
-    """Address of its API."""
+    """URL of the Harvester API."""
     namespace: str = "default"
-    """Namespace of machines."""
+    """Namespace of the virtual machines."""
     imageName: str | None = None
-    """Image of machines."""
+    """Image of the virtual machines as namespace/name."""
     storageClassName: str | None = None
-    """Storage class of disks."""
+    """StorageClass of the disks."""
 
 
 @with_config(OTHERS)
@@ -32,19 +32,19 @@ class Nutanix:
     """Settings of Nutanix."""
 
     endpoint: Url
-    """Address of its API."""
+    """URL of Prism Central, for example https://prism.example.com."""
     clusterUUID: NonEmpty
-    """Cluster."""
+    """UUID of the Nutanix cluster."""
     subnetUUID: NonEmpty
-    """Subnet."""
+    """UUID of the subnet of the machines."""
     port: Int32 = 9440
-    """Port of its API."""
+    """TCP port of Prism Central."""
     insecure: bool = False
-    """Whether its certificate goes unchecked."""
+    """Whether the certificate of the API is accepted unchecked."""
     imageUUID: str | None = None
-    """Image of machines."""
+    """UUID of the image of the machines."""
     storageContainerUUID: str | None = None
-    """Storage container of disks."""
+    """UUID of the storage container of the disks."""
 
 
 @with_config(OTHERS)
@@ -53,9 +53,9 @@ class MachineNumbers:
     """Numbers that machines get."""
 
     start: Annotated[int, int32(100)]
-    """First."""
+    """The lowest VM ID."""
     end: Annotated[int, int32(100)]
-    """Last."""
+    """The highest VM ID."""
 
 
 @with_config(OTHERS)
@@ -64,17 +64,17 @@ class Proxmox:
     """Settings of Proxmox."""
 
     endpoint: Url
-    """Address of its API."""
+    """URL of the Proxmox API, for example https://pve.example.com:8006."""
     nodes: Annotated[tuple[str, ...], FieldSchema(min_length=1)]
-    """Nodes that machines run on."""
+    """Names of the Proxmox nodes that machines run on."""
     storage: NonEmpty
-    """Storage of disks."""
+    """Storage of the disks."""
     insecure: bool = False
-    """Whether its certificate goes unchecked."""
+    """Whether the certificate of the API is accepted unchecked."""
     templateID: Int32 | None = None
-    """Template of machines."""
+    """VM ID of the template of the machines."""
     vmidRange: MachineNumbers | None = None
-    """Numbers that machines get."""
+    """The VM IDs that machines get."""
 
 
 @with_config(OTHERS)
@@ -83,19 +83,19 @@ class Azure:
     """Settings of Azure."""
 
     subscriptionID: NonEmpty
-    """Subscription."""
+    """ID of the subscription."""
     resourceGroup: NonEmpty
-    """Resource group."""
+    """Name of the resource group."""
     location: str | None = None
-    """Location."""
+    """Azure region, for example westeurope."""
     vnetName: str | None = None
-    """Virtual network."""
+    """Name of the virtual network."""
     subnetName: str | None = None
-    """Subnet."""
+    """Name of the subnet."""
     vmSize: str | None = None
-    """Size of machines."""
+    """Size of the machines, for example Standard_D4s_v5."""
     imageURN: str | None = None
-    """Image of machines."""
+    """URN of the image of the machines."""
 
 
 @with_config(OTHERS)
@@ -104,13 +104,13 @@ class Aws:
     """Settings of AWS."""
 
     region: NonEmpty
-    """Region."""
+    """AWS region, for example eu-central-1."""
     vpcID: str | None = None
-    """Virtual private cloud."""
+    """ID of the VPC."""
     subnetIDs: tuple[str, ...] = ()
-    """Subnets."""
+    """IDs of the subnets."""
     securityGroupIDs: tuple[str, ...] = ()
-    """Security groups."""
+    """IDs of the security groups of the machines."""
 
 
 @with_config(OTHERS)
@@ -119,27 +119,27 @@ class Gcp:
     """Settings of Google Cloud."""
 
     projectID: NonEmpty
-    """Project."""
+    """ID of the project."""
     region: NonEmpty
-    """Region."""
+    """Region, for example europe-west3."""
     zone: str | None = None
-    """Zone."""
+    """Zone, for example europe-west3-a."""
     network: str | None = None
-    """Network."""
+    """Name of the VPC network."""
     subnetwork: str | None = None
-    """Subnetwork."""
+    """Name of the subnetwork."""
     machineType: str | None = None
-    """Machine type."""
+    """Machine type, for example e2-standard-4."""
     imageProject: str | None = None
-    """Project of the image."""
+    """Project that owns the image."""
     imageFamily: str | None = None
-    """Image family."""
+    """Image family of the machines."""
     image: str | None = None
-    """Image."""
+    """Image of the machines."""
     serviceAccount: str | None = None
-    """Service account of machines."""
+    """Email address of the machines' service account."""
     tags: tuple[str, ...] = ()
-    """Network tags."""
+    """Network tags of the machines."""
 
 
 @with_config(OTHERS)
@@ -148,4 +148,4 @@ class Local:
     """Settings of local clusters."""
 
     kindNodeImage: str | None = None
-    """Node image."""
+    """Container image of the kind nodes."""

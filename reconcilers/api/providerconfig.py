@@ -48,11 +48,11 @@ class CredentialsReference:
     """The Secret with the provider's credentials."""
 
     name: NonEmpty
-    """Name."""
+    """Name of the Secret."""
     namespace: str | None = None
-    """Namespace; the ProviderConfig's own if absent."""
+    """Namespace of the Secret. If it is absent, the namespace of the ProviderConfig counts."""
     key: str | None = None
-    """Which key of the Secret, where only one is needed."""
+    """The key of the Secret that has the credentials, for providers that need only one."""
 
 
 @with_config(MODEL)
@@ -61,7 +61,7 @@ class TeamReference:
     """A team."""
 
     name: NonEmpty
-    """Name."""
+    """Name of the team."""
 
 
 TEAM_NAMED = Rule(
@@ -78,9 +78,9 @@ class Scope:
     """Who may use the provider."""
 
     type: Annotated[str, words("platform", "team")] = "platform"
-    """All teams (platform), or one."""
+    """platform: all teams may use the provider. team: only teamRef may."""
     teamRef: TeamReference | None = None
-    """The team."""
+    """The team that may use the provider. Required if type is team."""
 
 
 @with_config(MODEL)
@@ -89,9 +89,10 @@ class PoolPreference:
     """A NetworkPool in the ProviderConfig's namespace, and when to try it."""
 
     name: NonEmpty
-    """Name of the pool."""
+    """Name of a NetworkPool in the namespace of the ProviderConfig."""
     priority: Int32 = 0
-    """Lower is tried first; ties in list order."""
+    """Pools with a lower number are tried first. Pools with the same number are tried in the order
+    of the list."""
 
 
 @with_config(MODEL)
@@ -100,14 +101,16 @@ class LoadBalancerSizing:
     """How many load-balancer addresses a tenant gets, and when."""
 
     defaultPoolSize: PositiveInt32 = DEFAULT_POOL_SIZE
-    """Static mode: addresses for each tenant."""
+    """Number of load-balancer addresses of each tenant in static mode."""
     allocationMode: Annotated[str, words(STATIC, ELASTIC)] = STATIC
-    """static: a fixed number; elastic: grows and shrinks with demand."""
+    """static: each tenant has a fixed number of addresses. elastic: the number grows if a Service
+    has no address, and shrinks if a range is unused."""
     initialPoolSize: PositiveInt32 = DEFAULT_INITIAL_SIZE
-    """Elastic mode: addresses to start with; none where the cluster's addons.ingress.enabled is
-    false, until a Service there asks for one."""
+    """Number of addresses that a tenant starts with in elastic mode. A tenant with
+    addons.ingress.enabled false starts without addresses and gets them when a Service needs
+    one."""
     growthIncrement: PositiveInt32 = 2
-    """Elastic mode: addresses added at a time."""
+    """Number of addresses that a tenant grows by in elastic mode."""
 
 
 @with_config(MODEL)
@@ -116,9 +119,9 @@ class Quota:
     """The most that one tenant may hold."""
 
     maxNodeIPs: PositiveInt32 | None = None
-    """Node addresses; no limit if absent."""
+    """The most node addresses of one tenant. Absent means no limit."""
     maxLoadBalancerIPs: PositiveInt32 | None = None
-    """Load-balancer addresses; no limit if absent."""
+    """The most load-balancer addresses of one tenant. Absent means no limit."""
 
 
 HAS_POOLS = Rule(
@@ -135,21 +138,27 @@ class ProviderNetwork:
     """How clusters of this provider get their addresses."""
 
     mode: Annotated[str, words(IPAM, CLOUD)] = CLOUD
-    """ipam: from NetworkPools; cloud: the provider's own load balancers."""
+    """ipam: tenants get addresses of the NetworkPools in poolRefs. cloud: the provider has load
+    balancers of its own, and butler-ipam allocates nothing."""
     poolRefs: tuple[PoolPreference, ...] = ()
-    """The pools, with priorities."""
+    """The NetworkPools that tenants get addresses of. At least one is required in mode ipam."""
     subnet: str | None = None
-    """Name of the machines' network."""
+    """Name of the network of the machines. Read by the controller that builds the cluster, not by
+    butler-ipam."""
     gateway: str | None = None
-    """Its gateway."""
+    """Gateway of the network of the machines. Read by the controller that builds the cluster, not
+    by butler-ipam."""
     dnsServers: tuple[str, ...] = ()
-    """Its name servers."""
+    """Addresses of the name servers of the machines. Read by the controller that builds the
+    cluster, not by butler-ipam."""
     timeServers: tuple[str, ...] = ()
-    """Its time servers."""
+    """Addresses of the NTP servers of the machines. Read by the controller that builds the
+    cluster, not by butler-ipam."""
     loadBalancer: LoadBalancerSizing | None = None
-    """How many load-balancer addresses a tenant gets."""
+    """How many load-balancer addresses a tenant gets. Absent means 8 in static mode."""
     quotaPerTenant: Quota | None = None
-    """The most that one tenant may hold."""
+    """The most addresses that one tenant may have. A tenant that asks for more gets no more than
+    its quota, and its TenantCluster reports that."""
 
     @property
     def sizing(self) -> LoadBalancerSizing:
@@ -173,9 +182,11 @@ class Limits:
     """The most that one team may have."""
 
     maxClustersPerTeam: PositiveInt32 | None = None
-    """Clusters."""
+    """The most clusters of one team; absent means no limit. Read by the controller that builds the
+    cluster, not by butler-ipam."""
     maxNodesPerTeam: PositiveInt32 | None = None
-    """Nodes."""
+    """The most nodes of one team; absent means no limit. Read by the controller that builds the
+    cluster, not by butler-ipam."""
 
 
 @with_config(MODEL)
@@ -184,9 +195,11 @@ class ProviderConfigSpec:
     """Where clusters are built."""
 
     provider: Annotated[str, words(*PROVIDERS)]
-    """Which kind of infrastructure."""
+    """The kind of infrastructure: harvester, nutanix, proxmox, azure, aws, gcp or local. The block
+    of settings with the same name belongs to it."""
     credentialsRef: CredentialsReference | None = None
-    """The Secret with the credentials; not needed for local."""
+    """The Secret with the credentials of the provider. Required unless provider is local. If the
+    Secret or a key is missing, the condition CredentialsValid says so."""
     harvester: Harvester | None = None
     """Settings of Harvester."""
     nutanix: Nutanix | None = None
@@ -194,19 +207,19 @@ class ProviderConfigSpec:
     proxmox: Proxmox | None = None
     """Settings of Proxmox."""
     azure: Azure | None = None
-    """Settings of Azure."""
+    """Settings of Azure. Required if provider is azure."""
     aws: Aws | None = None
-    """Settings of AWS."""
+    """Settings of AWS. Required if provider is aws."""
     gcp: Gcp | None = None
-    """Settings of Google Cloud."""
+    """Settings of Google Cloud. Required if provider is gcp."""
     local: Local | None = None
     """Settings of local clusters."""
     scope: Scope | None = None
-    """Who may use it."""
+    """Which teams may use the provider. Absent means all."""
     network: ProviderNetwork | None = None
-    """How its clusters get addresses."""
+    """How tenants get addresses. Absent means mode cloud."""
     limits: Limits | None = None
-    """The most that one team may have."""
+    """The most clusters and nodes that one team may have."""
 
     @property
     def networking(self) -> ProviderNetwork:
@@ -222,11 +235,12 @@ class FamilyCapacity:
     family: FamilyName
     """IPv4 or IPv6."""
     availableIPs: Int32 = 0
-    """Free addresses. At most 2147483647, see exactAvailableIPs."""
+    """Number of free addresses of this family. At most 2147483647; exactAvailableIPs has larger
+    numbers."""
     exactAvailableIPs: BigNumber | None = None
-    """Free addresses, as text; only if there are more than 2147483647."""
+    """Number of free addresses as text; only present if it is above 2147483647."""
     estimatedTenants: Int32 = 0
-    """How many more tenants of default size these suffice for."""
+    """How many more tenants of default size the free addresses suffice for."""
 
 
 @with_config(MODEL)
@@ -235,11 +249,13 @@ class Capacity:
     """What the provider's pools still hold."""
 
     availableIPs: Int32 = 0
-    """Free addresses of its pools' cidr. At most 2147483647; PoolAvailable's message has all."""
+    """Number of free addresses of the pools' spec.cidr. At most 2147483647; the message of the
+    condition PoolAvailable has larger numbers."""
     estimatedTenants: Int32 = 0
-    """How many more tenants of default size these suffice for."""
+    """How many more tenants of default size the free addresses suffice for."""
     families: Annotated[tuple[FamilyCapacity, ...], FieldSchema(max_length=2)] = ()
-    """The same of each family, secondary blocks included; only if its pools have both families."""
+    """The same counts for each address family, with the secondary blocks; only present if the
+    pools have both families."""
 
     def to_patch(self, before: "Capacity | None") -> dict[str, Any]:
         """Return the capacity as a merge patch of the capacity before; None if there was none."""
@@ -261,17 +277,17 @@ class ProviderConfigStatus:
     conditions: Conditions = ()
     """CredentialsValid, PoolAvailable and others."""
     validated: bool | None = None
-    """Whether the credentials are complete."""
+    """Whether the Secret with the credentials has everything that the provider needs."""
     lastValidationTime: datetime | None = None
-    """When they were found so."""
+    """When the credentials were last found complete."""
     providerVersion: str | None = None
-    """Written by others."""
+    """Version of the provider. Written by another controller."""
     ready: bool | None = None
-    """Whether clusters can be built."""
+    """Whether the provider can be used; the same as validated."""
     lastProbeTime: datetime | None = None
-    """When the result of the last look changed."""
+    """When the result of the check last changed."""
     capacity: Capacity | None = None
-    """What its pools still hold."""
+    """Number of addresses that are free in the provider's pools."""
 
 
 NEEDS_CREDENTIALS = Rule(
@@ -303,6 +319,6 @@ class ProviderConfig:
 
     metadata: ObjectMeta
     spec: Annotated[ProviderConfigSpec, FieldSchema(json_schema_extra=_SPEC)]
-    """Where clusters are built."""
+    """The infrastructure, and the NetworkPools of its tenants."""
     status: ProviderConfigStatus = field(default_factory=ProviderConfigStatus)
-    """Whether it can be used."""
+    """Whether the provider can be used."""

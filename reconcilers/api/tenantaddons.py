@@ -18,7 +18,7 @@ class NamedSecret:
     """A Secret by name."""
 
     name: NonEmpty
-    """Name."""
+    """Name of the Secret."""
 
 
 @with_config(OTHERS)
@@ -27,11 +27,11 @@ class Cni:
     """The network plugin."""
 
     version: str
-    """Version."""
+    """Version of the addon."""
     provider: Annotated[str, words("cilium")] = "cilium"
-    """Which one."""
+    """The network plugin: cilium."""
     values: FreeForm | None = None
-    """Settings."""
+    """Settings of the addon."""
 
 
 @with_config(OTHERS)
@@ -40,11 +40,13 @@ class LoadBalancer:
     """What serves Services of type LoadBalancer."""
 
     version: str
-    """Version."""
+    """Version of the addon."""
     provider: Annotated[str, words(DEFAULT_LOAD_BALANCER, CILIUM)] = DEFAULT_LOAD_BALANCER
-    """Which one: MetalLB, or Cilium's LB-IPAM. After a change Services get other addresses."""
+    """The load balancer that serves Services of type LoadBalancer: metallb, or cilium for Cilium's
+    LB-IPAM. If it is changed, the old load balancer releases its ranges first, and Services get
+    other addresses."""
     values: FreeForm | None = None
-    """Settings."""
+    """Settings of the addon."""
 
 
 @with_config(OTHERS)
@@ -53,11 +55,11 @@ class CertManager:
     """What issues certificates."""
 
     version: str
-    """Version."""
+    """Version of the addon."""
     enabled: bool = True
-    """Whether it is installed."""
+    """Whether cert-manager is installed."""
     values: FreeForm | None = None
-    """Settings."""
+    """Settings of the addon."""
 
 
 @with_config(OTHERS)
@@ -66,11 +68,11 @@ class Storage:
     """What serves volumes."""
 
     version: str
-    """Version."""
+    """Version of the addon."""
     provider: Annotated[str, words("longhorn", "linstor")] | None = None
-    """Which one."""
+    """The storage system: longhorn or linstor."""
     values: FreeForm | None = None
-    """Settings."""
+    """Settings of the addon."""
 
 
 @with_config(OTHERS)
@@ -79,13 +81,14 @@ class Ingress:
     """What serves Ingresses. It usually takes the first load-balancer address."""
 
     enabled: bool | None = None
-    """Whether it is installed; yes if absent."""
+    """Whether an ingress controller is installed; absent means true. It usually takes the first
+    load-balancer address. If it is false, an elastic cluster starts without addresses."""
     provider: Annotated[str, words("traefik", "nginx")] | None = None
-    """Which one."""
+    """The ingress controller: traefik or nginx."""
     version: str | None = None
-    """Version."""
+    """Version of the addon."""
     values: FreeForm | None = None
-    """Settings."""
+    """Settings of the addon."""
 
 
 @with_config(OTHERS)
@@ -94,13 +97,13 @@ class GitRepository:
     """Where the cluster's own manifests are."""
 
     url: str
-    """Address."""
+    """URL of the Git repository."""
     branch: str = "main"
-    """Branch."""
+    """Branch of the repository."""
     path: str | None = None
-    """Folder."""
+    """Folder of the manifests within the repository."""
     secretRef: NamedSecret | None = None
-    """Credentials."""
+    """The Secret with the credentials of the repository."""
 
 
 @with_config(OTHERS)
@@ -109,11 +112,11 @@ class GitOps:
     """What applies manifests from a repository."""
 
     provider: Annotated[str, words("fluxcd", "argocd")] | None = None
-    """Which one."""
+    """The GitOps tool: fluxcd or argocd."""
     version: str | None = None
-    """Version."""
+    """Version of the addon."""
     repository: GitRepository | None = None
-    """Where the manifests are."""
+    """The repository with the manifests."""
 
 
 @with_config(OTHERS)
@@ -124,15 +127,16 @@ class Addons:
     cni: Cni | None = None
     """The network plugin."""
     loadBalancer: LoadBalancer | None = None
-    """What serves Services of type LoadBalancer."""
+    """The load balancer of Services. Its provider decides how ranges are handed to the cluster."""
     certManager: CertManager | None = None
-    """What issues certificates."""
+    """cert-manager. Read by the controller that builds the cluster, not by butler-ipam."""
     storage: Storage | None = None
-    """What serves volumes."""
+    """The storage system. Read by the controller that builds the cluster, not by butler-ipam."""
     ingress: Ingress | None = None
-    """What serves Ingresses."""
+    """The ingress controller."""
     gitops: GitOps | None = None
-    """What applies manifests from a repository."""
+    """The tool that applies manifests from a Git repository. Read by the controller that builds
+    the cluster, not by butler-ipam."""
 
     @property
     def ingress_enabled(self) -> bool:

@@ -73,7 +73,7 @@ class LocalReference:
     """The name of an object in a namespace that is understood."""
 
     name: NonEmpty
-    """Name."""
+    """Name of the object."""
 
 
 @with_config(MODEL)
@@ -82,9 +82,9 @@ class ProviderReference:
     """A ProviderConfig."""
 
     name: NonEmpty
-    """Name."""
+    """Name of the ProviderConfig."""
     namespace: str | None = None
-    """Namespace; butler-system if absent."""
+    """Namespace of the ProviderConfig. If it is absent, butler-system counts."""
 
 
 POOL_OF_ADDRESSES = Rule(
@@ -99,9 +99,9 @@ class LoadBalancerPool:
     """Addresses for load balancers given by hand."""
 
     start: Annotated[str, FieldSchema(max_length=ADDRESS_MAX)]
-    """First address."""
+    """The first address, for example 10.40.1.0."""
     end: Annotated[str, FieldSchema(max_length=ADDRESS_MAX)]
-    """Last address."""
+    """The last address, which belongs to the pool."""
 
 
 @with_config(model(DISTINCT_FAMILIES, POLICY_OF_TWO_FAMILIES))
@@ -110,17 +110,20 @@ class Networking:
     """The tenant's networks."""
 
     podCIDR: str = "10.244.0.0/16"
-    """Addresses of pods, within the tenant."""
+    """Addresses of the pods inside the tenant. They do not come from a NetworkPool."""
     serviceCIDR: str = "10.96.0.0/12"
-    """Addresses of Services, within the tenant."""
+    """Cluster addresses of the Services inside the tenant. They do not come from a NetworkPool."""
     loadBalancerPool: LoadBalancerPool | None = None
-    """Load-balancer addresses given by hand; used without IPAM."""
+    """Load-balancer addresses that a person chose. They are used if the provider has no
+    NetworkPools (mode cloud)."""
     lbPoolSize: PositiveInt32 | None = None
-    """How many load-balancer addresses to ask for, instead of the provider's default."""
+    """Number of load-balancer addresses, instead of the default of the ProviderConfig. The quota
+    of the ProviderConfig limits it."""
     ipFamilyPolicy: IPFamilyPolicy | None = None
-    """Of its allocations: SingleStack, PreferDualStack or RequireDualStack, as in a Service."""
+    """Number of address families of the cluster's addresses, as in a Service: SingleStack (the
+    default), PreferDualStack or RequireDualStack."""
     ipFamilies: IPFamilies = ()
-    """Of its allocations: of which families they are, in order."""
+    """The address families of the cluster's addresses in order of preference: IPv4, IPv6."""
 
     @property
     def families_text(self) -> str:
@@ -134,7 +137,8 @@ class ManagementPolicy:
     """Who drives this cluster."""
 
     mode: Annotated[str, words("Active", OBSERVE, "GitOps")] = "Active"
-    """Observe: another controller owns the phase; only addresses are managed here."""
+    """Active: the phase of the cluster is written here. Observe: another controller writes the
+    phase, and butler-ipam manages addresses only. GitOps is treated as Active."""
 
 
 @with_config(MODEL)
@@ -143,27 +147,32 @@ class TenantClusterSpec:
     """The cluster that is asked for."""
 
     kubernetesVersion: Annotated[str, FieldSchema(pattern=r"^v\d+\.\d+\.\d+$")]
-    """For example v1.33.1."""
+    """Kubernetes version of the cluster, for example v1.33.1."""
     workers: Workers
-    """The worker nodes."""
+    """The worker nodes. Their number does not change how many node addresses the cluster gets; the
+    defaults of its NetworkPool do."""
     teamRef: LocalReference | None = None
     """The team that owns the cluster."""
     providerConfigRef: ProviderReference | None = None
-    """Where it is built; the platform's default if absent."""
+    """The ProviderConfig whose infrastructure and NetworkPools the cluster uses. If it is absent,
+    the default of the platform counts. It cannot be changed while the cluster has addresses."""
     controlPlane: ControlPlane | None = None
-    """The control plane."""
+    """The control plane. Read by the controller that builds the cluster, not by butler-ipam."""
     networking: Networking | None = None
-    """The tenant's networks."""
+    """The networks of the cluster, and how many addresses it gets."""
     managementPolicy: ManagementPolicy | None = None
-    """Who drives this cluster."""
+    """Which controller writes the phase of the cluster."""
     addons: Addons | None = None
-    """What is installed in it."""
+    """What is installed in the cluster."""
     timeServers: tuple[str, ...] = ()
-    """NTP servers of its nodes."""
+    """Addresses of the NTP servers of the nodes. Read by the controller that builds the cluster,
+    not by butler-ipam."""
     infrastructureOverride: InfrastructureOverride | None = None
-    """Provider settings of this cluster alone."""
+    """Settings of the provider for this cluster alone. Read by the controller that builds the
+    cluster, not by butler-ipam."""
     workspaces: Workspaces | None = None
-    """Developer workspaces in it."""
+    """Developer workspaces in the cluster. Read by the controller that builds the cluster, not by
+    butler-ipam."""
 
 
 @with_config(OTHERS)
@@ -172,14 +181,14 @@ class ObservedWorkers:
     """Worker nodes as seen."""
 
     desired: Int32 | None = None
-    """How many are asked for."""
+    """Number of worker nodes that the spec asks for."""
     ready: Int32 | None = None
-    """How many are ready."""
+    """Number of worker nodes that are ready."""
     nodes: Annotated[
         tuple[Any, ...],
         FieldSchema(json_schema_extra={"items": {"type": "string"}}),
     ] = ()
-    """Their names."""
+    """Names of the worker nodes."""
 
 
 @with_config(OTHERS)
@@ -188,15 +197,15 @@ class ObservedAddon:
     """An addon as seen."""
 
     name: str
-    """Name."""
+    """Name of the addon."""
     version: str | None = None
-    """Version."""
+    """Version that is installed."""
     status: (
         Annotated[str, words("Pending", "Installing", "Healthy", "Degraded", "Failed")] | None
     ) = None
-    """How it is doing."""
+    """State of the addon."""
     managedBy: Annotated[str, words("butler", "flux", "argocd", "manual")] | None = None
-    """Who installs it."""
+    """What installs the addon."""
 
 
 @with_config(OTHERS)
@@ -205,11 +214,11 @@ class ObservedState:
     """The cluster as seen."""
 
     kubernetesVersion: str | None = None
-    """Version it runs."""
+    """Kubernetes version that the cluster runs."""
     workers: ObservedWorkers | None = None
-    """Its nodes."""
+    """The worker nodes."""
     addons: tuple[ObservedAddon, ...] = ()
-    """Its addons."""
+    """The addons."""
 
 
 @with_config(OTHERS)
@@ -218,36 +227,40 @@ class TenantClusterStatus:
     """How far the cluster has come."""
 
     conditions: Conditions = ()
-    """NetworkReady, Ready and others."""
+    """NetworkReady, LoadBalancerReady, LoadBalancerDemandMet, Ready and others."""
     phase: (
         Annotated[str, words(PENDING, PROVISIONING, INSTALLING, READY, UPDATING, DELETING, FAILED)]
         | None
     ) = None
-    """Where it stands."""
+    """Lifecycle phase of the cluster."""
     tenantNamespace: str | None = None
-    """Namespace that holds the cluster's objects, the kubeconfig Secret among them."""
+    """Namespace of the objects that belong to the cluster, such as the Secret with its kubeconfig.
+    Written by the controller that builds the cluster."""
     controlPlaneEndpoint: str | None = None
-    """Address of its API server."""
+    """Address of the API server of the cluster. Written by the controller that builds the
+    cluster."""
     kubeconfigSecretRef: LocalReference | None = None
-    """The Secret with its kubeconfig."""
+    """The Secret with the kubeconfig of the cluster. Written by the controller that builds the
+    cluster."""
     observedGeneration: Int64 | None = None
-    """The generation of spec that this status describes."""
+    """The metadata.generation of the spec that this status describes."""
     lastTransitionTime: datetime | None = None
-    """When the phase changed last."""
+    """When the phase last changed."""
     observedState: ObservedState | None = None
-    """The cluster as seen."""
+    """State of the running cluster. Written by the controller that builds the cluster."""
     workerNodesReady: Int32 | None = None
-    """Ready worker nodes."""
+    """Number of worker nodes that are ready. Written by the controller that builds the cluster."""
     workerNodesDesired: Int32 | None = None
-    """Worker nodes asked for."""
+    """Number of worker nodes that the spec asks for. Written by the controller that builds the
+    cluster."""
     ipAllocationRef: LocalReference | None = None
-    """The IPAllocation with its node addresses."""
+    """The IPAllocation with the node addresses."""
     lbAllocationRef: LocalReference | None = None
-    """The IPAllocation with its first load-balancer addresses."""
+    """The IPAllocation with the first load-balancer addresses."""
     imageSyncRef: LocalReference | None = None
-    """Written by others."""
+    """An image synchronization. Written by another controller."""
     network: TenantNetwork | None = None
-    """The cluster's addresses, quota, and what it waits for."""
+    """The addresses, the quota, and what the cluster waits for."""
 
 
 _NEW, _OLD = "self.spec.providerConfigRef", "oldSelf.spec.providerConfigRef"
@@ -273,9 +286,9 @@ class TenantCluster:
 
     metadata: ObjectMeta
     spec: TenantClusterSpec
-    """The cluster that is asked for."""
+    """The cluster, as its team asks for it."""
     status: TenantClusterStatus = field(default_factory=TenantClusterStatus)
-    """How far it has come."""
+    """The addresses of the cluster, and how far it has come."""
 
     @property
     def networking(self) -> Networking:

@@ -13,7 +13,7 @@ class NamedReference:
     """The name of an object in a namespace that is understood."""
 
     name: NonEmpty
-    """Name."""
+    """Name of the object."""
 
 
 @with_config(OTHERS)
@@ -22,9 +22,9 @@ class Quantities:
     """Amounts of cpu and memory."""
 
     cpu: Quantity | None = None
-    """For example 500m."""
+    """CPU, for example 500m."""
     memory: Quantity | None = None
-    """For example 512Mi."""
+    """Memory, for example 512Mi."""
 
 
 @with_config(OTHERS)
@@ -33,9 +33,9 @@ class ComponentResources:
     """Requests and limits of one component."""
 
     requests: Quantities | None = None
-    """What is set aside."""
+    """CPU and memory that are reserved for the component."""
     limits: Quantities | None = None
-    """What is the most."""
+    """The most CPU and memory of the component."""
 
 
 @with_config(OTHERS)
@@ -44,11 +44,11 @@ class ControlPlaneResources:
     """Requests and limits of the control plane's components."""
 
     apiServer: ComponentResources | None = None
-    """kube-apiserver."""
+    """Requests and limits of kube-apiserver."""
     controllerManager: ComponentResources | None = None
-    """kube-controller-manager."""
+    """Requests and limits of kube-controller-manager."""
     scheduler: ComponentResources | None = None
-    """kube-scheduler."""
+    """Requests and limits of kube-scheduler."""
 
 
 @with_config(OTHERS)
@@ -57,17 +57,17 @@ class ControlPlane:
     """The control plane."""
 
     replicas: Annotated[int, int32(1, 3)] = 1
-    """How many."""
+    """Number of control-plane replicas."""
     dataStoreRef: NamedReference | None = None
-    """Where its state is kept."""
+    """The datastore of the control plane."""
     serviceType: Annotated[str, words("LoadBalancer", "NodePort", "ClusterIP")] | None = None
-    """How it is reached."""
+    """Type of the Service of the API server."""
     certSANs: tuple[str, ...] = ()
-    """Further names in its certificate."""
+    """Further host names and addresses in the certificate of the API server."""
     externalCloudProvider: bool = True
-    """Whether a cloud controller manager runs outside."""
+    """Whether a cloud controller manager runs outside of the cluster."""
     resources: ControlPlaneResources | None = None
-    """Requests and limits."""
+    """Requests and limits of the components."""
 
 
 @with_config(OTHERS)
@@ -76,11 +76,11 @@ class Talos:
     """Settings of Talos machines."""
 
     installDisk: str = "/dev/vda"
-    """Disk to install on."""
+    """Disk that Talos is installed on."""
     installerImage: str | None = None
     """Installer image."""
     version: str = "v1.9.3"
-    """Version of Talos."""
+    """Talos version."""
 
 
 @with_config(OTHERS)
@@ -89,15 +89,15 @@ class OperatingSystem:
     """The machines' operating system."""
 
     type: Annotated[str, words("rocky", "flatcar", "talos", "kairos", "bottlerocket")] = "rocky"
-    """Which one."""
+    """Operating system of the machines."""
     version: str = "9.5"
-    """Its version."""
+    """Version of the operating system."""
     imageRef: str | None = None
-    """Image."""
+    """Image of the machines."""
     schematicID: str | None = None
-    """Image factory schematic."""
+    """Schematic of the image factory."""
     sshAuthorizedKey: str | None = None
-    """Key that may log in."""
+    """Public SSH key that can log in."""
     talos: Talos | None = None
     """Settings of Talos machines."""
 
@@ -108,13 +108,13 @@ class MachineTemplate:
     """What a worker machine looks like."""
 
     cpu: PositiveInt32 = 4
-    """Cores."""
+    """Number of CPU cores."""
     memory: Quantity = "16Gi"
-    """Memory."""
+    """Memory, for example 16Gi."""
     diskSize: Quantity = "100Gi"
-    """Disk."""
+    """Size of the disk, for example 100Gi."""
     os: OperatingSystem | None = None
-    """Operating system."""
+    """Operating system of the machines."""
 
 
 @with_config(OTHERS)
@@ -123,9 +123,9 @@ class Workers:
     """The worker nodes."""
 
     replicas: PositiveInt32
-    """How many."""
+    """Number of worker nodes."""
     machineTemplate: MachineTemplate | None = None
-    """What each looks like."""
+    """Size and operating system of each worker node."""
 
 
 @with_config(OTHERS)
@@ -134,11 +134,11 @@ class HarvesterOverride:
     """Settings for Harvester."""
 
     namespace: str | None = None
-    """Namespace."""
+    """Namespace of the virtual machines."""
     networkName: str | None = None
-    """Network."""
+    """Network of the machines as namespace/name."""
     imageName: str | None = None
-    """Image."""
+    """Image of the virtual machines as namespace/name."""
 
 
 @with_config(OTHERS)
@@ -147,13 +147,13 @@ class NutanixOverride:
     """Settings for Nutanix."""
 
     clusterUUID: str | None = None
-    """Cluster."""
+    """UUID of the Nutanix cluster."""
     subnetUUID: str | None = None
-    """Subnet."""
+    """UUID of the subnet of the machines."""
     imageUUID: str | None = None
-    """Image."""
+    """UUID of the image of the machines."""
     storageContainerUUID: str | None = None
-    """Storage container."""
+    """UUID of the storage container of the disks."""
 
 
 @with_config(OTHERS)
@@ -162,11 +162,11 @@ class ProxmoxOverride:
     """Settings for Proxmox."""
 
     node: str | None = None
-    """Node."""
+    """Name of the Proxmox node."""
     storage: str | None = None
-    """Storage."""
+    """Storage of the disks."""
     templateID: Int32 | None = None
-    """Template."""
+    """VM ID of the template of the machines."""
 
 
 @with_config(OTHERS)
@@ -175,15 +175,15 @@ class GcpOverride:
     """Settings for Google Cloud."""
 
     zone: str | None = None
-    """Zone."""
+    """Zone, for example europe-west3-a."""
     machineType: str | None = None
-    """Machine type."""
+    """Machine type, for example e2-standard-4."""
     image: str | None = None
-    """Image."""
+    """Image of the machines."""
     imageFamily: str | None = None
-    """Image family."""
+    """Image family of the machines."""
     subnetwork: str | None = None
-    """Subnetwork."""
+    """Name of the subnetwork."""
 
 
 @with_config(OTHERS)
@@ -192,13 +192,13 @@ class InfrastructureOverride:
     """Provider settings of one cluster."""
 
     harvester: HarvesterOverride | None = None
-    """Harvester."""
+    """Settings of Harvester."""
     nutanix: NutanixOverride | None = None
-    """Nutanix."""
+    """Settings of Nutanix."""
     proxmox: ProxmoxOverride | None = None
-    """Proxmox."""
+    """Settings of Proxmox."""
     gcp: GcpOverride | None = None
-    """Google Cloud."""
+    """Settings of Google Cloud."""
 
 
 @with_config(OTHERS)
@@ -207,11 +207,11 @@ class WorkspaceQuota:
     """The most that workspaces may use."""
 
     maxCPU: str = "16"
-    """Cores."""
+    """The most CPU cores."""
     maxMemory: str = "32Gi"
-    """Memory."""
+    """The most memory, for example 32Gi."""
     maxStorage: str = "500Gi"
-    """Storage."""
+    """The most storage, for example 500Gi."""
 
 
 @with_config(OTHERS)
@@ -220,12 +220,12 @@ class Workspaces:
     """Developer workspaces in the cluster."""
 
     enabled: bool = False
-    """Whether there are any."""
+    """Whether workspaces can be created."""
     defaultImage: str | None = None
-    """Image of a workspace that names none."""
+    """Container image of a workspace that names none."""
     maxWorkspaces: Int32 = 20
-    """How many at the most."""
+    """The most workspaces at a time."""
     resourceQuota: WorkspaceQuota | None = None
-    """The most that they may use."""
+    """The most resources of all workspaces together."""
     autoDeleteAfter: str = "720h"
-    """When an idle one is deleted."""
+    """How long an idle workspace is kept, for example 720h."""

@@ -20,24 +20,25 @@ class TenantRange:
     """A range that the cluster holds."""
 
     allocation: str
-    """The IPAllocation that holds it."""
+    """Name of the IPAllocation that has the range."""
     namespace: str
-    """The namespace of the IPAllocation and of its pool."""
+    """Namespace of the IPAllocation and of its NetworkPool."""
     pool: str
-    """The NetworkPool that it is from."""
+    """Name of the NetworkPool that the range comes from."""
     type: str
-    """nodes or loadbalancer."""
+    """What the addresses are for: nodes or loadbalancer."""
     role: str
-    """initial or growth; only growth is released while the cluster lives."""
+    """initial: the cluster keeps the range while it lives. growth: the range is released if it is
+    unused."""
     family: str
     """IPv4 or IPv6."""
     range: str
-    """The addresses: first-last."""
+    """The first and the last address, for example 10.40.1.0-10.40.1.7."""
     releasing: bool = False
-    """Whether the range is leaving the cluster."""
+    """Whether the range is being released."""
     services: Annotated[tuple[str, ...], FieldSchema(max_length=MOST_SERVICES)] = ()
-    """Services in the cluster that have addresses of it, as namespace/name, those with the lowest
-    addresses; at most 5 are listed. Brought up to date every ten minutes at most."""
+    """Services of the cluster that have addresses of the range, as namespace/name. At most 5 are
+    listed, those with the lowest addresses. The list is updated at most every ten minutes."""
 
 
 @with_config(MODEL)
@@ -46,9 +47,10 @@ class TenantAddresses:
     """The addresses of one type that the cluster holds."""
 
     addresses: Int32 = 0
-    """How many it holds of each family; at most 2147483647 are counted."""
+    """Number of addresses of each family. At most 2147483647."""
     quota: Int32 | None = None
-    """The most that it may hold, from its ProviderConfig; absent if there is no limit."""
+    """The most addresses that the cluster can have, from its ProviderConfig. Absent means no
+    limit."""
 
 
 @with_config(MODEL)
@@ -57,11 +59,13 @@ class TenantLoadBalancerAddresses:
     """The load-balancer addresses that the cluster holds, and the Services that wait for one."""
 
     addresses: Int32 = 0
-    """How many it holds of each family; at most 2147483647 are counted."""
+    """Number of addresses of each family. At most 2147483647."""
     quota: Int32 | None = None
-    """The most that it may hold, from its ProviderConfig; absent if there is no limit."""
+    """The most addresses that the cluster can have, from its ProviderConfig. Absent means no
+    limit."""
     servicesWaiting: Int32 | None = None
-    """Services that have long been without an address; absent if they could not be read."""
+    """Number of Services that have had no address for long. Absent if the Services cannot be
+    read."""
 
 
 @with_config(MODEL)
@@ -70,21 +74,23 @@ class WaitingRequest:
     """Addresses that the cluster asks for and does not have."""
 
     type: str
-    """nodes or loadbalancer."""
+    """What the addresses are for: nodes or loadbalancer."""
     role: str
     """initial or growth."""
     reason: str
-    """Why it waits: the reason of the condition."""
+    """Why the cluster waits: the reason of its condition."""
     addresses: Int32
-    """How many in a row of each family are needed; the smallest number if pools differ in it."""
+    """Number of consecutive addresses of each family that are needed. If pools differ in it, the
+    smallest number."""
     namespace: str
-    """The namespace of the pools."""
+    """Namespace of the NetworkPools."""
     pools: tuple[str, ...] = ()
-    """The NetworkPools that may serve it, in the order in which they are tried."""
+    """Names of the NetworkPools that can serve the request, in the order in which they are
+    tried."""
     allocation: str | None = None
-    """The IPAllocation that asks for them; absent if no pool had room for one."""
+    """Name of the IPAllocation that requests the addresses. Absent if no pool had room for one."""
     since: datetime | None = None
-    """Since when it waits."""
+    """When the wait began."""
 
 
 @with_config(MODEL)
@@ -93,9 +99,9 @@ class NetworkRefusal:
     """The last time that the cluster asked for addresses and was refused."""
 
     reason: str
-    """The reason of the condition then."""
+    """The reason of the condition at that time."""
     message: str
-    """What was needed, and what each pool had."""
+    """How many addresses were needed, and how many each pool had."""
     time: datetime | None = None
     """When the refusal began."""
 
@@ -110,8 +116,8 @@ class TenantNetwork:
     loadBalancer: TenantLoadBalancerAddresses = TenantLoadBalancerAddresses()
     """The load-balancer addresses."""
     ranges: Annotated[tuple[TenantRange, ...], FieldSchema(max_length=MOST_RANGES)] = ()
-    """The ranges, oldest first; at most 256 are listed."""
+    """The ranges of the cluster, oldest first. At most 256 are listed; the counts include all."""
     waiting: Annotated[tuple[WaitingRequest, ...], FieldSchema(max_length=16)] = ()
-    """What the cluster waits for."""
+    """Requests of the cluster that wait for addresses."""
     lastRefusal: NetworkRefusal | None = None
-    """The last refusal; it stays after the request was served."""
+    """The last request that no pool could serve. It stays after the request was served."""
