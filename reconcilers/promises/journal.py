@@ -227,7 +227,7 @@ class _StoredRange(msgspec.Struct, array_like=True, omit_defaults=True):
     space: str = ""
 
 
-class _StoredPromise(msgspec.Struct, array_like=True):
+class _StoredPromise(msgspec.Struct, array_like=True, omit_defaults=True):
     """The fields of a promise in their order, without names, which would be half of it."""
 
     namespace: str
@@ -235,6 +235,8 @@ class _StoredPromise(msgspec.Struct, array_like=True):
     uid: str
     resource_version: str
     ranges: list[_StoredRange]
+    kind: str = ""
+    """The full name of the kind of the request, unless that is the first kind of the store."""
 
 
 class _Stored(msgspec.Struct, omit_defaults=True):
@@ -243,6 +245,8 @@ class _Stored(msgspec.Struct, omit_defaults=True):
     promises: list[_StoredPromise] = []
     effects: str = ""
     """A number, 0 included, if the kind has effects; empty otherwise."""
+    others: dict[str, str] = {}
+    """The revisions of further request kinds and of their effects, by full name."""
     checksum: str = ""
     """Of all other fields."""
 
@@ -256,7 +260,8 @@ class _Stored(msgspec.Struct, omit_defaults=True):
         return replace(self, checksum=self._compute_checksum())
 
     def _compute_checksum(self) -> str:
-        return checksum_of(self.uid, self.revision, self.effects, self.promises)
+        others = sorted(self.others.items())
+        return checksum_of(self.uid, self.revision, self.effects, self.promises, others)
 
 
 _decoder = msgspec.json.Decoder(_Stored)
@@ -267,18 +272,21 @@ class AnnotatedJournal:
     """Reads and writes journals that are an annotation of their pool.
 
     Args:
-        kind: the kind of the requests, by its full name; such a pool has one.
+        kind: the first kind of the requests, by its full name; most such pools have one.
         has_spaces: whether a promise is of ranges of one named space of the pool; if not, it is of
             one range.
         effects: the kind of the objects that are created for promises beside the request, by its
             full name; empty for none. The journal has a revision of it as well. A journal that
             lacks it has no memory: these objects may hold addresses although their requests are
             gone.
+        others: further kinds of requests that such a pool has, each with the kind of its effects,
+            by full names.
     """
 
     kind: str
     has_spaces: bool = False
     effects: str = ""
+    others: tuple[tuple[str, str], ...] = ()
 
     @property
     def subresource(self) -> str:
@@ -298,8 +306,8 @@ class AnnotatedJournal:
             stored = _decoder.decode(annotation)
         except ValueError:  # edited by hand: as if it were wiped
             return Journal()
-        revision = parse_revision(stored.revision)
-        if stored.uid != meta.uid or revision is None or not stored.is_intact:
+        revisions = self._parse_revisions(stored)
+        if stored.uid != meta.uid or revisions is None or not stored.is_intact:
             return Journal()
         promises = []
         for stored_promise in stored.promises:
@@ -307,16 +315,32 @@ class AnnotatedJournal:
             if promise is None:
                 return Journal()
             promises.append(promise)
-        revisions = {self.kind: revision}
+        return Journal(revisions, tuple(promises))
+
+    def _parse_revisions(self, stored: _Stored) -> dict[str, int] | None:
+        """Return the revisions as they were stored; None if an edit made them unusable.
+
+        A pool with several kinds of requests gets their revisions one after the other.
+        """
+        revision = parse_revision(stored.revision)
+        if revision is None and (stored.revision or not self.others):
+            return None
+        revisions = {} if revision is None else {self.kind: revision}
         of_effects = parse_revision(stored.effects)
         if self.effects and of_effects is not None:
             revisions[self.effects] = of_effects
-        return Journal(revisions, tuple(promises))
+        known = {name for names_of_kind in self.others for name in names_of_kind if name}
+        for name, number in stored.others.items():
+            parsed = parse_revision(number)
+            if name not in known or parsed is None:
+                return None
+            revisions[name] = parsed
+        return revisions
 
     def has_memory(self, journal: Journal) -> bool:
         """Return whether a journal has a revision of every kind that a reader has to read."""
-        kinds = (self.kind, self.effects) if self.effects else (self.kind,)
-        return all(kind in journal.revisions for kind in kinds)
+        pairs = ((self.kind, self.effects), *self.others)
+        return all(kind in journal.revisions for pair in pairs for kind in pair if kind)
 
     def with_revision(
         self, revision: int, promises: Sequence[Promise] = (), effects: int = 0
@@ -363,11 +387,14 @@ class AnnotatedJournal:
                     _StoredRange(part.range.start_text, part.range.end_text, part.space)
                     for part in promise.ranges
                 ],
+                "" if promise.kind == self.kind else promise.kind,
             )
             for promise in journal.promises
         ]
-        effects = str(journal.revisions[self.effects]) if self.effects else ""
-        stored = _Stored(uid, str(journal.revisions[self.kind]), promises, effects)
+        numbers = {name: str(revision) for name, revision in journal.revisions.items()}
+        first, effects = numbers.pop(self.kind, ""), numbers.pop(self.effects, "")
+        assert first or self.others, "only a fence writes a journal, and gives it a revision"
+        stored = _Stored(uid, first, promises, effects, numbers)
         return msgspec.json.encode(stored.with_checksum()).decode()
 
     def _parse(self, stored: _StoredPromise) -> Promise | None:
@@ -378,6 +405,9 @@ class AnnotatedJournal:
         )
         if not is_usable:
             return None
+        kind = stored.kind or self.kind
+        if kind not in {self.kind, *(other for other, _ in self.others)}:
+            return None
         key = Key(stored.namespace, stored.name)
         spans = [(part.start, part.end, part.space) for part in stored.ranges]
-        return parse_promise(self.kind, key, stored.uid, stored.resource_version, spans)
+        return parse_promise(kind, key, stored.uid, stored.resource_version, spans)

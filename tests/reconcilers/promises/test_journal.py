@@ -175,3 +175,26 @@ def test_a_journal_with_ranges_that_no_pass_would_write_together_is_no_memory(
     text = f'{{"uid":"u","revision":"1","promises":[["team","a","uid","1",[{ranges}]]]}}'
     read = journals.read(pool("u", {ANNOTATION: sealed(text)}))
     assert read == Journal()
+
+
+OF_TWO = AnnotatedJournal("Claim", effects="Address", others=(("Other", "Effect"),))
+
+
+def test_a_journal_of_two_kinds_names_the_kind_of_each_promise_and_revision() -> None:
+    other = Promise("Other", Key("team", "a"), "uid-2", "2", (PromisedRange(ADDRESS),))
+    journal = Journal({"Claim": 17, "Address": 3, "Other": 5, "Effect": 9}, (promise(), other))
+    assert OF_TWO.read(stored("u", journal, OF_TWO)) == journal
+    assert OF_TWO.has_memory(journal)
+
+
+@pytest.mark.parametrize("fenced", [{"Claim": 17, "Address": 3}, {"Other": 5, "Effect": 9}])
+def test_kinds_get_their_revisions_one_after_the_other(fenced: Mapping[str, int]) -> None:
+    journal = Journal(fenced)
+    assert OF_TWO.read(stored("u", journal, OF_TWO)) == journal
+    assert not OF_TWO.has_memory(journal)
+
+
+def test_a_journal_that_names_an_unknown_kind_is_lost() -> None:
+    unknown = Promise("Unknown", Key("team", "a"), "uid-2", "2", (PromisedRange(ADDRESS),))
+    for journal in (Journal({"Claim": 1, "Unknown": 2}), Journal({"Claim": 1}, (unknown,))):
+        assert OF_TWO.read(stored("u", journal, OF_TWO)) == Journal()
