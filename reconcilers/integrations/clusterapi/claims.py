@@ -54,7 +54,6 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
 )
 from reconcilers.integrations.clusterapi.gonelog import GoneAddresses
-from reconcilers.integrations.clusterapi.restoredclaims import RESTORED_SECONDS
 from reconcilers.integrations.clusterapi.statuses import (
     RESTORED_ADDRESS,
     Record,
@@ -64,6 +63,7 @@ from reconcilers.integrations.clusterapi.statuses import (
     shows,
     with_ready,
 )
+from reconcilers.integrations.core.restoredrequests import RESTORED_SECONDS
 
 ATTEMPTS = 3
 RETRY = 1.0

@@ -1,0 +1,88 @@
+"""Requests that a restore created, and whose IPAddresses it may create after them.
+
+A backup has claims and IPAddresses in any order, and its claims have no status, so only the
+IPAddress shows which address a machine has. A claim that a client creates has no finalizer of
+ours; a claim that has it from its first version on was saved before. If no IPAddress is for such a
+claim, it gets no address for half a minute.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from controller.cache import Cache, Change
+from controller.clock import Clock
+from controller.meta import Object
+
+RESTORED_SECONDS = 30.0
+"""How long a restored claim waits for its IPAddress, and a restored IPAddress for its claim."""
+RequestT = TypeVar("RequestT", bound=Object)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """When (monotonic seconds) a restored request came, and the spaces of its pool."""
+
+    at: float
+    spaces: frozenset[str]
+
+
+class RestoredRequests(Generic[RequestT]):
+    """Knows which requests may still get an IPAddress from a restore.
+
+    Requests that are there when the process starts do not count: their IPAddresses are there, too.
+
+    Args:
+        requests: all requests of the kind.
+        clock: measures the time since a request came.
+        waits: returns whether a request waits for an address, and has our finalizer.
+        spaces: returns the names of the spaces that a request concerns.
+    """
+
+    def __init__(
+        self,
+        requests: Cache[RequestT],
+        clock: Clock,
+        waits: Callable[[RequestT], bool],
+        spaces: Callable[[RequestT], Iterable[str]],
+    ) -> None:
+        self._clock = clock
+        self._waits = waits
+        self._spaces = spaces
+        self._arrivals: dict[str, _Arrival] = {}
+        """By the uid of a request."""
+        requests.subscribe(self._note)
+
+    def seconds_left(self, request: RequestT) -> float:
+        """Return for how many seconds a request without an IPAddress gets no address."""
+        arrival = self._arrivals.get(request.metadata.uid)
+        return 0.0 if arrival is None else self._seconds_left(arrival)
+
+    def seconds_until_next(self, space: str) -> float | None:
+        """Return in how many seconds the first restored request of a pool may get any address.
+
+        Args:
+            space: the name of the pool's space.
+
+        Returns:
+            None if no request of the pool waits for its IPAddress.
+        """
+        remaining = (
+            self._seconds_left(arrival)
+            for arrival in self._arrivals.values()
+            if space in arrival.spaces
+        )
+        return min((seconds for seconds in remaining if seconds > 0), default=None)
+
+    def _seconds_left(self, arrival: _Arrival) -> float:
+        return max(0.0, arrival.at + RESTORED_SECONDS - self._clock.monotonic())
+
+    def _note(self, change: Change[RequestT]) -> None:
+        """Note a request that came with our finalizer, until it has an address or is gone."""
+        old, new = change.old, change.new
+        if old is not None and (new is None or not self._waits(new)):
+            self._arrivals.pop(old.metadata.uid, None)
+        is_new = old is None or new is None or old.metadata.uid != new.metadata.uid
+        if new is not None and is_new and not change.initial and self._waits(new):
+            arrival = _Arrival(self._clock.monotonic(), frozenset(self._spaces(new)))
+            self._arrivals[new.metadata.uid] = arrival
