@@ -35,6 +35,7 @@ INJECTED = """\
 """.replace("NAMESPACE", NAMESPACE).replace("FULLNAME", FULLNAME)
 CLUSTER_API = 'has "clusterapi" .Values.integrations'
 KUBERMATIC = 'has "kubermatic" .Values.integrations'
+METAL3 = 'has "metal3" .Values.integrations'
 VITISTACK = 'has "vitistack" .Values.integrations'
 _LOOKUP = '(lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "NAME")'
 _SHARDS = '(dig "shards" "" (default (dict) .Values.settings))'
@@ -54,6 +55,7 @@ def copies() -> Iterator[tuple[Path, str]]:
     yield templates / "webhooks.yaml", _webhooks()
     yield templates / "clusterapi.yaml", _cluster_api()
     yield templates / "kubermatic.yaml", _when(KUBERMATIC, [_roles_of("kubermatic")])
+    yield templates / "metal3.yaml", _when(METAL3, [_roles_of("metal3")])
     yield templates / "ui.yaml", _when(".Values.ui.enabled", [_roles_of("ui", "reader-role")])
     yield templates / "vitistack.yaml", _when(VITISTACK, [_roles_of("vitistack")])
     [rule] = _read("prometheus/alerts.yaml")

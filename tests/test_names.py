@@ -26,6 +26,7 @@ PACKAGES = (
     "reconcilers/configuration",
     "reconcilers/health",
     "reconcilers/integrations/kubermatic",
+    "reconcilers/integrations/metal3",
     "reconcilers/integrations/vitistack",
     "reconcilers/loadbalancers",
     "reconcilers/metrics",

@@ -61,6 +61,7 @@ ANNOTATION_PROMISES = _own("address-promises")
 ANNOTATION_PROMISES_VOID = _own("promises-void-since")
 ANNOTATION_RELEASED_AT = _own("released-at")
 ANNOTATION_RESTORED_ADDRESS = _own("restored-address")
+ANNOTATION_MADE_FOR = _own("made-for")
 
 FINALIZER_POOL = _own("networkpool")
 FINALIZER_ALLOCATION = _own("ipallocation")

@@ -452,12 +452,16 @@ MARKS: Mapping[str, tuple[str, str]] = {
         "annotation: requests on their way to another pool, with their age",
     ),
     names.ANNOTATION_PROMISES: (
-        "in-cluster pools, IPAMPool, NetworkNamespace",
+        "in-cluster pools, IPPool, IPAMPool, NetworkNamespace",
         "annotation: addresses promised to claims, and how far these were read; never edit it",
     ),
     names.ANNOTATION_PROMISES_VOID: (
-        "IPAMAllocation",
-        "annotation: promises made before then are void; it goes with the next addresses",
+        "IPAMAllocation; IPClaim and IPAddressClaim of an IPPool",
+        "annotation: promises made before then are void",
+    ),
+    names.ANNOTATION_MADE_FOR: (
+        "IPAddress of an IPPool",
+        "annotation: the uid of the claim that it was created for",
     ),
     names.ANNOTATION_RELEASED_AT: (
         "IPAddress",

@@ -12,8 +12,9 @@ from reconcilers.api.names import DEFAULT_NAMESPACE
 
 CLUSTER_API = "clusterapi"
 KUBERMATIC = "kubermatic"
+METAL3 = "metal3"
 VITISTACK = "vitistack"
-INTEGRATIONS = (CLUSTER_API, KUBERMATIC, VITISTACK)
+INTEGRATIONS = (CLUSTER_API, KUBERMATIC, METAL3, VITISTACK)
 """The platforms whose kinds can be served."""
 
 

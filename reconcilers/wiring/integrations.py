@@ -7,7 +7,13 @@ from controller.client import Client
 from controller.resource import Resource
 from controller.webhooks import Webhook
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
+from reconcilers.configuration.settings import (
+    CLUSTER_API,
+    KUBERMATIC,
+    METAL3,
+    VITISTACK,
+    Settings,
+)
 from reconcilers.integrations.clusterapi import offers as clusterapi_offers
 from reconcilers.integrations.clusterapi.api import POOLS as CLUSTER_API_POOLS
 from reconcilers.integrations.clusterapi.heldranges import list_holdings
@@ -22,6 +28,7 @@ from reconcilers.integrations.kubermatic.observing import (
     list_observed_holdings,
 )
 from reconcilers.integrations.kubermatic.serving import Kubermatic
+from reconcilers.integrations.metal3.serving import Metal3
 from reconcilers.integrations.vitistack import offers as vitistack_offers
 from reconcilers.integrations.vitistack.api import NETWORKS
 from reconcilers.integrations.vitistack.serving import Vitistack
@@ -61,6 +68,8 @@ def add_integrations(shared: Shared) -> Sharing:
         cluster_api = _cluster_api(shared)
     if KUBERMATIC in settings.integration and not settings.kubermatic.observe:
         _add_allocating(shared, Kubermatic)
+    if METAL3 in settings.integration:
+        _add_allocating(shared, Metal3)
     if VITISTACK in settings.integration:
         _add_allocating(shared, Vitistack)
     return Sharing(
@@ -70,7 +79,7 @@ def add_integrations(shared: Shared) -> Sharing:
     )
 
 
-def _add_allocating(shared: Shared, integration: type[AllocatingIntegration]) -> None:
+def _add_allocating(shared: Shared, integration: type[AllocatingIntegration | Metal3]) -> None:
     integration(
         shared.manager,
         shared.recorder,

@@ -15,6 +15,7 @@ COMPONENTS: Mapping[str, set[str]] = {
     "clusterapi": {"ClusterRole"},
     "clusterapi-crds": {"CustomResourceDefinition"},
     "kubermatic": {"ClusterRole"},
+    "metal3": {"ClusterRole"},
     "vitistack": {"ClusterRole"},
 }
 """Each component, and the kinds that it brings."""

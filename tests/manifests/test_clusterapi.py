@@ -33,7 +33,7 @@ def test_the_files_are_what_the_code_says(writer: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    "component", ["clusterapi", "clusterapi-crds", "kubermatic", "vitistack", "ui"]
+    "component", ["clusterapi", "clusterapi-crds", "kubermatic", "metal3", "vitistack", "ui"]
 )
 def test_a_component_names_every_file_that_there_is(component: str) -> None:
     read = kustomization(component)
@@ -45,6 +45,7 @@ def test_a_component_names_every_file_that_there_is(component: str) -> None:
 def test_the_one_file_install_has_nothing_of_it() -> None:
     assert "cluster.x-k8s.io" not in rendering.INSTALL.read_text()
     assert "kubermatic" not in rendering.INSTALL.read_text()
+    assert "metal3" not in rendering.INSTALL.read_text()
     assert "vitistack" not in rendering.INSTALL.read_text()
 
 

@@ -43,6 +43,7 @@ VALUE_SETS: Mapping[str, Values] = {
     "crds not kept": {"crds": {"keep": False}},
     "with Cluster API": {"integrations": ["clusterapi"]},
     "with KKP": {"integrations": ["kubermatic", "clusterapi"]},
+    "with metal3": {"integrations": ["metal3", "clusterapi"]},
     "with vitistack": {"integrations": ["vitistack", "kubermatic"]},
     "with Cluster API but not its kinds": {
         "integrations": ["clusterapi"],

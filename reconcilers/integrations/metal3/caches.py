@@ -1,0 +1,293 @@
+"""What the reconcilers of this integration read: caches, and what they mean to one pool.
+
+A pool serves nobody while it is paused, or while its Cluster is paused or missing. A claim is left
+alone while it is paused itself. All reconcilers ask here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.cache import Cache
+from controller.indexes import IndexFunction
+from controller.meta import Key, Object
+from controller.unreadables import find_near
+from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, Cluster, is_paused
+from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.metal3.addressnames import prefix_of
+from reconcilers.integrations.metal3.api import Metal3Pool
+from reconcilers.integrations.metal3.entries import OUTSIDE, EntrySpace, parse_single, parts_of
+from reconcilers.integrations.metal3.sides import Address, Claim, ClaimSide
+from reconcilers.promises.holdings import Facts
+from reconcilers.promises.identities import Holder
+from reconcilers.promises.journal import PromisedRange
+from reconcilers.promises.unreadable import check_holders
+
+CLAIM_INDEX = "claim"
+"""The index by which caches find the IPAddresses of a claim."""
+PREFIX_INDEX = "prefix"
+"""The index by which caches find pools and IPAddresses of one `namePrefix`, in one namespace."""
+CLUSTER_INDEX = "cluster"
+"""The index by which caches find the pools and claims of a Cluster."""
+
+
+def claim_indexes(side: ClaimSide) -> Mapping[str, IndexFunction[Any]]:
+    """Return the indexes of a cache of claims."""
+
+    def spaces(claim: Claim) -> Iterable[str]:
+        return texts_of(side.pool_of_claim(claim))
+
+    return {SPACE_INDEX: spaces, CLUSTER_INDEX: lambda claim: texts_of(cluster_of(claim))}
+
+
+def address_indexes(side: ClaimSide) -> Mapping[str, IndexFunction[Any]]:
+    """Return the indexes of a cache of IPAddresses."""
+    return {
+        SPACE_INDEX: lambda address: texts_of(side.pool_of_address(address)),
+        CLAIM_INDEX: lambda address: texts_of(side.claim_of_address(address)),
+        PREFIX_INDEX: lambda address: texts_of(prefix_key(address)),
+    }
+
+
+POOL_INDEXES: Mapping[str, IndexFunction[Any]] = {
+    PREFIX_INDEX: lambda pool: [str(Key(pool.metadata.namespace, pool.spec.namePrefix))],
+    CLUSTER_INDEX: lambda pool: texts_of(pool.cluster),
+}
+"""The indexes of a cache of pools."""
+
+
+def texts_of(key: Key | None) -> Sequence[str]:
+    """Return a key as the values of an index; none for None."""
+    return () if key is None else (str(key),)
+
+
+def prefix_key(address: Address) -> Key | None:
+    """Return namespace and `namePrefix` of the pools that would name an IPAddress as it is."""
+    parsed = parse_single(address.spec.address)
+    prefix = None if parsed is None else prefix_of(address.metadata.name, parsed)
+    return None if prefix is None else Key(address.metadata.namespace, prefix)
+
+
+def cluster_of(claim: Claim) -> Key | None:
+    """Return the Cluster that an IPAddressClaim is for; None for none, and for an IPClaim."""
+    cluster: Key | None = getattr(claim, "cluster", None)
+    return cluster
+
+
+@dataclass(frozen=True, slots=True)
+class SideCaches:
+    """The caches of one kind of claims.
+
+    Args:
+        side: the kind.
+        claims: its claims, with `claim_indexes`.
+        addresses: its IPAddresses, with `address_indexes`.
+    """
+
+    side: ClaimSide
+    claims: Cache[Any]
+    addresses: Cache[Any]
+
+    def addresses_of(self, claim: Key) -> Sequence[Address]:
+        """Return the IPAddresses that name a claim."""
+        return list(self.addresses.by_index(CLAIM_INDEX, str(claim)))
+
+    def holder_of_claim(self, claim: Claim) -> Holder:
+        """Return the holder that a claim is."""
+        return Holder(self.side.claim_kind, claim.metadata.key)
+
+    def holder_of_address(self, address: Address) -> Holder:
+        """Return the holder that an IPAddress speaks of: its claim, or itself without claim."""
+        claim = self.side.claim_of_address(address)
+        if claim is None:
+            return Holder(self.side.address_kind, address.metadata.key)
+        return Holder(self.side.claim_kind, claim)
+
+
+@dataclass(frozen=True, slots=True)
+class Metal3Caches:
+    """The caches of this integration.
+
+    Args:
+        pools: all IPPools, with POOL_INDEXES.
+        sides: the kinds of claims that are served, by the full name of the kind.
+        clusters: all Clusters; None where the kind is not served, so that none exists.
+        logged: the uids of IPAddresses whose release has a log line, until they are gone.
+    """
+
+    pools: Cache[Metal3Pool]
+    sides: Mapping[str, SideCaches]
+    clusters: Cache[Cluster] | None
+    logged: set[str] = field(default_factory=set)
+
+    @property
+    def history_confirmed(self) -> bool:
+        """Whether every cache was listed anew since the API server was last out of reach."""
+        caches: list[Cache[Any]] = [self.pools]
+        for side in self.sides.values():
+            caches += [side.claims, side.addresses]
+        return all(cache.history_confirmed for cache in caches)
+
+    @property
+    def synced(self) -> bool:
+        """Whether claims and IPAddresses have been listed."""
+        return all(side.claims.synced and side.addresses.synced for side in self.sides.values())
+
+    def pools_of_address(self, side: SideCaches, address: Address) -> Iterable[Key]:
+        """Return the pools that an IPAddress concerns: its own, and those that give its name."""
+        pool, prefix = side.side.pool_of_address(address), prefix_key(address)
+        keys = dict.fromkeys(() if pool is None else (pool,))
+        if prefix is not None:
+            for other in self.pools.by_index(PREFIX_INDEX, str(prefix)):
+                keys[other.metadata.key] = None
+        return keys
+
+    def addresses_of_pool(
+        self, side: SideCaches, pool: Key, space: EntrySpace
+    ) -> Iterable[Address]:
+        """Return the IPAddresses that concern a pool, each once."""
+        prefix = Key(pool.namespace, space.name_prefix)
+        addresses = [
+            *side.addresses.by_index(SPACE_INDEX, str(pool)),
+            *side.addresses.by_index(PREFIX_INDEX, str(prefix)),
+        ]
+        return {address.metadata.key: address for address in addresses}.values()
+
+    def find_facts(self, pool: Key, holder: Holder, space: EntrySpace) -> Facts | None:
+        """Return the facts of a holder for a pool, as the caches show it; None for none."""
+        for side in self.sides.values():
+            if holder.kind == side.side.claim_kind:
+                claim = side.claims.get(holder.key)
+                return facts_of(side.side, pool, space, claim, side.addresses_of(holder.key))
+            if holder.kind == side.side.address_kind:
+                address = side.addresses.get(holder.key)
+                is_alone = address is not None and side.side.claim_of_address(address) is None
+                addresses = [address] if is_alone else []
+                return facts_of(side.side, pool, space, None, addresses)
+        return None
+
+    def why_pool_stops(self, pool: Metal3Pool) -> str:
+        """Return why a pool hands out nothing, whatever is free; empty if it serves."""
+        if pool.metadata.terminating:
+            return "it is being deleted"
+        if is_paused(pool.metadata.annotations):
+            return "it is paused by its annotation"
+        cluster = pool.cluster
+        return "" if cluster is None else self._why_cluster_stops(cluster, must_exist=True)
+
+    def pool_is_paused(self, pool: Metal3Pool) -> bool:
+        """Return whether a pool, or its Cluster, is paused or may be."""
+        cluster = pool.cluster
+        return is_paused(pool.metadata.annotations) or (
+            cluster is not None and bool(self._why_cluster_stops(cluster, must_exist=False))
+        )
+
+    def why_claim_stops(self, claim: Claim) -> str:
+        """Return why nothing is done about a claim; empty if it is served."""
+        if is_paused(claim.metadata.annotations):
+            return "the claim is paused by its annotation"
+        cluster = cluster_of(claim)
+        return "" if cluster is None else self._why_cluster_stops(cluster, must_exist=False)
+
+    def address_is_paused(self, address: Address, pool: Metal3Pool | None) -> bool:
+        """Return whether an IPAddress without claim is left alone for now."""
+        if pool is not None and self.pool_is_paused(pool):
+            return True
+        name = address.metadata.labels.get(CLUSTER_LABEL)
+        if not name:
+            return False
+        key = Key(address.metadata.namespace, name)
+        return bool(self._why_cluster_stops(key, must_exist=False))
+
+    def _why_cluster_stops(self, key: Key, *, must_exist: bool) -> str:
+        if self.clusters is not None and key in self.clusters.unreadable:
+            return f"Cluster {key} cannot be read; correct it"
+        cluster = self.clusters.get(key) if self.clusters is not None else None
+        if cluster is None:
+            return f"Cluster {key} does not exist" if must_exist else ""
+        return f"Cluster {key} is paused" if cluster.paused else ""
+
+
+def facts_of(
+    side: ClaimSide,
+    pool: Key,
+    space: EntrySpace,
+    claim: Claim | None,
+    addresses: Iterable[Address],
+) -> Facts | None:
+    """Return the facts of a claim and of the IPAddresses that name it for a pool; None for none.
+
+    Args:
+        side: the kind of the claim.
+        pool: the pool.
+        space: what it may hand out.
+        claim: the claim; None if there is none.
+        addresses: the IPAddresses that name the claim, of any pool.
+    """
+    is_asker = claim is not None and side.pool_of_claim(claim) == pool
+    of_pool = [address for address in addresses if _concerns(side, address, pool, space)]
+    if not is_asker and not of_pool:
+        return None
+    parts: dict[PromisedRange, None] = {}
+    is_in_use, outside = False, None
+    for address in of_pool:
+        parsed = parse_single(address.spec.address)
+        if parsed is None:
+            continue
+        part = space.part_of(parsed)
+        parts[part] = None
+        if side.pool_of_address(address) == pool:
+            is_in_use = True
+            outside = part.range if part.space == OUTSIDE else outside
+    place = row = None
+    if claim is not None and is_asker:
+        name = side.address_name(claim)
+        is_named = any(address.metadata.name == name for address in of_pool)
+        if side.holds(claim) and not is_named:
+            recorded = [*parts_of(space, space.addresses_named(name))]
+            parts.update(dict.fromkeys(recorded))
+            is_in_use = is_in_use or bool(recorded)
+        created = claim.metadata.creationTimestamp
+        if created is not None and side.waits(claim):
+            place = created, Holder(side.claim_kind, claim.metadata.key)
+            has_wish = side.requested_address(claim) or claim.metadata.name in space.preallocations
+            row = None if has_wish or of_pool else (side.claim_kind, side.shown_error(claim))
+    return Facts(tuple(parts), place, row, is_in_use=is_in_use, outside=outside)
+
+
+def _concerns(side: ClaimSide, address: Address, pool: Key, space: EntrySpace) -> bool:
+    """Return whether an IPAddress is of a pool, or has a name that the pool would give."""
+    if side.pool_of_address(address) == pool:
+        return True
+    return prefix_key(address) == Key(pool.namespace, space.name_prefix)
+
+
+def check_readable(
+    side: ClaimSide, pool: Key, claims: Mapping[Key, str], addresses: Mapping[Key, str]
+) -> None:
+    """Raise if claims or IPAddresses that cannot be decoded may hold addresses of a pool.
+
+    Args:
+        side: their kind.
+        pool: the pool.
+        claims: the claims that cannot be decoded, with the reason.
+        addresses: the IPAddresses that cannot be decoded, with the reason.
+
+    Raises:
+        UnreadableHolders: some of them may.
+    """
+    if not claims and not addresses:
+        return
+
+    def may_concern(key: Key, outline: Object | None) -> bool:
+        if outline is None:
+            return key.namespace in {"", pool.namespace}
+        return side.pool_of_outline(outline) == pool
+
+    check_holders(
+        {
+            side.claims.kind: find_near(claims, SPACE_INDEX, str(pool)),
+            side.addresses.kind: find_near(addresses, SPACE_INDEX, str(pool)),
+        },
+        may_concern,
+    )

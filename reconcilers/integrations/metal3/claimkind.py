@@ -1,0 +1,204 @@
+"""One kind of claims as a request kind of IPPools."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from typing_extensions import override
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.resource import Resource
+from reconcilers.configuration.settings import PoolSettings
+from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.restoredrequests import RestoredRequests
+from reconcilers.integrations.metal3.api import POOL, Metal3Pool
+from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
+from reconcilers.integrations.metal3.granting import ClaimWrites
+from reconcilers.integrations.metal3.reading import (
+    Metal3Reader,
+    Metal3Reading,
+    has_memory,
+    has_read,
+)
+from reconcilers.integrations.metal3.sides import POOL_NOT_READY, Claim, ClaimProblem
+from reconcilers.integrations.metal3.taking import EntryTaker, TakenAddresses
+from reconcilers.promises.choosing import Refusal
+from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.keeping import Granted, Kept
+from reconcilers.promises.passes import Fenced, RequestKind
+from reconcilers.promises.reading import highest_revision
+from reconcilers.promises.results import WriteResult
+from reconcilers.promises.shares import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Metal3Parts:
+    """What passes over pools and claims share.
+
+    Args:
+        client: for the requests.
+        caches: the caches.
+        reader: reads claims and IPAddresses.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+        generator: of random numbers, for pools with a random strategy.
+    """
+
+    client: Client
+    caches: Metal3Caches
+    reader: Metal3Reader
+    clock: Clock
+    settings: PoolSettings
+    generator: Random
+
+
+class Metal3ClaimKind(RequestKind[Metal3Pool, Any, Metal3Reading]):
+    """Claims of one kind that IPPools serve.
+
+    Args:
+        parts: what passes share.
+        side: the kind.
+        writes: writes the claims.
+        restored: the claims that may still get an IPAddress from a restore.
+    """
+
+    def __init__(
+        self,
+        parts: Metal3Parts,
+        side: SideCaches,
+        writes: ClaimWrites,
+        restored: RestoredRequests[Any],
+    ) -> None:
+        self._parts = parts
+        self._caches = side
+        self._side = side.side
+        self._writes = writes
+        self._restored = restored
+
+    @property
+    @override
+    def request_resource(self) -> Resource[Any]:
+        return self._side.claims
+
+    @override
+    def needs_fence(
+        self, pool: Metal3Pool, journal: Journal, reading: Metal3Reading, limits: Limits
+    ) -> bool:
+        view = reading.views[self._side.claim_kind]
+        return not has_memory(self._side, journal) or not has_read(self._side, view, journal)
+
+    @override
+    async def void_earlier(self, pool: Metal3Pool, reading: Metal3Reading) -> Fenced:
+        reader, key = self._parts.reader, pool.metadata.key
+        _, listed = await reader.list_claims(self._caches, key)
+        claims = await self._writes.fence.void_earlier(listed)
+        # After the claims, because an IPAddress is created before its claim is written.
+        addresses = await reader.list_addresses(self._caches, key)
+        return Fenced(
+            {
+                self._side.claim_kind: highest_revision(claims),
+                self._side.address_kind: highest_revision(addresses),
+            }
+        )
+
+    @override
+    def find_request(self, reading: Metal3Reading, promise: Promise) -> Claim | None:
+        return reading.views[self._side.claim_kind].at_version(promise)
+
+    @override
+    async def keep(
+        self, pool: Metal3Pool, reading: Metal3Reading, granted: Sequence[Granted[Any]]
+    ) -> list[Kept[Any]]:
+        kept = await self._writes.keep(granted, pool, reading.space)
+        self._parts.reader.note_kept(pool.metadata.key, (entry.promise for entry in kept))
+        return kept
+
+    @override
+    async def void_refused(
+        self, pool: Metal3Pool, refused: Sequence[Kept[Any]]
+    ) -> Sequence[WriteResult]:
+        return await self._writes.void_refused(refused, pool)
+
+    def make_taker(
+        self, pool: Metal3Pool, reading: Metal3Reading, unavailable: TakenAddresses
+    ) -> EntryTaker:
+        """Return the taker of addresses of a pool for claims of this kind.
+
+        Args:
+            pool: as it was read.
+            reading: of the pool.
+            unavailable: the addresses that are promised, or chosen in this pass.
+        """
+        return EntryTaker(
+            self._parts.caches,
+            self._side,
+            pool,
+            reading.space,
+            reading.views[self._side.claim_kind],
+            unavailable,
+            restores=self._restored.seconds_left,
+            generator=self._parts.generator,
+        )
+
+    async def finish(
+        self, pool: Metal3Pool, refusals: Iterable[Refusal[Any]]
+    ) -> Iterable[float | None]:
+        """Write refusals of claims of this kind.
+
+        Returns:
+            In how many seconds another pass is due; None for no such time.
+        """
+        ours = [refusal for refusal in refusals if refusal.holder.kind == self._side.claim_kind]
+        later = await self._writes.refuse(ours, pool)
+        return later, self._restored.seconds_until_next(str(pool.metadata.key))
+
+    async def refuse_waiting(self, pool: Metal3Pool, why: str) -> float | None:
+        """Write on each claim that waits for a pool why the pool serves nobody.
+
+        Returns:
+            In how many seconds to write the claims whose write was refused; None without such.
+        """
+        problem = ClaimProblem(POOL_NOT_READY, describe_not_ready(pool.metadata.name, why))
+        claims = self._caches.claims.by_index(SPACE_INDEX, str(pool.metadata.key))
+        refusals = [
+            Refusal(
+                self._caches.holder_of_claim(claim),
+                claim,
+                problem.reason,
+                problem.message,
+                self._side.shows(claim, problem),
+            )
+            for claim in claims
+            if self._side.waits(claim) and not self._parts.caches.why_claim_stops(claim)
+        ]
+        return await self._writes.refuse(refusals, pool)
+
+    async def blockers(self, pool: Metal3Pool, journal: Journal) -> int:
+        """Return how many claims and IPAddresses the deletion of a pool has to wait for.
+
+        If none, what the pool may have promised to claims of this kind is void when this returns.
+
+        Raises:
+            UnreadableHolders: objects that may hold its addresses cannot be decoded.
+        """
+        reader, key, side = self._parts.reader, pool.metadata.key, self._side
+        revision, claims = await reader.list_claims(self._caches, key)
+        open_to = {promise.uid for promise in journal.promises}
+        is_known = has_memory(side, journal) and revision >= journal.revisions[side.claim_kind]
+        risky = [
+            claim
+            for claim in claims
+            if side.waits(claim) and (not is_known or claim.metadata.uid in open_to)
+        ]
+        await self._writes.fence.void_earlier(risky)
+        addresses = await reader.list_addresses(self._caches, key)
+        holders = {self._caches.holder_of_address(address) for address in addresses}
+        holders |= {self._caches.holder_of_claim(claim) for claim in claims if side.holds(claim)}
+        return len(holders)
+
+
+def describe_not_ready(pool: str, why: str) -> str:
+    """Return the message of claims that wait for a pool which serves nobody."""
+    return f"{POOL} {pool} is not ready: {why}"

@@ -1,0 +1,349 @@
+"""One pass over one claim of either kind, and over the IPAddresses that name it.
+
+gone?                     release the IPAddresses that were made for it
+paused?                   leave it for now
+being deleted?            once no finalizer of others is left: release its IPAddresses, let it go
+no finalizer?             add it, before anything is allocated
+its pool cannot serve?    report it
+has its address?          keep its IPAddress as it should be, delete left-over ones
+
+Addresses are allocated by the passes over pools (`pools.py`).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from controller.cache import Change
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import Conflict, NotFound
+from controller.events import Recorder
+from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from controller.meta import Key
+from controller.outcome import SETTLED, Again, Blocked, Outcome
+from reconcilers.integrations.clusterapi.api import DELETE_FOR_MOVE
+from reconcilers.integrations.core.eventmemory import EventMemory
+from reconcilers.integrations.core.restoredrequests import RESTORED_SECONDS
+from reconcilers.integrations.metal3.addresswrites import MADE_FOR, AddressWrites, NameTaken
+from reconcilers.integrations.metal3.api import JOURNALS, POOL, POOLS, Metal3Pool
+from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
+from reconcilers.integrations.metal3.claimkind import describe_not_ready
+from reconcilers.integrations.metal3.entries import PoolSpaces, parse_single
+from reconcilers.integrations.metal3.reading import Metal3Reader
+from reconcilers.integrations.metal3.sides import (
+    POOL_NOT_READY,
+    Address,
+    Claim,
+    ClaimProblem,
+)
+from reconcilers.promises.refusedwrites import RefusedWrites
+
+ATTEMPTS = 3
+RETRY = 1.0
+PATIENCE_SECONDS = 60.0
+"""For how long nothing must name a left-over IPAddress before it is deleted."""
+COLLECTOR_FINALIZERS = frozenset({"foregroundDeletion", "orphan"})
+"""The finalizers of the garbage collector, which wait for the IPAddresses of a claim."""
+ACTION = "Allocating"
+
+
+class Metal3ClaimReconciler:
+    """Adds finalizers, releases addresses, keeps IPAddresses, and reports pools that cannot serve.
+
+    Args:
+        client: for the requests.
+        caches: the caches.
+        side: the kind of the claims.
+        addresses: writes IPAddresses.
+        reader: reads what a pool's claims hold.
+        recorder: takes the events.
+        clock: the time.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a pass works with
+        self,
+        client: Client,
+        caches: Metal3Caches,
+        side: SideCaches,
+        addresses: AddressWrites,
+        reader: Metal3Reader,
+        *,
+        recorder: Recorder,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._caches = caches
+        self._of_side = side
+        self._side = side.side
+        self._addresses = addresses
+        self._reader = reader
+        self._recorder = recorder
+        self._clock = clock
+        self._spaces = PoolSpaces()
+        self._recorded = EventMemory[Key]()
+        """By claim: the last event about its pool."""
+        self._refused = RefusedWrites(clock, PATIENCE_SECONDS)
+        self._unnamed_since: dict[str, float] = {}
+        """By uid of an IPAddress: since when (monotonic seconds) nothing is known to name it."""
+        side.addresses.subscribe(self._forget_address)
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Reconcile one claim and the IPAddresses that name it."""
+        if not self._caches.history_confirmed:
+            return Again(RETRY)
+        if key in self._of_side.claims.unreadable:
+            return Blocked("Unreadable")
+        claim = self._of_side.claims.get(key)
+        for _ in range(ATTEMPTS):
+            try:
+                if claim is None:
+                    return await self._reconcile_gone(key)
+                return await self._reconcile(claim)
+            except (Conflict, NotFound):
+                # It changed, or is gone although the cache shows it: read it live, begin again.
+                claim = await self._client.find(self._side.claims, key)
+        return Again(RETRY)
+
+    async def _reconcile(self, claim: Claim) -> Outcome:
+        """Bring one claim forward: release it, add the finalizer, wait, or keep its address."""
+        meta, pool_key = claim.metadata, self._side.pool_of_claim(claim)
+        pool = None if pool_key is None else self._caches.pools.get(pool_key)
+        if pool_key is not None and pool_key in self._caches.pools.unreadable:
+            return Blocked("Unreadable")  # it may be paused
+        is_paused = pool is not None and self._caches.pool_is_paused(pool)
+        # `clusterctl move` removes finalizers and objects by itself.
+        is_moved = meta.terminating and DELETE_FOR_MOVE in meta.annotations
+        if is_paused or is_moved or self._caches.why_claim_stops(claim):
+            return SETTLED
+        if meta.terminating:
+            await self._reconcile_deleted(claim)
+        elif pool_key is None:
+            self._report_foreign_pool(claim)
+        elif not has_finalizer(claim, self._side.claim_finalizer):
+            # The answer to this write is an event, which brings the next pass.
+            await add_finalizer(self._client, self._side.claims, claim, self._side.claim_finalizer)
+        elif self._side.address_name(claim):
+            self._recorded.end(meta.key)
+            if pool is not None and not pool.metadata.terminating:
+                await self._keep_address(claim, pool)
+                return await self._collect_leftovers(claim, pool)
+        else:
+            await self._report_pool(claim, pool_key, pool)
+            if pool is not None:
+                return await self._collect_leftovers(claim, pool)
+        return SETTLED
+
+    async def _reconcile_deleted(self, claim: Claim) -> None:
+        """Release the IPAddresses of a claim that is being deleted, then let the claim go."""
+        meta, finalizer = claim.metadata, self._side.claim_finalizer
+        self._recorded.end(meta.key)
+        of_others = set(meta.finalizers) - {finalizer} - COLLECTOR_FINALIZERS
+        if finalizer not in meta.finalizers or of_others:
+            return  # with finalizers of others, its machine may still use the address
+        for address in await self._addresses_to_release(claim):
+            await self._addresses.remove(self._side, address, "its claim is deleted")
+        await remove_finalizer(self._client, self._side.claims, claim, finalizer)
+
+    async def _addresses_to_release(self, claim: Claim) -> list[Address]:
+        """Return the IPAddresses of exactly this claim.
+
+        Another replica may have created its IPAddress a moment ago, so an IPAddress that its
+        status names and the cache does not show is read from the server.
+        """
+        known = {
+            address.metadata.name: address
+            for address in self._of_side.addresses_of(claim.metadata.key)
+        }
+        name = self._side.address_name(claim)
+        key = Key(claim.metadata.namespace, name)
+        if name and name not in known and key not in self._of_side.addresses:
+            live = await self._client.find(self._side.addresses, key)
+            if live is not None:
+                known[name] = live
+        return [
+            address
+            for address in known.values()
+            if self._side.is_of(address, claim) and self._side.is_made_for_claim(address)
+        ]
+
+    async def _reconcile_gone(self, key: Key) -> Outcome:
+        """Release the IPAddresses that were made for a claim that no longer exists.
+
+        A claim may go without ever having shown a deletionTimestamp: a person removes its
+        finalizer, or the API server removes it in spite of a finalizer that was just added.
+        """
+        self._recorded.end(key)
+        waits: list[float] = []
+        for address in self._of_side.addresses_of(key):
+            pool_key = self._side.pool_of_address(address)
+            if pool_key is None or not self._side.is_made_for_claim(address):
+                continue
+            is_moved = DELETE_FOR_MOVE in address.metadata.annotations
+            pool = self._caches.pools.get(pool_key)
+            if is_moved or self._caches.address_is_paused(address, pool):
+                continue
+            if pool_key in self._caches.pools.unreadable:
+                continue
+            remaining = self._seconds_of_restore(address)
+            if remaining > 0:
+                waits.append(remaining)
+                continue
+            if await self._client.find(self._side.claims.metadata_only, key) is not None:
+                return Again(RETRY)  # the cache does not show it yet
+            await self._addresses.remove(self._side, address, "its claim is gone")
+        return Again(min(waits)) if waits else SETTLED
+
+    def _seconds_of_restore(self, address: Address) -> float:
+        """Return for how many seconds an IPAddress is kept for a claim that may come yet."""
+        created = address.metadata.creationTimestamp
+        if created is None:
+            return 0.0
+        age = (self._clock.now() - created).total_seconds()
+        return RESTORED_SECONDS - age if age >= 0 else 0.0
+
+    async def _keep_address(self, claim: Claim, pool: Metal3Pool) -> None:
+        """Recreate or repair the IPAddress of a claim that has its address, and its status."""
+        name, key = self._side.address_name(claim), claim.metadata.key
+        of_claim = self._of_side.addresses_of(key)
+        current = next((address for address in of_claim if address.metadata.name == name), None)
+        if current is None or current.metadata.terminating:
+            current = await self._recreate_address(claim, pool, current)
+        else:
+            await self._addresses.repair(self._side, current, claim, pool)
+        if current is None:
+            return
+        correction = self._side.correction(claim, current, self._clock.now())
+        if correction:
+            write = partial(self._client.patch_status, self._side.claims, claim, correction)
+            await self._refused.attempt(claim.metadata, write)
+
+    async def _recreate_address(
+        self, claim: Claim, pool: Metal3Pool, current: Address | None
+    ) -> Address | None:
+        """Create the IPAddress again that the status of a claim names.
+
+        Returns:
+            The IPAddress; None if its name does not tell the address, or if another claim has the
+            name or the address. `check` reports these claims.
+        """
+        space = self._spaces.of(pool)
+        name, key = self._side.address_name(claim), claim.metadata.key
+        recorded = space.addresses_named(name)
+        if current is not None:
+            address = parse_single(current.spec.address)
+            address = address if address in recorded else None
+        elif Key(key.namespace, name) in self._of_side.addresses:
+            return None
+        else:
+            address = next(iter(recorded), None)
+        if address is None:
+            return None
+        holdings = self._reader.read_cached(pool.metadata.key, space).holdings
+        holder, part = self._of_side.holder_of_claim(claim), space.part_of(address)
+        if holdings.other_holder(address, holder, part.space) is not None:
+            return None
+        if current is not None:
+            return await self._addresses.recreate(self._side, current, claim, pool)
+        try:
+            return await self._addresses.ensure(self._of_side, claim, pool, space, address)
+        except NameTaken:
+            return None
+
+    async def _collect_leftovers(self, claim: Claim, pool: Metal3Pool) -> Outcome:
+        """Delete IPAddresses that a frozen replica created late for a claim.
+
+        The status of the claim names another IPAddress, or another claim has the address. That
+        has to stay so for a minute, and live reads of the pool, whose promises are looked at
+        first, and of the claim have to confirm it: a promise may become a status between the two,
+        and not the other way round.
+        """
+        waits: list[float] = []
+        now = self._clock.monotonic()
+        for address in self._leftovers_of(claim, pool):
+            meta = address.metadata
+            since = self._unnamed_since.setdefault(meta.uid, now)
+            refused = self._refused.wait_of(meta) or 0.0
+            rest = max(since + PATIENCE_SECONDS - now, refused)
+            if rest <= 0 and await self._is_unnamed(address, claim, pool):
+                remove = partial(
+                    self._addresses.remove,
+                    self._side,
+                    address,
+                    "no promise and no claim names it",
+                )
+                await self._refused.attempt(meta, remove)
+            waits.append(max(rest, RETRY))
+        return Again(min(waits)) if waits else SETTLED
+
+    def _leftovers_of(self, claim: Claim, pool: Metal3Pool) -> Sequence[Address]:
+        """Return the IPAddresses that were created for a claim and that it does not use."""
+        name, uid = self._side.address_name(claim), claim.metadata.uid
+        addresses = [
+            address
+            for address in self._of_side.addresses_of(claim.metadata.key)
+            if address.metadata.annotations.get(MADE_FOR) == uid and address.metadata.name != name
+        ]
+        if name or not addresses:
+            return addresses
+        space = self._spaces.of(pool)
+        holdings = self._reader.read_cached(pool.metadata.key, space).holdings
+        holder = self._of_side.holder_of_claim(claim)
+        return [
+            address
+            for address in addresses
+            if (parsed := parse_single(address.spec.address)) is not None
+            and holdings.other_holder(parsed, holder, space.part_of(parsed).space) is not None
+        ]
+
+    async def _is_unnamed(self, address: Address, claim: Claim, pool: Metal3Pool) -> bool:
+        """Return whether neither a promise of the pool nor the claim names an IPAddress, live."""
+        live_pool = await self._client.find(POOLS, pool.metadata.key)
+        if live_pool is None:
+            return False
+        parsed, holder = parse_single(address.spec.address), self._of_side.holder_of_claim(claim)
+        for promise in JOURNALS.read(live_pool).promises:
+            if promise.holder == holder and any(part.range == parsed for part in promise.ranges):
+                return False
+        live = await self._client.find(self._side.claims, claim.metadata.key)
+        return live is not None and self._side.address_name(live) != address.metadata.name
+
+    def _forget_address(self, change: Change[Any]) -> None:
+        if change.new is None and change.old is not None:
+            self._unnamed_since.pop(change.old.metadata.uid, None)
+            self._caches.logged.discard(change.old.metadata.uid)
+
+    async def _report_pool(self, claim: Claim, key: Key, pool: Metal3Pool | None) -> None:
+        """Report that the pool of a claim does not exist, is being deleted, or waits."""
+        why = "it does not exist" if pool is None else self._caches.why_pool_stops(pool)
+        if not why:
+            self._recorded.end(claim.metadata.key)
+            return
+        problem = ClaimProblem(POOL_NOT_READY, describe_not_ready(key.name, why))
+        if not self._side.shows(claim, problem):
+            now = self._clock.now()
+            status = self._side.status_of_problem(claim, problem, now)
+            write = partial(self._client.patch_status, self._side.claims, claim, status)
+            await self._refused.attempt(claim.metadata, write)
+        self._report(claim, problem.message)
+
+    def _report_foreign_pool(self, claim: Claim) -> None:
+        """Report that an IPClaim names a pool that it cannot get an address of."""
+        reference = getattr(claim.spec, "pool", None)
+        if reference is None or not reference.name:
+            return
+        namespace = claim.metadata.namespace
+        self._report(
+            claim,
+            f"spec.pool names {reference.kind or POOL} {reference.name} of namespace"
+            f" {reference.namespace or namespace}; a claim gets addresses of an {POOL} of"
+            f" its own namespace, {namespace}, alone",
+        )
+
+    def _report(self, claim: Claim, message: str) -> None:
+        """Record an event about a claim, once until its sentence changes."""
+        meta = claim.metadata
+        if self._recorded.begin(meta.key, meta.uid, message):
+            self._recorder.record(
+                self._side.claims, claim, "Warning", POOL_NOT_READY, message, action=ACTION
+            )

@@ -1,0 +1,236 @@
+"""What an IPPool hands out: its entries in their order, holes, and pre-allocations.
+
+Each entry is a space of its own, with the addresses that no earlier entry has. Nothing is worked
+out address by address, so an entry may be a whole /64. What cannot be parsed hands out nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from allocator import AddressRange, AllocatorError, Layout
+from allocator.addresses import BITS
+from controller.meta import Key
+from reconcilers.addressing.addresstexts import parse_ends
+from reconcilers.integrations.metal3.addressnames import addresses_in, name_of
+from reconcilers.integrations.metal3.api import RANDOM, Metal3Pool, Metal3PoolSpec, PoolEntry
+from reconcilers.promises.holdings import Layouts
+from reconcilers.promises.journal import PromisedRange
+
+OUTSIDE = "outside"
+"""The space of addresses that lie in no entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSettings:
+    """What an IPAddress says beside its address.
+
+    Args:
+        prefix: the length of the subnet's prefix; 0 for none.
+        gateway: empty for none.
+        dns_servers: in their order.
+    """
+
+    prefix: int = 0
+    gateway: str = ""
+    dns_servers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySpan:
+    """The addresses of an entry, and what their IPAddresses say.
+
+    Args:
+        space: the name of its space.
+        addresses: in a row.
+        settings: of its IPAddresses.
+    """
+
+    space: str
+    addresses: AddressRange
+    settings: AddressSettings
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySpace:
+    """What a pool may hand out.
+
+    Args:
+        name_prefix: of the names of IPAddresses.
+        entries: the entries that can be parsed, in their order.
+        layouts: what each entry hands out, by the name of its space, in that order.
+        defaults: what IPAddresses say whose address lies in no entry.
+        preallocations: the addresses that are kept for claims, by the names of the claims; None
+            for a text that is no address.
+        preallocated: the addresses among them.
+        is_random: whether a random address of an entry is taken, not the lowest.
+    """
+
+    name_prefix: str
+    entries: tuple[EntrySpan, ...]
+    layouts: Layouts
+    defaults: AddressSettings
+    preallocations: Mapping[str, AddressRange | None]
+    preallocated: frozenset[AddressRange]
+    is_random: bool
+
+    def entry_of(self, address: AddressRange) -> EntrySpan | None:
+        """Return the first entry that has an address; None if no entry has it."""
+        return next(
+            (entry for entry in self.entries if entry.addresses.contains(address)),
+            None,
+        )
+
+    def part_of(self, address: AddressRange) -> PromisedRange:
+        """Return an address with the name of its space."""
+        entry = self.entry_of(address)
+        return PromisedRange(address, OUTSIDE if entry is None else entry.space)
+
+    def settings_of(self, address: AddressRange) -> AddressSettings:
+        """Return the settings of the IPAddress that has an address."""
+        entry = self.entry_of(address)
+        return self.defaults if entry is None else entry.settings
+
+    def name_of(self, address: AddressRange) -> str:
+        """Return the name of the IPAddress that has an address."""
+        return name_of(self.name_prefix, address)
+
+    def addresses_named(self, name: str) -> tuple[AddressRange, ...]:
+        """Return the addresses that the name of an IPAddress may stand for.
+
+        They are the addresses in entries, if there are such; otherwise the first one.
+        """
+        addresses = tuple(addresses_in(name, self.name_prefix))
+        in_entries = tuple(address for address in addresses if self.entry_of(address) is not None)
+        return in_entries or addresses[:1]
+
+
+def parse_single(address: str) -> AddressRange | None:
+    """Return an address as a range; None if the text is none."""
+    return parse_ends(address, address) if address else None
+
+
+def span_of(entry: PoolEntry) -> AddressRange | None:
+    """Return the addresses of an entry; None if it has none, or cannot be parsed.
+
+    With only a subnet, the first address is the one after the address as it is written.
+    """
+    subnet = _subnet_of(entry)
+    start, end = parse_single(entry.start), parse_single(entry.end)
+    if (entry.start and start is None) or (entry.end and end is None):
+        return None
+    if entry.subnet and subnet is None:
+        return None
+    if start is None:
+        if subnet is None:
+            return None
+        written = parse_single(entry.subnet.partition("/")[0])
+        assert written is not None, "the subnet was parsed"
+        first, family = written.first + 1, written.family
+    else:
+        first, family = start.first, start.family
+    last = (1 << BITS[family]) - 1
+    for bound in (end, subnet):
+        if bound is not None:
+            if bound.family != family:
+                return None
+            last = min(last, bound.last)
+    if first > last or (subnet is not None and first < subnet.first):
+        return None
+    return AddressRange(first, last, family)
+
+
+def space_of(spec: Metal3PoolSpec) -> EntrySpace:
+    """Return the space of a pool."""
+    preallocations = {
+        claim: parse_single(written) for claim, written in spec.preAllocations.items()
+    }
+    spans = [(entry, span_of(entry)) for entry in spec.pools]
+    entries = tuple(
+        EntrySpan(str(index), span, _settings_of(spec, entry))
+        for index, (entry, span) in enumerate(spans)
+        if span is not None
+    )
+    preallocated = frozenset(filter(None, preallocations.values()))
+    kept_free = [*_gateways(spec), *preallocated]
+    broadcasts = {
+        str(index): _broadcast_of(entry)
+        for index, (entry, span) in enumerate(spans)
+        if span is not None
+    }
+    layouts: dict[str, Layout] = {}
+    for at, entry in enumerate(entries):
+        earlier = (other.addresses for other in entries[:at])
+        holes = [*earlier, *kept_free, *filter(None, [broadcasts[entry.space]])]
+        layouts[entry.space] = _layout(entry.addresses, holes)
+    return EntrySpace(
+        spec.namePrefix,
+        entries,
+        layouts,
+        AddressSettings(spec.prefix, spec.gateway, spec.dnsServers),
+        preallocations,
+        preallocated,
+        spec.allocationStrategy == RANDOM,
+    )
+
+
+class PoolSpaces:
+    """What pools hand out, worked out once for each spec."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Key, tuple[Metal3PoolSpec, EntrySpace]] = {}
+
+    def of(self, pool: Metal3Pool) -> EntrySpace:
+        """Return the space of a pool."""
+        kept = self._kept.get(pool.metadata.key)
+        if kept is None or (kept[0] is not pool.spec and kept[0] != pool.spec):
+            kept = self._kept[pool.metadata.key] = (pool.spec, space_of(pool.spec))
+        return kept[1]
+
+    def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone."""
+        self._kept.pop(pool, None)
+
+
+def parts_of(space: EntrySpace, addresses: Iterable[AddressRange]) -> Iterator[PromisedRange]:
+    """Yield addresses with the names of their spaces."""
+    return map(space.part_of, addresses)
+
+
+def reserved_of(spec: Metal3PoolSpec) -> list[AddressRange]:
+    """Return the addresses that only a claim gets that asks for them, pre-allocations excepted."""
+    broadcasts = (_broadcast_of(entry) for entry in spec.pools)
+    return [*_gateways(spec), *filter(None, broadcasts)]
+
+
+def _subnet_of(entry: PoolEntry) -> AddressRange | None:
+    try:
+        return AddressRange.parse_cidr(entry.subnet) if entry.subnet else None
+    except AllocatorError:
+        return None
+
+
+def _broadcast_of(entry: PoolEntry) -> AddressRange | None:
+    """Return the broadcast address of an IPv4 entry with only a subnet; None for none."""
+    subnet = _subnet_of(entry)
+    if subnet is None or entry.start or subnet.family != 4 or subnet.size <= 2:
+        return None
+    return AddressRange(subnet.last, subnet.last, subnet.family)
+
+
+def _gateways(spec: Metal3PoolSpec) -> list[AddressRange]:
+    gateways = (spec.gateway, *(entry.gateway for entry in spec.pools))
+    return [address for gateway in gateways if (address := parse_single(gateway)) is not None]
+
+
+def _settings_of(spec: Metal3PoolSpec, entry: PoolEntry) -> AddressSettings:
+    return AddressSettings(
+        entry.prefix or spec.prefix,
+        entry.gateway or spec.gateway,
+        entry.dnsServers or spec.dnsServers,
+    )
+
+
+def _layout(addresses: AddressRange, holes: Iterable[AddressRange]) -> Layout:
+    inside: list[Any] = [hole for hole in holes if hole.overlaps(addresses)]
+    return Layout(addresses, tuple(inside), (addresses,))

@@ -1,0 +1,333 @@
+"""One pass over one IPPool, from which claims of both kinds are served.
+
+being deleted?     hand out nothing; go when nothing names it and nothing is promised
+of a Cluster?      write labels and owner, as metal3 does
+paused, or its Cluster missing?   hand out nothing
+no finalizer?      add it
+no memory?         fence it: void whatever was promised before
+otherwise          read, choose, write the journal, write IPAddresses and claims, then the status
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import ApiError
+from controller.finalizers import has_finalizer, remove_finalizer
+from controller.meta import Key, OwnerReference, Version
+from controller.outcome import SETTLED, Blocked, Outcome
+from controller.resource import Resource
+from reconcilers.integrations.clusterapi.api import (
+    CLUSTER_LABEL,
+    DELETE_FOR_MOVE,
+    PROVIDER_LABEL,
+    Cluster,
+)
+from reconcilers.integrations.metal3.api import (
+    JOURNALS,
+    POOL_FINALIZER,
+    POOLS,
+    PROVIDER,
+    Metal3Pool,
+)
+from reconcilers.integrations.metal3.claimkind import Metal3ClaimKind, Metal3Parts
+from reconcilers.integrations.metal3.entries import PoolSpaces
+from reconcilers.integrations.metal3.poolstatus import PoolIndexes
+from reconcilers.integrations.metal3.reading import Metal3Reading
+from reconcilers.integrations.metal3.taking import TakenAddresses
+from reconcilers.promises.annotatedpools import AnnotatedPools
+from reconcilers.promises.choosing import Choice, choose, taken
+from reconcilers.promises.journal import Journal
+from reconcilers.promises.keeping import Kept
+from reconcilers.promises.passes import (
+    NOTHING_SEEN,
+    Allotment,
+    PassWork,
+    next_after_quiet_period,
+    writing_pool,
+)
+from reconcilers.promises.reading import Behind
+from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
+from reconcilers.promises.unreadable import Unreadable
+
+UNKNOWN_RETRY = 0.5
+ABSENCE_SECONDS = 120.0
+"""How long the part of a journal for kinds that are not served must stay unchanged until they
+count as absent: in this time a look at what is served begins and ends in every replica."""
+
+Metal3Choice = Allotment[Any, Choice[Any]]
+AbsentPart = tuple[tuple[tuple[str, int], ...], tuple[Any, ...]]
+"""The revisions and promises of kinds that this process does not serve."""
+
+
+class ServedKinds:
+    """Which kinds of claims this process serves, and whether it knows all kinds.
+
+    Args:
+        clock: the time.
+        kinds: the kinds that are served.
+    """
+
+    def __init__(self, clock: Clock, kinds: Sequence[Metal3ClaimKind]) -> None:
+        self._clock = clock
+        self.kinds = kinds
+        self.is_known = True
+        """Whether discovery has answered since a definition changed."""
+        self._absent: dict[Key, tuple[AbsentPart, float]] = {}
+        """By pool: that part of its journal, and since when (monotonic seconds) it is the same."""
+
+    def check(self, pool: Key, journal: Journal) -> None:
+        """Check that no other replica serves a kind that this one does not see.
+
+        Args:
+            pool: the pool.
+            journal: of the pool.
+
+        Raises:
+            Behind: another replica may serve such a kind.
+        """
+        if not self.is_known:
+            raise Behind(UNKNOWN_RETRY, "it is not known which kinds of claims are served")
+        kinds = {kind.request_resource.full_name for kind in self.kinds}
+        missing = {JOURNALS.kind, *(kind for kind, _ in JOURNALS.others)} - kinds
+        revisions = [(kind, journal.revisions[kind]) for kind in missing & set(journal.revisions)]
+        promises = [promise for promise in journal.promises if promise.kind in missing]
+        if not revisions and not promises:
+            self._absent.pop(pool, None)
+            return
+        part = tuple(sorted(revisions)), tuple(promises)
+        now = self._clock.monotonic()
+        known, since = self._absent.get(pool, (part, now))
+        since = since if known == part else now
+        self._absent[pool] = part, since
+        if now - since < ABSENCE_SECONDS:
+            raise Behind(
+                UNKNOWN_RETRY,
+                f"its journal shows that {', '.join(sorted(missing))} were served, and the kind is"
+                f" absent; this is believed once that part of the journal has not changed for"
+                f" {ABSENCE_SECONDS:.0f} s",
+            )
+
+    def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone."""
+        self._absent.pop(pool, None)
+
+
+class Metal3Pools(AnnotatedPools[Metal3Pool, Any, Metal3Reading, Choice[Any]]):
+    """IPPools, as passes over pools of all kinds see them.
+
+    Args:
+        client: for the writes.
+        parts: what passes share.
+        served_kinds: the kinds of claims.
+        indexes: writes the pools' statuses.
+    """
+
+    journals = JOURNALS
+
+    def __init__(
+        self, client: Client, parts: Metal3Parts, served_kinds: ServedKinds, indexes: PoolIndexes
+    ) -> None:
+        self._client = client
+        self._parts = parts
+        self._caches = parts.caches
+        self._served = served_kinds
+        self._indexes = indexes
+        self._spaces = PoolSpaces()
+
+    @property
+    @override
+    def pools(self) -> Cache[Metal3Pool]:
+        return self._caches.pools
+
+    @property
+    @override
+    def history_confirmed(self) -> bool:
+        return self._caches.history_confirmed
+
+    @override
+    def is_left_alone(self, pool: Metal3Pool) -> bool:
+        return False
+
+    @override
+    def forget(self, pool: Key) -> None:
+        self._parts.reader.forget(pool)
+        self._spaces.forget(pool)
+        self._served.forget(pool)
+
+    @override
+    async def prepare(self, pool: Metal3Pool) -> tuple[Metal3Pool, Outcome | None]:
+        if pool.metadata.terminating:
+            return pool, await self._reconcile_deleted(pool)
+        is_paused, why = self._caches.pool_is_paused(pool), self._caches.why_pool_stops(pool)
+        patch = self._missing_metadata(pool, add_finalizer=not why)
+        if patch:
+            with writing_pool():
+                at = Version.from_object(pool)
+                pool = await self._client.patch(POOLS, at, {"metadata": patch})
+        if is_paused:
+            # Nothing is handed out, so a fence waits for the end of the pause.
+            return pool, SETTLED
+        if why:
+            return pool, Blocked("PoolNotReady", await self._refuse_waiting(pool, why))
+        return pool, None
+
+    @override
+    def request_kinds(self, pool: Metal3Pool) -> Sequence[Metal3ClaimKind]:
+        self._served.check(pool.metadata.key, JOURNALS.read(pool))
+        return self._served.kinds
+
+    @override
+    def tenants(self, reading: Metal3Reading) -> TenantOf:
+        return no_tenant  # all claims of a pool are in its namespace
+
+    @override
+    async def read(
+        self, pool: Metal3Pool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+    ) -> Metal3Reading:
+        space = self._spaces.of(pool)
+        return await self._parts.reader.at_least(pool.metadata.key, space, journal)
+
+    @override
+    def choose(
+        self, pool: Metal3Pool, journal: Journal, reading: Metal3Reading, limits: Limits
+    ) -> Metal3Choice:
+        settled = reading.settle(journal)
+        room = min(self._parts.settings.batch, JOURNALS.room(settled))
+        promised = [
+            reading.space.part_of(part.range)
+            for promise in settled.promises
+            for part in promise.ranges
+        ]
+        unavailable = TakenAddresses(settled.promises)
+        takers = [kind.make_taker(pool, reading, unavailable) for kind in self._served.kinds]
+        with taken(reading.holdings, promised):
+            choice = choose(reading.holdings, takers, settled.promises, room, limits=limits)
+        granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
+        return Allotment(settled, granted, choice.more, choice)
+
+    @override
+    async def confirm(
+        self,
+        pool: Metal3Pool,
+        journal: Journal,
+        reading: Metal3Reading,
+        choice: Metal3Choice,
+        limits: Limits,
+    ) -> tuple[Metal3Reading, Metal3Choice]:
+        return reading, choice
+
+    @override
+    async def finish(
+        self,
+        pool: Metal3Pool,
+        reading: Metal3Reading,
+        choice: Metal3Choice,
+        kept: Sequence[Kept[Any]],
+        shares: Shares,
+    ) -> float | None:
+        waits: list[float | None] = []
+        for kind in self._served.kinds:
+            waits += await kind.finish(pool, choice.detail.refusals)
+        if not choice.more:  # else the next pass follows at once
+            with writing_pool():
+                await self._indexes.write(pool, reading.space)
+        return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    @override
+    def next_pass(self, work: PassWork[Metal3Pool, Any, Choice[Any]]) -> Outcome:
+        return next_after_quiet_period(work, self._parts.settings.quiet_period)
+
+    @override
+    async def report_unreadable(self, pool: Metal3Pool, unreadable: Unreadable) -> float | None:
+        return await self._refuse_waiting(pool, str(unreadable))
+
+    @override
+    async def report_pool_refused(self, pool: Metal3Pool, error: ApiError) -> None:
+        await self._refuse_waiting(pool, f"it cannot be written: {error}")
+
+    async def _refuse_waiting(self, pool: Metal3Pool, why: str) -> float | None:
+        """Write on each claim that waits for a pool why the pool serves nobody."""
+        waits = [await kind.refuse_waiting(pool, why) for kind in self._served.kinds]
+        return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    def _missing_metadata(self, pool: Metal3Pool, *, add_finalizer: bool) -> dict[str, Any]:
+        """Return a patch of labels, owner and finalizer that a pool lacks; empty for nothing."""
+        meta, patch = pool.metadata, dict[str, Any]()
+        if add_finalizer and POOL_FINALIZER not in meta.finalizers:
+            patch["finalizers"] = [*meta.finalizers, POOL_FINALIZER]
+        key = pool.cluster
+        if key is None:
+            return patch
+        labels = {CLUSTER_LABEL: key.name, PROVIDER_LABEL: PROVIDER}
+        missing = {name: value for name, value in labels.items() if meta.labels.get(name) != value}
+        if missing:
+            patch["labels"] = missing
+        clusters = self._caches.clusters
+        cluster = clusters.get(key) if clusters is not None else None
+        if clusters is not None and cluster is not None:
+            owners = _owners_with_cluster(pool, cluster, clusters.resource)
+            if owners is not None:
+                patch["ownerReferences"] = owners
+        return patch
+
+    async def _reconcile_deleted(self, pool: Metal3Pool) -> Outcome:
+        """Take the finalizer off when nothing names the pool and nothing is promised.
+
+        The caches may show that something does; only live LISTs may show that nothing does. What
+        may still be promised is voided before, so that no late write can come after.
+        """
+        meta = pool.metadata
+        is_moved = DELETE_FOR_MOVE in meta.annotations
+        if not has_finalizer(pool, POOL_FINALIZER) or is_moved:
+            return SETTLED
+        if self._caches.pool_is_paused(pool):
+            return SETTLED
+        kinds = self.request_kinds(pool)
+        await self._refuse_waiting(pool, "it is being deleted")
+        reader, journal = self._parts.reader, JOURNALS.read(pool)
+        reader.check_cached(meta.key)
+        count = reader.count(meta.key)
+        if not count:
+            count = sum([await kind.blockers(pool, journal) for kind in kinds])
+        if count:
+            with writing_pool():
+                await self._indexes.write(pool, self._spaces.of(pool))
+            return Blocked("Deleting", self._parts.settings.requeue_deleting)
+        with writing_pool():
+            await remove_finalizer(self._client, POOLS, pool, POOL_FINALIZER)
+        return SETTLED
+
+
+def _owners_with_cluster(
+    pool: Metal3Pool, cluster: Cluster, kind: Resource[Cluster]
+) -> list[dict[str, Any]] | None:
+    """Return the owners of a pool with its Cluster among them; None if they are right."""
+    meta = cluster.metadata
+    reference = OwnerReference(kind.api_version, kind.kind, meta.name, meta.uid, controller=False)
+    others: list[OwnerReference] = []
+    for owner in pool.metadata.ownerReferences:
+        is_cluster = (owner.kind, owner.apiVersion.rpartition("/")[0]) == (kind.kind, kind.group)
+        if is_cluster and owner.uid == meta.uid:
+            return None
+        if not is_cluster or owner.name != meta.name:
+            others.append(owner)
+    return [
+        {
+            field: value
+            for field, value in (
+                ("apiVersion", owner.apiVersion),
+                ("kind", owner.kind),
+                ("name", owner.name),
+                ("uid", owner.uid),
+                ("controller", owner.controller),
+                ("blockOwnerDeletion", owner.blockOwnerDeletion),
+            )
+            if value is not None
+        }
+        for owner in (*others, reference)
+    ]

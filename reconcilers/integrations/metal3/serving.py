@@ -1,0 +1,205 @@
+"""The integration as a service: it begins when metal3's kinds are served.
+
+IPAddressClaims and Clusters of Cluster API are served as soon as their kinds are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import SystemRandom
+from typing import Any
+
+from typing_extensions import override
+
+from controller.clock import Clock
+from controller.events import Recorder
+from controller.manager import Manager
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.configuration.settings import Settings
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.core.discovery import Look, Work
+from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.restoredrequests import RestoredRequests
+from reconcilers.integrations.core.serving import Integration
+from reconcilers.integrations.metal3.addresswrites import AddressWrites
+from reconcilers.integrations.metal3.api import GROUP, KINDS, POOLS
+from reconcilers.integrations.metal3.caches import (
+    POOL_INDEXES,
+    Metal3Caches,
+    SideCaches,
+    address_indexes,
+    claim_indexes,
+)
+from reconcilers.integrations.metal3.claimkind import Metal3ClaimKind, Metal3Parts
+from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
+from reconcilers.integrations.metal3.granting import ClaimWrites
+from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
+from reconcilers.integrations.metal3.poolstatus import PoolIndexes
+from reconcilers.integrations.metal3.reading import Metal3Reader
+from reconcilers.integrations.metal3.sides import ClaimSide, ContractSide, Metal3Side
+from reconcilers.integrations.metal3.watched import Metal3Watches, SideInformers
+from reconcilers.promises.passes import PoolPasses
+from reconcilers.spaces.announcing import OverlapAnnouncer
+from reconcilers.spaces.index import SpaceIndex
+
+
+@dataclass(frozen=True, slots=True)
+class ServedMetal3Kinds:
+    """Which of the kinds are served; a kind of Cluster API is None where it is not.
+
+    Args:
+        is_complete: whether all three kinds of metal3 are.
+        claims: IPAddressClaims.
+        addresses: IPAddresses of Cluster API.
+        clusters: Clusters.
+    """
+
+    is_complete: bool
+    claims: Resource[Any] | None = None
+    addresses: Resource[Any] | None = None
+    clusters: Resource[Any] | None = None
+
+    @property
+    def sides(self) -> list[ClaimSide]:
+        """The kinds of claims that are served."""
+        sides: list[ClaimSide] = [Metal3Side()]
+        if self.claims is not None and self.addresses is not None:
+            sides.append(ContractSide(self.claims, self.addresses))
+        return sides
+
+
+class Metal3(Integration[ServedMetal3Kinds]):
+    """Serves IPPools while metal3's kinds are served.
+
+    Args:
+        manager: runs it.
+        recorder: takes the events.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+        spaces: what pools of all kinds hand out.
+        overlaps: announces pools whose overlaps with others have changed.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        recorder: Recorder,
+        clock: Clock,
+        settings: Settings,
+        *,
+        spaces: SpaceIndex,
+        overlaps: OverlapAnnouncer,
+    ) -> None:
+        groups = (GROUP, clusterapi.GROUP, clusterapi.CORE_GROUP)
+        super().__init__(manager, clock, "metal3", groups)
+        self._recorder = recorder
+        self._settings = settings
+        self._spaces = spaces
+        self._overlaps = overlaps
+        self._kinds: ServedKinds | None = None
+
+    @override
+    async def _served(self) -> ServedMetal3Kinds:
+        look, versions = Look(self._manager.client), clusterapi.CONTRACT_VERSIONS
+        resources: Sequence[Resource[Any]] = KINDS
+        are_served = [await look.first_served([kind]) is not None for kind in resources]
+        kinds_served = ServedMetal3Kinds(
+            all(are_served),
+            claims=await look.first_served(map(clusterapi.claims, versions)),
+            addresses=await look.first_served(map(clusterapi.addresses, versions)),
+            clusters=await look.first_served(map(clusterapi.clusters, versions)),
+        )
+        look.check_complete()
+        return kinds_served
+
+    @override
+    def _suffices(self, kinds_served: ServedMetal3Kinds) -> bool:
+        contract = (kinds_served.claims, kinds_served.addresses, kinds_served.clusters)
+        return kinds_served.is_complete and None not in contract
+
+    @override
+    def _end(self) -> None:
+        if self._kinds is not None:
+            self._kinds.is_known = False
+
+    @override
+    def _begin(self, kinds_served: ServedMetal3Kinds) -> Work | None:
+        self._end()
+        if not kinds_served.is_complete:
+            self._log.info(
+                "The kinds of metal3 are not served by the API server: waiting for them"
+            )
+            return None
+        kinds = ", ".join(side.claims.kind for side in kinds_served.sides)
+        self._log.info("Serving claims of IPPools", kinds=kinds)
+        return self._work(kinds_served)
+
+    def _work(self, kinds_served: ServedMetal3Kinds) -> Work:
+        """Return the work that runs the informers and controllers for these kinds."""
+        extension, settings = self._manager.extension(), self._settings.pool
+        pools = extension.informer(POOLS, indexes=POOL_INDEXES)
+        clusters = (
+            extension.informer(kinds_served.clusters)
+            if kinds_served.clusters is not None
+            else None
+        )
+        informers = {
+            side.claim_kind: SideInformers(
+                extension.informer(side.claims, indexes=claim_indexes(side)),
+                extension.informer(side.addresses, indexes=address_indexes(side)),
+            )
+            for side in kinds_served.sides
+        }
+        sides: Mapping[str, SideCaches] = {
+            side.claim_kind: SideCaches(
+                side,
+                informers[side.claim_kind].claims.cache,
+                informers[side.claim_kind].addresses.cache,
+            )
+            for side in kinds_served.sides
+        }
+        caches = Metal3Caches(pools.cache, sides, None if clusters is None else clusters.cache)
+        client = extension.client.with_field_manager(names.FIELD_MANAGER)
+        clock, recorder = self._clock, self._recorder
+        reader = Metal3Reader(
+            client, caches, clock, settings.cache_patience, settings.contents_check
+        )
+        parts = Metal3Parts(client, caches, reader, clock, settings, SystemRandom())
+        addresses = AddressWrites(client, caches)
+        kinds = [
+            Metal3ClaimKind(
+                parts,
+                side,
+                ClaimWrites(client, side, addresses, recorder, clock=clock, settings=settings),
+                RestoredRequests(
+                    side.claims, clock, side.side.waits, claim_indexes(side.side)[SPACE_INDEX]
+                ),
+            )
+            for side in sides.values()
+        ]
+        self._kinds = ServedKinds(clock, kinds)
+        kind = Metal3Pools(client, parts, self._kinds, PoolIndexes(client, caches, clock))
+        passes = PoolPasses(kind, client, clock, settings)
+        watches = Metal3Watches(
+            caches, pools, informers, clusters, settings.gather, self._overlaps
+        )
+        extension.controller(
+            "metal3-ippool",
+            passes.reconcile,
+            watches=watches.of_pools(),
+            concurrency=self._settings.concurrency,
+            forget=passes.forget,
+        )
+        for name, side in sides.items():
+            reconciler = Metal3ClaimReconciler(
+                client, caches, side, addresses, reader, recorder=recorder, clock=clock
+            )
+            extension.controller(
+                f"metal3-{side.side.claims.kind.lower()}",
+                reconciler.reconcile,
+                watches=watches.of_claims(name),
+                # Half: the finalizers of a burst must not hold up its first addresses.
+                concurrency=max(1, settings.width // 2),
+                group=lambda key: key.namespace,
+            )
+        return extension.run

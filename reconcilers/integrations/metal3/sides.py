@@ -1,0 +1,442 @@
+"""The two kinds of claims of an IPPool, each with its IPAddresses: one interface for both.
+
+metal3's IPClaim shows the name of its IPAddress or an errorMessage. Cluster API's IPAddressClaim
+shows the name of its IPAddress and a condition Ready. Names, labels and finalizers follow metal3
+for both kinds, so that its controller can take the objects over again.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from typing_extensions import override
+
+from allocator import AddressRange
+from controller.conditions import TRUE
+from controller.meta import Key, OwnerReference
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.integrations.clusterapi.api import (
+    ADDRESS_ALLOCATED,
+    ALLOCATION_FAILED,
+    POOL_EXHAUSTED,
+    POOL_NOT_READY,
+    IPAddress,
+    IPAddressClaim,
+)
+from reconcilers.integrations.clusterapi.statuses import (
+    message_of,
+    shown_reason,
+    shows,
+    with_ready,
+)
+from reconcilers.integrations.metal3.addressnames import canonical_text
+from reconcilers.integrations.metal3.api import (
+    ADDRESS_FINALIZER,
+    ADDRESS_KIND,
+    ADDRESSES,
+    CLAIM_FINALIZER,
+    CLAIM_KIND,
+    CLAIMS,
+    CONTRACT_ADDRESS_FINALIZER,
+    CONTRACT_CLAIM_FINALIZER,
+    GROUP,
+    POOL,
+    POOLS,
+    REQUESTED_ADDRESS,
+    Metal3Address,
+    Metal3Claim,
+    Metal3Outline,
+    Metal3Pool,
+    pool_of_object_ref,
+    pool_of_pool_ref,
+)
+from reconcilers.integrations.metal3.entries import AddressSettings
+from reconcilers.reporting.conditions import READY, Finding
+
+__all__ = [
+    "ALLOCATION_FAILED",
+    "POOL_EXHAUSTED",
+    "POOL_NOT_READY",
+    "ClaimProblem",
+    "ClaimSide",
+    "ContractSide",
+    "Metal3Side",
+]
+Claim = Any
+"""An IPClaim or an IPAddressClaim."""
+Address = Any
+"""An IPAddress of metal3 or of Cluster API."""
+
+
+class ClaimProblem(NamedTuple):
+    """Why a claim has no address.
+
+    Args:
+        reason: of the condition Ready of an IPAddressClaim.
+        message: in a sentence, or in metal3's words.
+    """
+
+    reason: str
+    message: str
+
+
+class ClaimSide(ABC):
+    """One kind of claims, and the kind of its IPAddresses.
+
+    Args:
+        claims: the kind of claims.
+        addresses: the kind of IPAddresses.
+    """
+
+    claim_kind: str
+    """The full name of the kind of claims: of promises and holders."""
+    address_kind: str
+    """The full name of the kind of IPAddresses: of revisions in journals."""
+    claim_finalizer: str
+    address_finalizer: str
+
+    def __init__(self, claims: Resource[Any], addresses: Resource[Any]) -> None:
+        self.claims = claims
+        self.addresses = addresses
+
+    @abstractmethod
+    def pool_of_claim(self, claim: Claim) -> Key | None:
+        """Return the IPPool that a claim names; None if it names something else."""
+
+    @abstractmethod
+    def pool_of_address(self, address: Address) -> Key | None:
+        """Return the IPPool that an IPAddress names; None if it names something else."""
+
+    @abstractmethod
+    def pool_of_outline(self, outline: Any) -> Key | None:
+        """Return the IPPool that the outline of an object names; None for something else."""
+
+    @abstractmethod
+    def claim_of_address(self, address: Address) -> Key | None:
+        """Return the claim that an IPAddress names; None if it names none."""
+
+    @abstractmethod
+    def address_name(self, claim: Claim) -> str:
+        """Return the name of the IPAddress in the status of a claim; empty for none."""
+
+    @abstractmethod
+    def shown_error(self, claim: Claim) -> Hashable:
+        """Return the error of a claim, in a form that is equal for claims with equal errors."""
+
+    @abstractmethod
+    def shows(self, claim: Claim, problem: ClaimProblem) -> bool:
+        """Return whether nothing has to be written for a claim to show a problem."""
+
+    @abstractmethod
+    def status_of_problem(
+        self, claim: Claim, problem: ClaimProblem, now: datetime
+    ) -> Mapping[str, Any]:
+        """Return the patch of the status of a claim that has no address.
+
+        Args:
+            claim: as it was read.
+            problem: why.
+            now: the time.
+        """
+
+    @abstractmethod
+    def status_of_grant(self, claim: Claim, address: Address, now: datetime) -> Mapping[str, Any]:
+        """Return the patch of the status of a claim that gets an IPAddress.
+
+        Args:
+            claim: as it was read.
+            address: its IPAddress.
+            now: the time.
+        """
+
+    @abstractmethod
+    def correction(self, claim: Claim, address: Address, now: datetime) -> Mapping[str, Any]:
+        """Return the patch of the status of a claim that shows more than its IPAddress, or less.
+
+        Args:
+            claim: whose status names the IPAddress.
+            address: the IPAddress.
+            now: the time.
+
+        Returns:
+            Empty if the status is as it should be.
+        """
+
+    @abstractmethod
+    def owners(self, claim: Claim, pool: Metal3Pool) -> tuple[OwnerReference, OwnerReference]:
+        """Return the owners of the IPAddress of a claim: the pool, then the claim."""
+
+    @abstractmethod
+    def spec_of(
+        self, claim: Claim, pool: Key, address: AddressRange, settings: AddressSettings
+    ) -> Mapping[str, Any]:
+        """Return the spec of a new IPAddress.
+
+        Args:
+            claim: that it is for.
+            pool: that it is of.
+            address: a single one.
+            settings: what it says beside its address.
+        """
+
+    @abstractmethod
+    def settings_of(self, address: Address) -> AddressSettings:
+        """Return the settings of an IPAddress: all that it says beside its address."""
+
+    def is_claim_reference(self, owner: OwnerReference) -> bool:
+        """Return whether an owner is of the kind of claims."""
+        group = owner.apiVersion.rpartition("/")[0]
+        return (group, owner.kind) == (self.claims.group, self.claims.kind)
+
+    def owning_claim(self, address: Address) -> OwnerReference | None:
+        """Return the claim among the owners of an IPAddress; None if there is none."""
+        owners = address.metadata.ownerReferences
+        return next((owner for owner in owners if self.is_claim_reference(owner)), None)
+
+    def is_made_for_claim(self, address: Address) -> bool:
+        """Return whether a controller made or adopted an IPAddress, so that it may be deleted.
+
+        A person may create an IPAddress before its claim: that has neither finalizer nor owners.
+        """
+        if self.address_finalizer not in address.metadata.finalizers:
+            return False
+        owners = address.metadata.ownerReferences
+        return any(is_pool_reference(owner) or self.is_claim_reference(owner) for owner in owners)
+
+    def is_of(self, address: Address, claim: Claim) -> bool:
+        """Return whether an IPAddress is for exactly this claim, or for no claim of its name yet.
+
+        Its claim has this name, and is among its owners by uid, or no claim is.
+        """
+        if self.claim_of_address(address) != claim.metadata.key:
+            return False
+        owner = self.owning_claim(address)
+        return owner is None or owner.uid == claim.metadata.uid
+
+    def waits(self, claim: Claim) -> bool:
+        """Return whether a claim waits for an address."""
+        meta = claim.metadata
+        has_finalizer = self.claim_finalizer in meta.finalizers
+        return has_finalizer and not meta.terminating and not self.address_name(claim)
+
+    def holds(self, claim: Claim) -> bool:
+        """Return whether a claim holds the address that its status names.
+
+        A claim that is being deleted holds it until our finalizer is removed.
+        """
+        meta = claim.metadata
+        is_released = meta.terminating and self.claim_finalizer not in meta.finalizers
+        return bool(self.address_name(claim)) and not is_released
+
+    def requested_address(self, claim: Claim) -> str:
+        """Return the address that a claim asks for by its annotation; empty for none."""
+        return str(claim.metadata.annotations.get(REQUESTED_ADDRESS, "")).strip()
+
+
+class Metal3Side(ClaimSide):
+    """metal3's IPClaims and IPAddresses."""
+
+    claim_kind = CLAIM_KIND
+    address_kind = ADDRESS_KIND
+    claim_finalizer = CLAIM_FINALIZER
+    address_finalizer = ADDRESS_FINALIZER
+
+    def __init__(self) -> None:
+        super().__init__(CLAIMS, ADDRESSES)
+
+    @override
+    def pool_of_claim(self, claim: Metal3Claim) -> Key | None:
+        return pool_of_object_ref(claim.spec.pool, claim.metadata.namespace)
+
+    @override
+    def pool_of_address(self, address: Metal3Address) -> Key | None:
+        name = address.spec.pool.name
+        return Key(address.metadata.namespace, name) if name else None
+
+    @override
+    def pool_of_outline(self, outline: Metal3Outline) -> Key | None:
+        name = outline.spec.pool.name
+        return Key(outline.metadata.namespace, name) if name else None
+
+    @override
+    def claim_of_address(self, address: Metal3Address) -> Key | None:
+        name = address.spec.claim.name
+        return Key(address.metadata.namespace, name) if name else None
+
+    @override
+    def address_name(self, claim: Metal3Claim) -> str:
+        return claim.status.address.name if claim.status.address is not None else ""
+
+    @override
+    def shown_error(self, claim: Metal3Claim) -> Hashable:
+        return claim.status.errorMessage
+
+    @override
+    def shows(self, claim: Metal3Claim, problem: ClaimProblem) -> bool:
+        # An errorMessage is for good in the eyes of its reader: none for a pool that is not ready.
+        is_silent = problem.reason == POOL_NOT_READY
+        return is_silent or claim.status.errorMessage == problem.message
+
+    @override
+    def status_of_problem(
+        self, claim: Metal3Claim, problem: ClaimProblem, now: datetime
+    ) -> Mapping[str, Any]:
+        return {"errorMessage": problem.message}
+
+    @override
+    def status_of_grant(
+        self, claim: Metal3Claim, address: Metal3Address, now: datetime
+    ) -> Mapping[str, Any]:
+        meta = address.metadata
+        reference = {"name": meta.name, "namespace": meta.namespace}
+        return {"address": reference, "errorMessage": None}
+
+    @override
+    def correction(
+        self, claim: Metal3Claim, address: Metal3Address, now: datetime
+    ) -> Mapping[str, Any]:
+        return {"errorMessage": None} if claim.status.errorMessage else {}
+
+    @override
+    def owners(
+        self, claim: Metal3Claim, pool: Metal3Pool
+    ) -> tuple[OwnerReference, OwnerReference]:
+        meta = claim.metadata
+        return (
+            OwnerReference(POOLS.api_version, POOL, pool.metadata.name, pool.metadata.uid),
+            OwnerReference(CLAIMS.api_version, CLAIMS.kind, meta.name, meta.uid),
+        )
+
+    @override
+    def spec_of(
+        self, claim: Metal3Claim, pool: Key, address: AddressRange, settings: AddressSettings
+    ) -> Mapping[str, Any]:
+        meta = claim.metadata
+        spec: dict[str, Any] = {
+            "address": canonical_text(address),
+            "pool": {"name": pool.name, "namespace": pool.namespace},
+            "claim": {"name": meta.name, "namespace": meta.namespace},
+        }
+        if settings.prefix:
+            spec["prefix"] = settings.prefix
+        if settings.gateway:
+            spec["gateway"] = settings.gateway
+        if settings.dns_servers:
+            spec["dnsServers"] = list(settings.dns_servers)
+        return spec
+
+    @override
+    def settings_of(self, address: Metal3Address) -> AddressSettings:
+        spec = address.spec
+        return AddressSettings(spec.prefix, spec.gateway, spec.dnsServers)
+
+
+class ContractSide(ClaimSide):
+    """Cluster API's IPAddressClaims and IPAddresses."""
+
+    claim_kind = names.KIND_CLAIMS
+    address_kind = names.KIND_ADDRESSES
+    claim_finalizer = CONTRACT_CLAIM_FINALIZER
+    address_finalizer = CONTRACT_ADDRESS_FINALIZER
+
+    @override
+    def pool_of_claim(self, claim: IPAddressClaim) -> Key | None:
+        return pool_of_pool_ref(claim.spec.poolRef, claim.metadata.namespace)
+
+    @override
+    def pool_of_address(self, address: IPAddress) -> Key | None:
+        return pool_of_pool_ref(address.spec.poolRef, address.metadata.namespace)
+
+    @override
+    def pool_of_outline(self, outline: Any) -> Key | None:
+        return pool_of_pool_ref(outline.spec.poolRef, outline.metadata.namespace)
+
+    @override
+    def claim_of_address(self, address: IPAddress) -> Key | None:
+        name = address.spec.claimRef.name
+        return Key(address.metadata.namespace, name) if name else None
+
+    @override
+    def address_name(self, claim: IPAddressClaim) -> str:
+        return claim.address_name
+
+    @override
+    def shown_error(self, claim: IPAddressClaim) -> Hashable:
+        return shown_reason(claim)
+
+    @override
+    def shows(self, claim: IPAddressClaim, problem: ClaimProblem) -> bool:
+        return shows(claim, Finding(READY, False, problem.reason, problem.message))
+
+    @override
+    def status_of_problem(
+        self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
+    ) -> Mapping[str, Any]:
+        finding = Finding(READY, False, problem.reason, problem.message)
+        return with_ready(claim, finding, self.claims.version, now)
+
+    @override
+    def status_of_grant(
+        self, claim: IPAddressClaim, address: IPAddress, now: datetime
+    ) -> Mapping[str, Any]:
+        spec = address.spec
+        message = message_of(spec.address, spec.prefix, claim.spec.poolRef)
+        finding = Finding(READY, True, ADDRESS_ALLOCATED, message)
+        status = with_ready(claim, finding, self.claims.version, now)
+        return {**status, "addressRef": {"name": address.metadata.name}}
+
+    @override
+    def correction(
+        self, claim: IPAddressClaim, address: IPAddress, now: datetime
+    ) -> Mapping[str, Any]:
+        status, _, _ = shown_reason(claim)
+        return {} if status == TRUE else self.status_of_grant(claim, address, now)
+
+    @override
+    def owners(
+        self, claim: IPAddressClaim, pool: Metal3Pool
+    ) -> tuple[OwnerReference, OwnerReference]:
+        meta, of_pool = claim.metadata, pool.metadata
+        return (
+            OwnerReference(
+                POOLS.api_version,
+                POOL,
+                of_pool.name,
+                of_pool.uid,
+                controller=False,
+                blockOwnerDeletion=True,
+            ),
+            OwnerReference(
+                self.claims.api_version,
+                self.claims.kind,
+                meta.name,
+                meta.uid,
+                controller=True,
+                blockOwnerDeletion=True,
+            ),
+        )
+
+    @override
+    def spec_of(
+        self, claim: IPAddressClaim, pool: Key, address: AddressRange, settings: AddressSettings
+    ) -> Mapping[str, Any]:
+        spec: dict[str, Any] = {
+            "address": canonical_text(address),
+            "prefix": settings.prefix,
+            "poolRef": {"apiGroup": GROUP, "kind": POOL, "name": pool.name},
+            "claimRef": {"name": claim.metadata.name},
+        }
+        if settings.gateway:
+            spec["gateway"] = settings.gateway
+        return spec
+
+    @override
+    def settings_of(self, address: IPAddress) -> AddressSettings:
+        return AddressSettings(address.spec.prefix, address.spec.gateway)
+
+
+def is_pool_reference(owner: OwnerReference) -> bool:
+    """Return whether an owner is an IPPool."""
+    return (owner.apiVersion.rpartition("/")[0], owner.kind) == (GROUP, POOL)

@@ -1,0 +1,192 @@
+"""Objects of metal3 and of Cluster API on a server, as a test creates, changes and awaits them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from tests.polling import keep_looking, until
+
+METAL3 = "ipam.metal3.io"
+IPAM = "ipam.cluster.x-k8s.io"
+PATHS = {
+    "IPPool": f"{METAL3}/v1alpha1/ippools",
+    "IPClaim": f"{METAL3}/v1alpha1/ipclaims",
+    "IPAddress": f"{METAL3}/v1alpha1/ipaddresses",
+    "IPAddressClaim": f"{IPAM}/v1beta2/ipaddressclaims",
+    "IPAddress of Cluster API": f"{IPAM}/v1beta2/ipaddresses",
+    "Cluster": "cluster.x-k8s.io/v1beta2/clusters",
+}
+CLAIM_KINDS = ("IPClaim", "IPAddressClaim")
+ADDRESS_KINDS = {"IPClaim": "IPAddress", "IPAddressClaim": "IPAddress of Cluster API"}
+FINALIZERS = {
+    "IPPool": f"ippool.{METAL3}",
+    "IPClaim": f"ipclaim.{METAL3}",
+    "IPAddress": f"ipaddress.{METAL3}",
+    "IPAddressClaim": f"{METAL3}/ipaddressclaim",
+    "IPAddress of Cluster API": f"{METAL3}/ipaddress",
+}
+PAUSED = {"cluster.x-k8s.io/paused": "true"}
+Body = dict[str, Any]
+
+
+def status(body: Body | None) -> Body:
+    """Return an object's status; empty while nobody has written one."""
+    return (body or {}).get("status") or {}
+
+
+def address_name(claim: Body) -> str:
+    """Return the name of the IPAddress in the status of a claim of either kind; empty for none."""
+    reference = status(claim).get("address") or status(claim).get("addressRef") or {}
+    return str(reference.get("name", ""))
+
+
+def problem(claim: Body) -> str:
+    """Return the error of a claim of either kind; empty for none."""
+    if claim["kind"] == "IPClaim":
+        return str(status(claim).get("errorMessage", ""))
+    conditions = status(claim).get("conditions") or []
+    ready: Body = next((entry for entry in conditions if entry["type"] == "Ready"), {})
+    return str(ready.get("message", "")) if ready.get("status") == "False" else ""
+
+
+@dataclass
+class Metal3Lab:
+    """One namespace of a server, and the objects in it.
+
+    Args:
+        admin: the administrator's client.
+        namespace: the namespace.
+    """
+
+    admin: httpx.AsyncClient
+    namespace: str
+
+    def path(self, kind: str, name: str = "") -> str:
+        """Return the path of an object, or of all objects of a kind."""
+        version, _, plural = PATHS[kind].rpartition("/")
+        path = f"/apis/{version}/namespaces/{self.namespace}/{plural}"
+        return f"{path}/{name}" if name else path
+
+    async def create(self, kind: str, name: str, spec: Body, **metadata: Any) -> Body:
+        """Create an object."""
+        body = {
+            "apiVersion": PATHS[kind].rpartition("/")[0],
+            "kind": kind.partition(" ")[0],
+            "metadata": {"name": name, **metadata},
+            "spec": spec,
+        }
+        answer = await self.admin.post(self.path(kind), json=body)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
+    async def find(self, kind: str, name: str) -> Body | None:
+        """Return an object, None if there is none."""
+        answer = await self.admin.get(self.path(kind, name))
+        if answer.status_code == 404:
+            return None
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def items(self, kind: str) -> list[Body]:
+        """Return all objects of a kind in the namespace."""
+        answer = await self.admin.get(self.path(kind))
+        assert answer.status_code == 200, answer.text
+        return [{"kind": kind, **item} for item in answer.json()["items"]]
+
+    async def patch(
+        self, kind: str, name: str, patch: Mapping[str, Any], subresource: str = ""
+    ) -> Body:
+        """Merge a patch into an object."""
+        answer = await self.admin.patch(
+            self.path(kind, name) + (f"/{subresource}" if subresource else ""),
+            json=patch,
+            headers={"Content-Type": "application/merge-patch+json"},
+        )
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def delete(self, kind: str, name: str) -> None:
+        """Delete an object."""
+        answer = await self.admin.delete(self.path(kind, name))
+        assert answer.status_code in {200, 202, 404}, answer.text
+
+    async def until(self, kind: str, name: str, holds: Callable[[Body], bool]) -> Body:
+        """Wait until an object is there and as it should be; return it."""
+        seen = await until(
+            lambda: self.find(kind, name), lambda body: body is not None and holds(body)
+        )
+        assert seen is not None
+        return seen
+
+    async def gone(self, kind: str, name: str) -> None:
+        """Wait until an object is gone."""
+        await until(lambda: self.find(kind, name), lambda body: body is None)
+
+    async def pool(self, name: str, *entries: Body, **spec: Any) -> Body:
+        """Create a pool with these entries."""
+        settings = {"namePrefix": name, "prefix": 24, **spec}
+        return await self.create("IPPool", name, {**settings, "pools": list(entries)})
+
+    async def claim(
+        self, name: str, pool: str, kind: str = "IPClaim", wish: str = "", **metadata: Any
+    ) -> Body:
+        """Create a claim of either kind; `wish` is the address that it asks for."""
+        if wish:
+            annotations = {**metadata.pop("annotations", {}), "ipAddress": wish}
+            metadata["annotations"] = annotations
+        if kind == "IPClaim":
+            spec: Body = {"pool": {"name": pool, "namespace": self.namespace}}
+        else:
+            spec = {"poolRef": {"apiGroup": METAL3, "kind": "IPPool", "name": pool}}
+        return await self.create(kind, name, spec, **metadata)
+
+    async def served(self, name: str, kind: str = "IPClaim") -> str:
+        """Wait until a claim has its address; return the address."""
+        claim = await self.until(kind, name, lambda body: bool(address_name(body)))
+        assert problem(claim) == ""
+        address = await self.find(ADDRESS_KINDS[kind], address_name(claim))
+        assert address is not None, "the name in the status leads to an IPAddress"
+        return str(address["spec"]["address"])
+
+    async def refused(self, name: str, message: str, kind: str = "IPClaim") -> Body:
+        """Wait until a claim without address shows an error; return the claim."""
+        return await self.until(
+            kind, name, lambda body: problem(body) == message and not address_name(body)
+        )
+
+    async def waits(self, name: str, kind: str = "IPClaim", seconds: float = 2.0) -> None:
+        """Look at a claim for a while; it gets neither an address nor an error."""
+        for body in await keep_looking(lambda: self.find(kind, name), seconds):
+            assert body is not None
+            assert (address_name(body), problem(body)) == ("", "")
+
+    async def given(self) -> dict[str, str]:
+        """Return the address of each claim that has one, by kind and name."""
+        given = {}
+        for kind in CLAIM_KINDS:
+            addresses = {
+                body["metadata"]["name"]: body["spec"]["address"]
+                for body in await self.items(ADDRESS_KINDS[kind])
+            }
+            for claim in await self.items(kind):
+                if address_name(claim):
+                    key = f"{kind} {claim['metadata']['name']}"
+                    given[key] = addresses[address_name(claim)]
+        return given
+
+    async def events(self, kind: str, name: str) -> list[str]:
+        """Wait until there are events about an object; return their notes."""
+
+        async def look() -> list[str]:
+            path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+            answer = await self.admin.get(path)
+            assert answer.status_code == 200, answer.text
+            return [
+                event["note"]
+                for event in answer.json()["items"]
+                if (event["regarding"]["kind"], event["regarding"]["name"]) == (kind, name)
+            ]
+
+        return await until(look, bool)

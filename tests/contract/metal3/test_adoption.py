@@ -1,0 +1,133 @@
+"""Claims and IPAddresses that were there before: from metal3, from a move, or by hand."""
+
+from typing import Any
+
+import pytest
+
+from tests.contract.metal3.lab import (
+    ADDRESS_KINDS,
+    CLAIM_KINDS,
+    FINALIZERS,
+    METAL3,
+    PAUSED,
+    Body,
+    Metal3Lab,
+    address_name,
+)
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.parametrize("kind", CLAIM_KINDS),
+]
+ENTRY = {"start": "10.0.0.1", "end": "10.0.0.9"}
+
+
+async def create_address(
+    lab: Metal3Lab, kind: str, name: str, address: str, claim: str, **metadata: Any
+) -> Body:
+    """Create an IPAddress as another controller or a person does.
+
+    Args:
+        lab: the objects.
+        kind: of the claim.
+        name: of the IPAddress.
+        address: a single one.
+        claim: its name.
+        metadata: of the IPAddress.
+    """
+    spec: Body = {"address": address, "prefix": 24}
+    if kind == "IPClaim":
+        spec |= {"pool": {"name": "p"}, "claim": {"name": claim}}
+    else:
+        spec |= {
+            "poolRef": {"apiGroup": METAL3, "kind": "IPPool", "name": "p"},
+            "claimRef": {"name": claim},
+        }
+    return await lab.create(ADDRESS_KINDS[kind], name, spec, **metadata)
+
+
+def status_of(lab: Metal3Lab, kind: str, name: str) -> Body:
+    """Return the status of a claim that names an IPAddress."""
+    if kind == "IPClaim":
+        return {"status": {"address": {"name": name, "namespace": lab.namespace}}}
+    return {"status": {"addressRef": {"name": name}}}
+
+
+async def test_what_metal3_gave_is_kept_without_renumbering(lab: Metal3Lab, kind: str) -> None:
+    await lab.pool("p", ENTRY)
+    await lab.patch("IPPool", "p", {"metadata": {"annotations": PAUSED}})
+    for number in (3, 1):
+        claim, name = f"c{number}", f"p-10-0-0-{number}"
+        await lab.claim(claim, "p", kind, finalizers=[FINALIZERS[kind]])
+        finalizers = [FINALIZERS[ADDRESS_KINDS[kind]]]
+        await create_address(lab, kind, name, f"10.0.0.{number}", claim, finalizers=finalizers)
+        await lab.patch(kind, claim, status_of(lab, kind, name), "status")
+    await lab.patch(
+        "IPPool",
+        "p",
+        {"status": {"indexes": {"c1": "10.0.0.1", "c3": "10.0.0.3"}}},
+        "status",
+    )
+    unpaused = {"cluster.x-k8s.io/paused": None}
+    await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
+    for name in ("new", "newer"):
+        await lab.claim(name, "p", kind)
+    assert {await lab.served(name, kind) for name in ("new", "newer")} == {"10.0.0.2", "10.0.0.4"}
+    assert [await lab.served(name, kind) for name in ("c1", "c3")] == ["10.0.0.1", "10.0.0.3"]
+    await lab.delete(kind, "c1")
+    await lab.gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
+
+
+async def test_a_moved_claim_without_status_gets_the_address_that_names_it(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await lab.pool("p", ENTRY)
+    stale = {"apiVersion": f"{METAL3}/v1alpha1", "kind": "IPPool", "name": "p", "uid": "before"}
+    await lab.claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
+    await create_address(lab, kind, "p-10-0-0-7", "10.0.0.7", "a", ownerReferences=[stale])
+    assert await lab.served("a", kind) == "10.0.0.7"
+    address = await lab.until(
+        ADDRESS_KINDS[kind],
+        "p-10-0-0-7",
+        lambda body: len(body["metadata"]["ownerReferences"]) == 2,
+    )
+    assert "before" not in {owner["uid"] for owner in address["metadata"]["ownerReferences"]}
+
+
+async def test_an_ipaddress_by_hand_of_any_name_and_spelling_is_adopted(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await lab.pool("p", {"subnet": "fd00::/120"})
+    await create_address(lab, kind, "by-hand", "FD00:0:0::1", "b")
+    await lab.claim("a", "p", kind)
+    assert await lab.served("a", kind) == "fd00::2"
+    await lab.claim("b", "p", kind)
+    claim = await lab.until(kind, "b", lambda body: bool(address_name(body)))
+    assert address_name(claim) == "by-hand"
+
+
+async def test_an_address_is_given_to_one_claim_of_both_kinds(lab: Metal3Lab, kind: str) -> None:
+    await lab.pool("p", ENTRY, preAllocations={"a": "10.0.0.5"})
+    await lab.claim("a", "p", kind)
+    assert await lab.served("a", kind) == "10.0.0.5"
+    [other] = {*CLAIM_KINDS} - {kind}
+    await lab.claim("a", "p", other)
+    await lab.refused("a", "Pre-allocated IP not available", other)
+    await lab.delete(kind, "a")
+    assert await lab.served("a", other) == "10.0.0.5"
+
+
+async def test_a_second_claim_on_one_ipaddress_is_held_and_not_healed(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await lab.pool("p", ENTRY)
+    await lab.claim("a", "p", kind)
+    assert await lab.served("a", kind) == "10.0.0.1"
+    await lab.claim("b", "p", kind, finalizers=[FINALIZERS[kind]], annotations=PAUSED)
+    await lab.patch(kind, "b", status_of(lab, kind, "p-10-0-0-1"), "status")
+    unpaused = {"cluster.x-k8s.io/paused": None}
+    await lab.patch(kind, "b", {"metadata": {"annotations": unpaused}})
+    await lab.delete(kind, "a")
+    await lab.gone(kind, "a")
+    await lab.claim("c", "p", kind)
+    assert await lab.served("c", kind) == "10.0.0.2"

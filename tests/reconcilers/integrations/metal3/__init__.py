@@ -1,0 +1,1 @@
+"""The parts of the integration with metal3."""

@@ -1,0 +1,47 @@
+"""Names of IPAddresses tell their address."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator import AddressRange
+from reconcilers.integrations.metal3.addressnames import addresses_in, name_of, prefix_of
+
+ADDRESSES = st.ip_addresses().map(
+    lambda address: AddressRange(int(address), int(address), 4 if address.version == 4 else 6)
+)
+PREFIXES = st.from_regex(r"[a-z0-9]([-.a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+
+
+@given(ADDRESSES, PREFIXES)
+def test_the_address_of_a_name_is_among_those_that_it_may_stand_for(
+    address: AddressRange, prefix: str
+) -> None:
+    name = name_of(prefix, address)
+    if name != prefix:  # of the address ::, nothing but the prefix is left
+        assert address in list(addresses_in(name, prefix))
+        assert prefix_of(name, address) == prefix
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("10.0.0.5", "p-10-0-0-5"),
+        ("fd00::", "p-fd00"),
+        ("fd00::5", "p-fd00--5"),
+        ("::1", "p---1"),
+        ("1:2:3:4::", "p-1-2-3-4"),
+    ],
+)
+def test_a_name_is_made_as_metal3_makes_it(address: str, name: str) -> None:
+    assert name_of("p", AddressRange.parse(address, address)) == name
+
+
+def test_a_name_that_may_be_of_either_family_stands_for_both() -> None:
+    texts = [address.start_text for address in addresses_in("p-1-2-3-4", "p")]
+    assert texts == ["1.2.3.4", "1:2:3:4::"]
+
+
+@pytest.mark.parametrize("name", ["q-10-0-0-5", "p-by-hand", "p", "p-", "p-10-0-0-05"])
+def test_a_name_of_another_form_stands_for_nothing(name: str) -> None:
+    assert list(addresses_in(name, "p")) == []
