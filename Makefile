@@ -105,8 +105,9 @@ bench: $(VENV)/.dev  ## Print the numbers that the documentation claims
 release: $(VENV)/.dev  ## Build all that a release consists of into dist/ (needs Helm)
 	PATH="$(CURDIR)/.real/newest:$$PATH" $(BIN)/python .ci/release.py
 
-wheel: $(VENV)/.dev  ## Build the wheel into dist/
+wheel: $(VENV)/.dev  ## Build the wheels of the product and of the framework alone into dist/
 	$(BIN)/python -m hatchling build -t wheel
+	cd distributions/controller && $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/dist
 
 notices: $(VENV)/.dev  ## Write the bill of materials and the third-party notices anew
 	$(BIN)/python .ci/supply_chain.py

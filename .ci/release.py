@@ -73,9 +73,10 @@ def check(version: str) -> None:
 
 
 def python_packages(dist: Path) -> None:
-    """Build the wheel and the sdist."""
+    """Build the wheel and the sdist, and the wheel of the framework alone."""
     command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist")
     run(*command, "-d", str(dist))
+    run(*command[:6], "-d", str(dist), folder=ROOT / "distributions/controller")
 
 
 def chart(dist: Path, version: str) -> None:
@@ -147,7 +148,7 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def run(*command: str) -> None:
+def run(*command: str, folder: Path = ROOT) -> None:
     """Run a program whose files have the time of the commit."""
     when = subprocess.run(
         ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"],
@@ -157,7 +158,7 @@ def run(*command: str) -> None:
     )
     times = {"SOURCE_DATE_EPOCH": when.stdout.strip() or "0"}
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **times}, stdout=subprocess.DEVNULL, check=False
+        command, cwd=folder, env={**os.environ, **times}, stdout=subprocess.DEVNULL, check=False
     )
     if done.returncode:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}")

@@ -52,6 +52,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_release_has_all_that_people_install_from(dist: Path) -> None:
     assert {path.name for path in dist.iterdir()} == {
         f"butler_ipam-{VERSION}-py3-none-any.whl",
+        f"butler_ipam_controller-{VERSION}-py3-none-any.whl",
         f"butler_ipam-{VERSION}.tar.gz",
         f"butler-ipam-{VERSION}.tgz",
         f"butler-ipam-{VERSION}.cdx.json",

@@ -1,0 +1,172 @@
+"""The framework's own distribution: what is in it, and that README's example runs with it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from packaging.requirements import Requirement
+
+from envtest.plane import ControlPlane as Plane
+from tests.contract.test_readme import MAPS, MERGE, examples, labels, seen
+from tests.polling import SECONDS
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "distributions/controller"
+PRODUCT = ("allocator", "envtest", "manifests", "reconcilers")
+
+
+def project(path: Path) -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    return table
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel once."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=FOLDER,
+        check=True,
+        capture_output=True,
+    )
+    return next(folder.glob("butler_ipam_controller-*.whl"))
+
+
+def closure(requirements: list[str]) -> Iterator[str]:
+    """Yield the distributions that requirements bring along, themselves included."""
+    known: set[str] = set()
+    waiting = [Requirement(requirement) for requirement in requirements]
+    while waiting:
+        requirement = waiting.pop()
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        if name not in known:
+            known.add(name)
+            yield name
+            waiting += [Requirement(one) for one in distribution(name).requires or ()]
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the interpreter of an environment with the wheel and what it depends on, no more.
+
+    Without a package index: the files of the dependencies are linked from this environment.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = folder / "lib" / version / "site-packages"
+    for name in closure(project(FOLDER / "pyproject.toml")["dependencies"]):
+        files = distribution(name)
+        for top in {path.parts[0] for path in files.files or () if path.parts[0] != ".."}:
+            source, target = Path(str(files.locate_file(top))), packages / top
+            if source.exists() and not target.exists() and top != "__pycache__":
+                target.symlink_to(source)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    return folder / "bin" / "python"
+
+
+def run(python: Path, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program in a folder, without the paths of this process."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [str(python), *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_wheel_has_the_framework_and_nothing_of_the_product(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == {"controller"}
+    assert {"controller/py.typed", "controller/testing/api.py"} <= set(names)
+    assert [name for name in names if name.endswith("/licenses/LICENSE")]
+
+
+def test_the_links_of_its_description_are_whole_urls_of_files_that_exist(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        text = archive.read(name).decode()
+    found = re.findall(r"\]\(([^)\s]+)\)", text)
+    files = f"{project(FOLDER / 'pyproject.toml')['urls']['Repository']}/blob/main/"
+    assert [link for link in found if not link.startswith(("https://", "#"))] == []
+    ours = [link.removeprefix(files).partition("#")[0] for link in found if link.startswith(files)]
+    assert ours
+    assert [path for path in ours if not (ROOT / path).exists()] == []
+
+
+def test_it_depends_on_a_part_of_what_the_product_depends_on() -> None:
+    ours = project(FOLDER / "pyproject.toml")
+    product = set(project(ROOT / "pyproject.toml")["dependencies"])
+    assert set(ours["dependencies"]) < product
+    assert set(ours["optional-dependencies"]["scaffold"]) < product
+
+
+def test_its_modules_import_what_it_depends_on_alone(python: Path) -> None:
+    program = (
+        "import pkgutil, importlib, controller\n"
+        "for module in pkgutil.walk_packages(controller.__path__, 'controller.'):\n"
+        "    if not module.name.endswith('__main__'):\n"
+        "        importlib.import_module(module.name)\n"
+        "for name in controller.__all__:\n"
+        "    getattr(controller, name)\n"
+        f"for name in {PRODUCT!r}:\n"
+        "    assert importlib.util.find_spec(name) is None, name\n"
+        "print(controller.__file__)\n"
+    )
+    done = subprocess.run(
+        [str(python), "-I", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(python.parents[1]))
+
+
+async def test_the_first_example_of_the_readme_runs_with_it(
+    python: Path, plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    created = await admin.post(MAPS, json={"metadata": {"name": "a"}, "data": {"x": "1"}})
+    assert created.status_code == 201
+    config = str(plane.write_kubeconfig(tmp_path / "kubeconfig"))
+    async with await anyio.open_process(
+        [str(python), "-I", "-c", examples()[0]],
+        env={**os.environ, "KUBECONFIG": config},
+        stderr=subprocess.STDOUT,
+    ) as process:
+        with anyio.fail_after(SECONDS):
+            await seen(admin, MAPS, "a", lambda a: labels(a).get("entries") == "1")
+            await admin.patch(f"{MAPS}/a", json={"data": {"y": "2"}}, headers=MERGE)
+            await seen(admin, MAPS, "a", lambda a: labels(a).get("entries") == "2")
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("shadow", ["controller.py", "controller"])
+def test_a_module_of_the_user_shadows_it_and_readme_says_how_that_shows(
+    python: Path, tmp_path: Path, shadow: str
+) -> None:
+    """Run a program beside a file or folder `controller`, as README's section on names says."""
+    if shadow.endswith(".py"):
+        (tmp_path / shadow).write_text("VALUE = 1\n")
+    else:
+        (tmp_path / shadow).mkdir()
+        (tmp_path / shadow / "__init__.py").write_text("")
+    main = tmp_path / "main.py"
+    main.write_text("from controller import Manager\nprint(Manager.__module__)\n")
+    shadowed = run(python, main.name, folder=tmp_path)
+    assert "ImportError: cannot import name 'Manager' from 'controller'" in shadowed.stderr
+    assert str(tmp_path) in shadowed.stderr
+    assert run(python, "-P", main.name, folder=tmp_path).stdout == "controller.manager\n"
