@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from os.path import relpath
 from pathlib import Path
 from textwrap import dedent
@@ -34,6 +35,14 @@ TOP = {
     "controller/README.md": "controller.md",
 }
 REFERENCE = "reference.md"
+EXPORTING = (
+    "controller",
+    "controller.markers",
+    "controller.scaffold",
+    "controller.webhooks",
+    "controller.testing",
+)
+"""The packages and modules whose names users import."""
 """The page of what `controller` exports."""
 LISTING = re.compile(r"<!-- (examples/\S+) -->\n\n```(\w+)\n.*?^```", re.DOTALL | re.MULTILINE)
 PAIRS = re.compile(r"<!-- pairs: (\S+) (\S+) -->\n.*?<!-- end of pairs -->", re.DOTALL)
@@ -105,21 +114,28 @@ def _pair(title: str, first: str, second: str) -> str:
 
 
 def reference() -> str:
-    """Return the page that has mkdocstrings write what `controller` exports, module by module."""
-    tree = ast.parse((ROOT / "controller" / "__init__.py").read_text(encoding="utf-8"))
-    lines = [
-        "# Reference of the framework",
-        "",
-        "Each name can be imported from `controller`.",
-        "",
-    ]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and "." in node.module:
-            lines += [f"## {node.module}", ""]
-            lines += [
-                line for alias in node.names for line in (f"::: {node.module}.{alias.name}", "")
-            ]
+    """Return the page that has mkdocstrings write what the framework exports, by module."""
+    lines = ["# Reference of the framework", ""]
+    for package in EXPORTING:
+        lines += [f"# From `{package}`", ""]
+        for module, names in exports(package):
+            lines += [f"## {module}", ""]
+            lines += [line for name in names for line in (f"::: {module}.{name}", "")]
     return "\n".join(lines)
+
+
+def exports(package: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the modules whose names a package exports, with these; a module exports its own."""
+    path = ROOT.joinpath(*package.split("."))
+    if not path.is_dir():
+        tree = ast.parse(path.with_suffix(".py").read_text(encoding="utf-8"))
+        own = (ast.ClassDef, ast.FunctionDef)
+        yield package, [node.name for node in tree.body if isinstance(node, own)]
+        return
+    for node in ast.walk(ast.parse((path / "__init__.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("controller."):
+            assert node.module is not None
+            yield node.module, [alias.name for alias in node.names]
 
 
 def with_links(page: str, source: Path, known: dict[Path, str]) -> str:

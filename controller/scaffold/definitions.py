@@ -10,7 +10,14 @@ from controller.scaffold.schemas import Schema, structural_schema
 
 @dataclass(frozen=True)
 class Column:
-    """A printer column of `kubectl get`; `wide` shows it with -o wide only."""
+    """A printer column of `kubectl get`.
+
+    Args:
+        name: the header.
+        type: of the values: `string`, `integer`, `number`, `boolean` or `date`.
+        path: where a value is, a simple JSONPath: `.status.replicas`.
+        wide: show the column with `-o wide` only.
+    """
 
     name: str
     type: str

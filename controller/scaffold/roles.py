@@ -35,7 +35,11 @@ class Writes:
 
     @classmethod
     def children(cls, resource: Resource[Any]) -> "Writes":
-        """Return the writes of a kind whose objects `ensure` keeps and the pass may delete."""
+        """Return the writes of a kind whose objects `ensure` keeps and the pass may delete.
+
+        Args:
+            resource: the kind of the children.
+        """
         return cls(resource, ("get", "create", "patch", "delete"))
 
 

@@ -17,11 +17,13 @@ from tests.bench import (
     bench_failover,
     bench_families,
     bench_held,
+    bench_kopf,
     bench_page,
     bench_shards,
     bench_start,
     bench_status,
     bench_tenants,
+    bench_typed,
 )
 from tests.bench.bench_envtest import server as serving
 from tests.bench.comparison import FAMILIES
@@ -145,3 +147,21 @@ def test_commands_on_files_have_their_cpu_printed(
     bench_commands.show("plan of four", ["plan", "-f", str(path)], goal=1.0, runs=1)
     [line] = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"plan of four +\d+\.\d\d s CPU \(goal 1\.00\) +\d+ modules", line)
+
+
+async def test_an_operator_is_measured_from_its_start_to_the_last_deletion() -> None:
+    figures = await bench_kopf.measure("controller", 3, 2)
+    assert (len(figures.created), len(figures.scaled), len(figures.gone)) == (2, 2, 2)
+    assert figures.edited is not None
+    assert figures.removed is not None
+    assert figures.many > 0
+    assert figures.many_gone > 0
+
+
+def test_each_way_to_decode_a_pod_that_is_installed_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bench_typed.run()
+    printed = capsys.readouterr().out
+    for label in bench_typed.WAYS:
+        assert label in printed

@@ -11,9 +11,10 @@ from typing import Any, get_origin
 import pytest
 
 import controller
+import controller.scaffold
 import controller.webhooks
 
-PACKAGES = (controller, controller.webhooks)
+PACKAGES = (controller, controller.scaffold, controller.webhooks)
 
 
 def members() -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import controller
+import controller.scaffold
+import controller.testing
+import controller.webhooks
 from tests.docs.text import DESIGN, DOCUMENTS, OPERATING, PAGES, ROOT
 
 
@@ -39,6 +41,11 @@ def test_the_reference_has_every_name_that_the_framework_exports(site: Path) -> 
     page = (site / "reference.html").read_text(encoding="utf-8")
     anchors = set(re.findall(r'id="controller\.\w+\.(\w+)"', page))
     assert set(controller.__all__) <= anchors
+    anchors = set(re.findall(r'id="(controller\.[\w.]+)"', page))
+    for package in (controller.scaffold, controller.webhooks, controller.testing):
+        names = {anchor.rpartition(".")[2] for anchor in anchors if package.__name__ in anchor}
+        assert set(package.__all__) <= names
+    assert "controller.markers.FieldSchema" in anchors
 
 
 def test_the_search_finds_pages_of_the_guide_and_of_the_reference(site: Path) -> None:

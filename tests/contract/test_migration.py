@@ -1,0 +1,83 @@
+"""The steps of docs/migrate-from-kopf.md, from a real kopf operator to one of this framework."""
+
+import ast
+import inspect
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from controller import Manager, SystemClock
+from envtest.plane import ControlPlane as Plane
+from examples import websites
+from tests.contract.test_controllers import is_gone
+from tests.contract.test_examples import (
+    DEPLOYMENTS,
+    MAPS,
+    SITES,
+    create,
+    install,
+    kopf,
+    ours,
+    patch,
+    routes,
+    website,
+)
+from tests.contract.test_readme import seen
+
+PAGE = Path(__file__).parents[2] / "docs/migrate-from-kopf.md"
+
+
+async def names_of_the_page(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Run the page's blocks; return what they define."""
+    module = types.ModuleType("page_migrating")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names: dict[str, Any] = module.__dict__
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    for block in blocks:
+        code = compile(block, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        result = eval(code, names)
+        if inspect.isawaitable(result):
+            await result
+    return names
+
+
+async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await install(plane, "kopf")
+    names = await names_of_the_page(monkeypatch)
+    async with kopf(plane, tmp_path, "websites"):
+        await create(admin, SITES, website("blog"))
+        child = await seen(admin, DEPLOYMENTS, "blog", lambda _: True)
+        site = await seen(admin, SITES, "blog", lambda one: bool(one.get("status")))
+        marked = await seen(admin, SITES, "blog", lambda one: "annotations" in one["metadata"])
+    assert names["KOPF_FINALIZER"] in marked["metadata"]["finalizers"]
+    assert any(name.startswith(names["KOPF_PREFIX"]) for name in marked["metadata"]["annotations"])
+    assert site["metadata"]["uid"] == marked["metadata"]["uid"]
+
+    def add(manager: Manager) -> None:
+        websites.Websites(manager, SystemClock())
+        names["add_cleanup"](manager, websites.WEBSITES)
+
+    async with ours(plane, tmp_path, add):
+        clean = await seen(
+            admin,
+            SITES,
+            "blog",
+            lambda one: (
+                one["metadata"].get("finalizers") == [websites.FINALIZER]
+                and not one["metadata"].get("annotations")
+            ),
+        )
+        assert clean["metadata"]["uid"] == site["metadata"]["uid"]
+        await patch(admin, f"{SITES}/blog", {"spec": {"replicas": 3}})
+        same = await seen(admin, DEPLOYMENTS, "blog", lambda one: one["spec"]["replicas"] == 3)
+        assert same["metadata"]["uid"] == child["metadata"]["uid"]
+        assert (await admin.delete(f"{SITES}/blog")).is_success
+        await is_gone(admin, f"{SITES}/blog")
+        await seen(admin, MAPS, "routes", lambda one: routes(one) == {})
