@@ -23,7 +23,7 @@ JOURNEY = (
 """The pages that one cluster lives through."""
 ELSEWHERE = {
     *("migrate-from-butler", "backup-and-restore", "networks", "cluster-api", "kkp", "vitistack"),
-    *("page", "security", "how-do-i"),
+    *("page", "security", "how-do-i", "cilium"),
 }
 """The pages that other tests type, or that have only names of commands."""
 

@@ -1,0 +1,34 @@
+"""The page about Cilium, typed from its first line to its last at `up` with a tenant of Cilium."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_on_a_cluster import CILIUM_PAGE, READY, exit_code
+from tests.docs.text import ROOT, commands, fenced
+from tests.reconcilers.cli.commands import environment, started
+
+
+@pytest.mark.long
+async def test_every_line_of_the_page_about_cilium_works_on_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config"
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    (desk / "manifests").symlink_to(ROOT / "manifests")
+    variables = environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    monkeypatch.chdir(desk)
+    for text in fenced(CILIUM_PAGE, "yaml"):
+        name = text.partition("\n")[0].removeprefix("# ")
+        (desk / name).write_text(text, encoding="utf-8")
+    failed = []
+    async with started("up", "--load-balancer=cilium", f"--kubeconfig={config}") as up:
+        await up.until(READY)
+        for command in commands(CILIUM_PAGE):
+            if command.block:
+                code, complaint = await exit_code(command, desk, variables)
+                if code:
+                    failed.append(f"{command.place}: {command.text}: {code}: {complaint}")
+    assert failed == []
