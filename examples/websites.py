@@ -18,18 +18,19 @@ from controller import (
     Manager,
     ObjectMeta,
     Outcome,
+    Owner,
     Resource,
     SystemClock,
     Version,
     Watch,
     add_finalizer,
     connect,
+    ensure,
     remove_finalizer,
     run_until_signal,
     set_condition,
     to_owner,
     to_self,
-    with_owner,
 )
 
 FINALIZER = "example.com/host"
@@ -57,11 +58,6 @@ class Website:
 
 
 @dataclass(frozen=True, slots=True)
-class DeploymentSpec:
-    replicas: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class DeploymentStatus:
     readyReplicas: int = 0
 
@@ -69,7 +65,6 @@ class DeploymentStatus:
 @dataclass(frozen=True, slots=True)
 class Deployment:
     metadata: ObjectMeta
-    spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
 
 
@@ -91,14 +86,14 @@ class Websites:
     def __init__(self, manager: Manager, clock: Clock) -> None:
         self._client, self._clock = manager.client, clock
         self._sites = manager.informer(WEBSITES)
-        self._deployments = manager.informer(DEPLOYMENTS)
+        deployments = manager.informer(DEPLOYMENTS)
         self._maps = manager.informer(CONFIG_MAPS)
         manager.controller(
             "websites",
             self.reconcile,
             watches=[
                 Watch(self._sites, to_self),
-                Watch(self._deployments, to_owner(WEBSITES)),
+                Watch(deployments, to_owner(WEBSITES)),
                 Watch(self._maps, self._waiting_for_hosts),
             ],
         )
@@ -146,14 +141,9 @@ class Websites:
 
     # -- Own the Deployment
     async def _ensure_deployment(self, site: Website) -> Deployment:
-        deployment = self._deployments.cache.get(site.metadata.key)
-        if deployment is None:
-            body = with_owner(deployment_of(site), site, WEBSITES)
-            return await self._client.create(DEPLOYMENTS, site.metadata.namespace, body)
-        if deployment.spec.replicas != site.spec.replicas:
-            patch = {"spec": {"replicas": site.spec.replicas}}
-            return await self._client.patch(DEPLOYMENTS, Version.from_object(deployment), patch)
-        return deployment
+        owner = Owner(site, WEBSITES)
+        child = await ensure(self._client, DEPLOYMENTS, owner, deployment_of(site))
+        return child.object
 
     # -- Report
     async def _report(self, site: Website, ready: int, reason: str, message: str) -> None:
