@@ -219,17 +219,23 @@ class Claims(Adapter):
 
     @override
     def addresses(self, request: Json) -> frozenset[Address]:
-        """Return the address that a claim's user finds: by its addressRef, else by its record."""
+        """Return the address that a claim's user finds: by its addressRef, else by its record.
+
+        If a person made an IPAddress under that name, and no controller adopted it, the record
+        counts: nothing prevents that its address is promised at the same moment.
+        """
         if not refers(request):
             return frozenset()
         finalizers = request["metadata"].get("finalizers", ())
         if "deletionTimestamp" in request["metadata"] and CLAIM_FINALIZER not in finalizers:
             return frozenset()
         address = self.model.get(ADDRESSES, request["status"]["addressRef"]["name"])
-        if address is not None:
-            return frozenset({("", ip_address(address["spec"]["address"]))})
         record = record_of(msgspec.convert(request, IPAddressClaim))
-        return frozenset({("", ip_address(record.address))} if record is not None else ())
+        if record is not None and (
+            address is None or not address["metadata"].get("ownerReferences")
+        ):
+            return frozenset({("", ip_address(record.address))})
+        return frozenset({("", ip_address(address["spec"]["address"]))} if address else ())
 
     @override
     def offered(self, request: Json) -> frozenset[Address]:

@@ -220,7 +220,7 @@ async def claim_promised_before_its_kinds_are_seen(stage: SharedStage) -> str | 
     other = stage.replica()
     await stage.work(stage.replica(), POOL, "p", _gives)
     stage.ask("a")
-    other.discovered.served = None
+    other.discovered.pool_claims = None
     await _work_until_absence_is_believed(stage, other)
     stage.arrive()
     return stage.problem
@@ -238,7 +238,7 @@ async def _work_until_absence_is_believed(stage: SharedStage, other: SharedRepli
 async def claim_served_before_its_kinds_are_seen(stage: SharedStage) -> str | None:
     """Claim c is served, and its promise dropped, before another replica sees its kind."""
     other = stage.replica()
-    other.discovered.served = None
+    other.discovered.pool_claims = None
     stage.claim("c")
     first = stage.replica()
     for _ in range(2):  # the second pass drops the settled promise
@@ -363,7 +363,7 @@ async def claim_loses_its_ipaddress_while_claims_lag(stage: SharedStage) -> str 
 async def fence_of_claims_while_an_allocation_is_promised(stage: SharedStage) -> str | None:
     """The kinds of claims come while the range of allocation a is on its way; then c asks."""
     without = stage.replica()
-    without.discovered.served = None
+    without.discovered.pool_claims = None
     _leave_no_entry(stage)
     stage.claim_to_be("c")
     await stage.clock.advance(1)
@@ -388,7 +388,7 @@ def _has_address(stage: SharedStage, claim: str) -> bool:
 async def definition_missing_while_an_ipaddress_exists(stage: SharedStage) -> str | None:
     """The definition of claims is missing; an IPAddress was made, and no journal tells of it."""
     other = stage.replica()
-    other.discovered.served = None
+    other.discovered.pool_claims = None
     other.discovered.incomplete = "the definition of IPAddressClaims is missing"
     _leave_no_entry(stage)
     spec = {"claimRef": {"name": "c"}, "poolRef": REF, "address": f"{FIRST}0", "prefix": 24}
@@ -413,7 +413,7 @@ async def integration_off_after_a_claim_was_served(stage: SharedStage) -> str | 
     await stage.drop_settled(stage.replica())
     stage.ask("a")
     other = stage.replica()
-    other.discovered.served = None
+    other.discovered.pool_claims = None
     other.discovered.served_from = ClaimService().served_from
     for _ in range(2):
         await stage.work(other, POOL, "p")
@@ -424,7 +424,7 @@ async def integration_off_after_a_claim_was_served(stage: SharedStage) -> str | 
 async def absence_under_steady_promises(stage: SharedStage) -> str | None:
     """The kinds of claims are gone, and other replicas promise to allocations all the time."""
     first, other = stage.replica(), stage.replica()
-    other.discovered.served = None
+    other.discovered.pool_claims = None
     for number in range(8):
         name = f"x{number}"
         stage.ask(name)

@@ -73,7 +73,7 @@ async def lost_journal_and_one_fence(
     stage.edit_pool({"status": {"journalOf": "nonsense"}})
     stage.ask("a")
     other = stage.replica()
-    other.discovered.served = None
+    other.discovered.pool_claims = None
     if served_from is not None:
         other.discovered.served_from = served_from
     await stage.work(other, POOL, "p")
