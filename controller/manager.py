@@ -18,6 +18,7 @@ cancelled. When the lease is lost they are cancelled at once: `run` raises Leade
 process must exit.
 """
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
@@ -81,6 +82,9 @@ class Manager:
         transport: the API server.
         clock: for all delays and deadlines.
         options: the election, the addresses, the grace period.
+
+    Raises:
+        TypeError: the `await` before the transport is missing.
     """
 
     def __init__(
@@ -90,6 +94,8 @@ class Manager:
         clock: Clock | None = None,
         options: ManagerOptions | None = None,
     ) -> None:
+        if inspect.isawaitable(transport):
+            raise TypeError("Manager needs a transport: write Manager(await connect())")
         self.options = options or ManagerOptions()
         self.metrics = Metrics()
         """The metrics of this manager, in a registry of its own."""
@@ -344,10 +350,11 @@ class Manager:
     def add_webhook(self, webhook: Webhook[Any] | Conversion[Any]) -> None:
         """Serve `webhook` in every replica, at the options' `webhook_bind`.
 
-        Without an address `run` raises ConfigurationError; with `0` webhooks are not served.
+        With `0` as the address webhooks are not served.
 
         Raises:
             ValueError: there is a webhook at its path.
+            ConfigurationError: the options have no address to serve it.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()

@@ -83,7 +83,13 @@ class Serving:
 
         Raises:
             ValueError: there is one at its path.
+            ConfigurationError: no address is set to serve it.
         """
+        if not self._options.webhook_bind:
+            raise ConfigurationError(
+                f"webhook {webhook.path} is added, and no address to serve it is set: set"
+                " ManagerOptions.webhook_bind, for example to ':9443', or to '0' to serve none"
+            )
         if any(webhook.path == known.path for known in self._webhooks):
             raise ValueError(f"there is a webhook at {webhook.path} already")
         self._webhooks.append(webhook)
@@ -152,15 +158,8 @@ class Serving:
         """Serve the webhooks inside the context, if there are any; `0` as address serves none.
 
         Raises:
-            ConfigurationError: no address is set, the address cannot be listened on, or there is
-                no certificate.
+            ConfigurationError: the address cannot be listened on, or there is no certificate.
         """
-        if self._webhooks and not self._options.webhook_bind:
-            paths = ", ".join(webhook.path for webhook in self._webhooks)
-            raise ConfigurationError(
-                f"webhooks are added ({paths}), and no address to serve them is set: set"
-                " ManagerOptions.webhook_bind, for example to ':9443', or to '0' to serve none"
-            )
         bind = parse_bind(self._options.webhook_bind, "webhook bind address")
         if bind is None or not self._webhooks:
             yield

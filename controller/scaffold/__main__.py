@@ -59,10 +59,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     sys.path.insert(0, str(Path.cwd()))
     try:
-        for manifest in _manifests(import_module(chosen.module), chosen):
+        for manifest in _manifests(_load(chosen.module), chosen):
             sys.stdout.write("---\n" + yaml.safe_dump(_plain(manifest), sort_keys=False))
     except ConfigurationError as error:
         parser.exit(1, f"{chosen.module}: {error}\n")
+
+
+def _load(name: str) -> ModuleType:
+    """Import the module of an operator.
+
+    Raises:
+        ConfigurationError: there is no such module. Errors inside the module are raised as they
+            are.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigurationError(
+            f"there is no module {error.name} in {Path.cwd()} or in the environment; write"
+            " package.module, without .py"
+        ) from error
 
 
 def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mapping[str, Any]]:

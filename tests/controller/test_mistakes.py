@@ -102,6 +102,16 @@ def test_an_informer_of_no_resource_is_named(manager: Manager) -> None:
         manager.informer(asked)
 
 
+def test_a_forgotten_await_before_the_transport_is_named() -> None:
+    async def open_transport() -> FakeApi:
+        return FakeApi(VirtualClock())
+
+    pending: Any = open_transport()
+    with pytest.raises(TypeError, match=r"write Manager\(await connect\(\)\)"):
+        Manager(pending)
+    pending.close()
+
+
 def test_a_reconciler_that_yields_is_named(manager: Manager) -> None:
     async def stream(_: Key) -> AsyncIterator[Outcome]:
         yield SETTLED

@@ -396,3 +396,6 @@ def test_the_command_prints_all_manifests_of_a_module(
         main(["gadget_operator"])
     assert ended.value.code == 1
     assert "--image names what the Deployment runs" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["no_such_operator"])
+    assert "there is no module no_such_operator in" in capsys.readouterr().err

@@ -237,17 +237,16 @@ async def test_a_pair_that_does_not_fit_together_replaces_nothing(tmp_path: Path
 
 
 async def test_two_webhooks_at_one_path_are_a_mistake(tmp_path: Path) -> None:
-    manager = Manager(StoreTransport(Store()))
+    manager = Manager(StoreTransport(Store()), options=ManagerOptions(webhook_bind="0"))
     manager.add_webhook(Webhook("/judge", allow, Widget))
     with pytest.raises(ValueError, match="/judge already"):
         manager.add_webhook(Webhook("/judge", allow, Widget))
 
 
-async def test_a_manager_with_webhooks_and_no_address_for_them_does_not_start() -> None:
+def test_a_webhook_without_an_address_is_refused_where_it_is_added() -> None:
     manager = Manager(StoreTransport(Store()), clock=VirtualClock())
-    manager.add_webhook(Webhook("/judge", allow, Widget))
-    with pytest.raises(ConfigurationError, match=r"\(/judge\).*set ManagerOptions\.webhook_bind"):
-        await manager.run()
+    with pytest.raises(ConfigurationError, match=r"/judge is .*set ManagerOptions\.webhook_bind"):
+        manager.add_webhook(Webhook("/judge", allow, Widget))
 
 
 async def test_a_manager_whose_webhooks_are_switched_off_serves_none() -> None:
