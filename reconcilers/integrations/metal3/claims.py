@@ -265,7 +265,7 @@ class Metal3ClaimReconciler:
             since = self._unnamed_since.setdefault(meta.uid, now)
             refused = self._refused.wait_of(meta) or 0.0
             rest = max(since + PATIENCE_SECONDS - now, refused)
-            if rest <= 0 and await self._is_unnamed(address, claim, pool):
+            if rest <= 0 and await self._is_unnamed(address, claim):
                 remove = partial(
                     self._addresses.remove,
                     self._side,
@@ -277,36 +277,60 @@ class Metal3ClaimReconciler:
         return Again(min(waits)) if waits else SETTLED
 
     def _leftovers_of(self, claim: Claim, pool: Metal3Pool) -> Sequence[Address]:
-        """Return the IPAddresses that were created for a claim and that it does not use."""
+        """Return the IPAddresses that name a claim and that it does not use.
+
+        They were created for the claim, or for an earlier claim of its name.
+        """
         name, uid = self._side.address_name(claim), claim.metadata.uid
         addresses = [
             address
             for address in self._of_side.addresses_of(claim.metadata.key)
-            if address.metadata.annotations.get(MADE_FOR) == uid and address.metadata.name != name
+            if address.metadata.name != name
+            and (
+                address.metadata.annotations.get(MADE_FOR) == uid
+                or self._is_of_earlier_claim(address, claim)
+            )
         ]
         if name or not addresses:
             return addresses
+        of_pool = [
+            address
+            for address in addresses
+            if self._side.pool_of_address(address) == pool.metadata.key
+        ]
+        of_others = [address for address in addresses if address not in of_pool]
         space = self._spaces.of(pool)
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
         holder = self._of_side.holder_of_claim(claim)
-        return [
+        in_the_way = [
             address
-            for address in addresses
+            for address in of_pool
             if (parsed := parse_single(address.spec.address)) is not None
             and holdings.other_holder(parsed, holder, space.part_of(parsed).space) is not None
         ]
+        return [*of_others, *in_the_way]
 
-    async def _is_unnamed(self, address: Address, claim: Claim, pool: Metal3Pool) -> bool:
-        """Return whether neither a promise of the pool nor the claim names an IPAddress, live."""
-        live_pool = await self._client.find(POOLS, pool.metadata.key)
-        if live_pool is None:
+    def _is_of_earlier_claim(self, address: Address, claim: Claim) -> bool:
+        """Return whether an IPAddress was created for an earlier claim of the same name."""
+        owner = self._side.owning_claim(address)
+        is_stale = owner is not None and owner.uid != claim.metadata.uid
+        is_ours = self._side.pool_of_address(address) is not None
+        return is_stale and is_ours and self._side.is_made_for_claim(address)
+
+    async def _is_unnamed(self, address: Address, claim: Claim) -> bool:
+        """Return whether neither a promise of its pool nor the claim names an IPAddress, live."""
+        pool_key = self._side.pool_of_address(address)
+        assert pool_key is not None, "it is of an IPPool"
+        pool = await self._client.find(POOLS, pool_key)
+        if pool is not None and self._caches.pool_is_paused(pool):
             return False
         parsed, holder = parse_single(address.spec.address), self._of_side.holder_of_claim(claim)
-        for promise in JOURNALS.read(live_pool).promises:
+        for promise in JOURNALS.read(pool).promises if pool is not None else ():
             if promise.holder == holder and any(part.range == parsed for part in promise.ranges):
                 return False
         live = await self._client.find(self._side.claims, claim.metadata.key)
-        return live is not None and self._side.address_name(live) != address.metadata.name
+        is_same = live is not None and live.metadata.uid == claim.metadata.uid
+        return is_same and self._side.address_name(live) != address.metadata.name
 
     def _forget_address(self, change: Change[Any]) -> None:
         if change.new is None and change.old is not None:

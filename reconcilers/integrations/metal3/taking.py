@@ -118,16 +118,24 @@ class EntryTaker:
         return Taken((PromisedRange(address),))  # entries may be edited, promises stay
 
     def _own_addresses(self, claim: Claim) -> list[Address]:
-        """Return the IPAddresses of this pool that name a claim, its own by uid first."""
+        """Return the IPAddresses of this pool that name a claim.
+
+        An IPAddress that the claim owns comes first: only a person's deletion of the status lets a
+        claim wait that owns one. IPAddresses without a claim as owner come next.
+        """
         side = self._side
         addresses = [
             address
             for address in self._view.answer(claim.metadata.key)
             if side.pool_of_address(address) == self._pool
         ]
-        return sorted(
-            addresses, key=lambda address: (not side.is_of(address, claim), address.metadata.name)
-        )
+
+        def order(address: Address) -> tuple[bool, bool, str]:
+            owner = side.owning_claim(address)
+            is_owned = owner is not None and owner.uid == claim.metadata.uid
+            return not is_owned, owner is not None, address.metadata.name
+
+        return sorted(addresses, key=order)
 
     def _adopt(self, claim: Claim, addresses: Sequence[Address]) -> AddressRange:
         """Return the address of one of the IPAddresses that name a claim.

@@ -23,6 +23,7 @@ from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.ciliumtenancy import CiliumTenancy
 from tests.reconcilers.simulation.claims import Claims
 from tests.reconcilers.simulation.clusters import ClusterClaims
+from tests.reconcilers.simulation.ippools import IPPools
 from tests.reconcilers.simulation.kkp import Kkp
 from tests.reconcilers.simulation.memorytenancy import MemoryTenancy
 from tests.reconcilers.simulation.networkpools import NetworkPools
@@ -37,6 +38,7 @@ _ADAPTERS: dict[str, type[Adapter]] = {
     "claims": Claims,
     "clusters": ClusterClaims,
     "shared": SharedPools,
+    "ippools": IPPools,
     "networks": Networks,
     "kkp": Kkp,
 }

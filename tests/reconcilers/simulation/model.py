@@ -22,6 +22,10 @@ NETWORKS = "networknamespaces"
 INTERFACES = "networkconfigurations"
 NETWORK_ADDRESSES = "ipallocations.vitistack.io"
 """Vitistack's IPAllocations, whose plural is that of ours."""
+METAL3_POOLS = "ippools"
+METAL3_CLAIMS = "ipclaims"
+METAL3_ADDRESSES = "ipaddresses.ipam.metal3.io"
+"""metal3's IPAddresses, whose plural is that of Cluster API's."""
 KKP_POOLS = "ipampools"
 KKP_ALLOCATIONS = "ipamallocations"
 KKP_CLUSTERS = "clusters"
@@ -36,6 +40,9 @@ KINDS = {
     NETWORKS: "NetworkNamespace",
     INTERFACES: "NetworkConfiguration",
     NETWORK_ADDRESSES: "IPAllocation",
+    METAL3_POOLS: "IPPool",
+    METAL3_CLAIMS: "IPClaim",
+    METAL3_ADDRESSES: "IPAddress",
     KKP_POOLS: "IPAMPool",
     KKP_ALLOCATIONS: "IPAMAllocation",
     KKP_CLUSTERS: "Cluster",
@@ -51,6 +58,9 @@ API_VERSIONS = {
     NETWORKS: "vitistack.io/v1alpha2",
     INTERFACES: "vitistack.io/v1alpha1",
     NETWORK_ADDRESSES: "vitistack.io/v1alpha2",
+    METAL3_POOLS: "ipam.metal3.io/v1alpha1",
+    METAL3_CLAIMS: "ipam.metal3.io/v1alpha1",
+    METAL3_ADDRESSES: "ipam.metal3.io/v1alpha1",
     KKP_POOLS: "kubermatic.k8c.io/v1",
     KKP_ALLOCATIONS: "kubermatic.k8c.io/v1",
     KKP_CLUSTERS: "kubermatic.k8c.io/v1",

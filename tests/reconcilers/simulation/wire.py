@@ -12,7 +12,9 @@ from controller.meta import Key
 from controller.testing import HeldRequest
 from controller.transport import NO_QUERY, Transport
 from tests.reconcilers.simulation.model import (
+    ADDRESSES,
     ALLOCATIONS,
+    METAL3_ADDRESSES,
     NETWORK_ADDRESSES,
     ModelServer,
     name_of,
@@ -111,4 +113,6 @@ def _parsed(path: str) -> tuple[str, str, str]:
     plural, name, subresource = (*(parts[2:] if namespace else parts), "", "")[:3]
     if plural == ALLOCATIONS and path.startswith("/apis/vitistack.io/"):
         plural = NETWORK_ADDRESSES
+    if plural == ADDRESSES and path.startswith("/apis/ipam.metal3.io/"):
+        plural = METAL3_ADDRESSES
     return plural, name_of(Key(namespace, name)) if name else "", subresource

@@ -1,0 +1,396 @@
+"""metal3's pools and the claims of both kinds: how they are made, edited and read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
+from random import Random
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.meta import Key
+from controller.outcome import SETTLED, Outcome
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.restoredrequests import RestoredRequests
+from reconcilers.integrations.metal3.addresswrites import AddressWrites
+from reconcilers.integrations.metal3.api import (
+    CLAIM_FINALIZER,
+    CONTRACT_CLAIM_FINALIZER,
+    GROUP,
+    JOURNALS,
+    POOL_FINALIZER,
+    POOLS,
+)
+from reconcilers.integrations.metal3.caches import (
+    POOL_INDEXES,
+    Metal3Caches,
+    SideCaches,
+    address_indexes,
+    claim_indexes,
+)
+from reconcilers.integrations.metal3.claimkind import Metal3ClaimKind, Metal3Parts
+from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
+from reconcilers.integrations.metal3.granting import ClaimWrites
+from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
+from reconcilers.integrations.metal3.poolstatus import PoolIndexes
+from reconcilers.integrations.metal3.reading import Metal3Reader
+from reconcilers.integrations.metal3.sides import ContractSide, Metal3Side
+from reconcilers.promises.journal import Journal
+from reconcilers.promises.passes import PoolPasses
+from tests.reconcilers.simulation.adapter import (
+    FIRST,
+    NAMES,
+    SPANS,
+    Adapter,
+    Address,
+    AnnotationMemory,
+    Event,
+    Memory,
+    Need,
+    StoredPromise,
+    _with_metadata,
+    span_addresses,
+)
+from tests.reconcilers.simulation.model import (
+    ADDRESSES,
+    CLAIMS,
+    METAL3_ADDRESSES,
+    METAL3_CLAIMS,
+    METAL3_POOLS,
+    Json,
+)
+from tests.reconcilers.simulation.replica import Process, Worker, World
+from tests.reconcilers.simulation.wire import Flight
+
+ADDRESSES_OF = {METAL3_CLAIMS: METAL3_ADDRESSES, CLAIMS: ADDRESSES}
+KINDS = {METAL3_CLAIMS: "IPClaim", CLAIMS: "IPAddressClaim"}
+
+
+class IPPoolReplica(Process):
+    """A process that serves the claims of IPPools."""
+
+    @override
+    def _set_up(self) -> Sequence[Worker]:
+        version = clusterapi.CONTRACT_VERSIONS[0]
+        contract = ContractSide(clusterapi.claims(version), clusterapi.addresses(version))
+        pools: Cache[Any] = Cache(POOLS, indexes=POOL_INDEXES)
+        self.pools = self._feed(METAL3_POOLS, pools)
+        sides = {
+            side.claim_kind: SideCaches(
+                side,
+                Cache(side.claims, indexes=claim_indexes(side)),
+                Cache(side.addresses, indexes=address_indexes(side)),
+            )
+            for side in (Metal3Side(), contract)
+        }
+        caches = Metal3Caches(pools, sides, None)
+        client, clock, settings = self._client(), self.clock, self.settings
+        reader = Metal3Reader(client, caches, clock, settings.cache_patience)
+        parts = Metal3Parts(client, caches, reader, clock, settings, Random(0))
+        writes = AddressWrites(client, caches)
+        kinds: list[Metal3ClaimKind] = []
+        workers: list[Worker] = []
+        for plural, side in zip((METAL3_CLAIMS, CLAIMS), sides.values(), strict=True):
+            claims = self._feed(plural, side.claims)
+            addresses = self._feed(ADDRESSES_OF[plural], side.addresses)
+            if plural == METAL3_CLAIMS:
+                self.askers = claims
+            kinds.append(self._kind(client, parts, side, writes))
+            reconciler = Metal3ClaimReconciler(
+                client, caches, side, writes, reader, recorder=self.recorder, clock=clock
+            )
+            workers += [
+                Worker(reconciler.reconcile, (claims,)),
+                Worker(_of_address(side, reconciler), (addresses,)),
+            ]
+        kind = Metal3Pools(
+            client, parts, ServedKinds(clock, kinds), PoolIndexes(client, caches, clock)
+        )
+        passes = PoolPasses(kind, client, clock, settings)
+        return (Worker(passes.reconcile, (self.pools,), None, passes.forget), *workers)
+
+    def _kind(
+        self, client: Client, parts: Metal3Parts, side: SideCaches, writes: AddressWrites
+    ) -> Metal3ClaimKind:
+        clock, settings = self.clock, self.settings
+        return Metal3ClaimKind(
+            parts,
+            side,
+            ClaimWrites(client, side, writes, self.recorder, clock=clock, settings=settings),
+            RestoredRequests(
+                side.claims, clock, side.side.waits, claim_indexes(side.side)[SPACE_INDEX]
+            ),
+        )
+
+
+def _of_address(side: SideCaches, reconciler: Metal3ClaimReconciler) -> Any:
+    """Return a pass over the claim that an IPAddress names."""
+
+    async def reconcile(key: Key) -> Outcome:
+        address = side.addresses.get(key)
+        claim = None if address is None else side.side.claim_of_address(address)
+        return SETTLED if claim is None else await reconciler.reconcile(claim)
+
+    return reconcile
+
+
+class TwoKindsMemory(AnnotationMemory):
+    """The journal is an annotation of the pool, and names two kinds of requests."""
+
+    @override
+    def promises(self, pool: Json) -> Sequence[StoredPromise]:
+        return [
+            StoredPromise(
+                promise.uid,
+                promise.resourceVersion,
+                tuple(
+                    (part.space, part.range.start_text, part.range.end_text)
+                    for part in promise.ranges
+                ),
+            )
+            for promise in JOURNALS.read(_with_metadata(pool)).promises
+        ]
+
+    @override
+    def of_history(self, pool: Json, revision: int) -> Json:
+        kinds = (JOURNALS.kind, JOURNALS.effects, *JOURNALS.others[0])
+        journal = Journal(dict.fromkeys(kinds, revision))
+        return dict(JOURNALS.patch(_with_metadata(pool), journal))
+
+
+class IPPools(Adapter):
+    """IPPools that serve IPClaims and IPAddressClaims."""
+
+    pools = METAL3_POOLS
+    requests: ClassVar[tuple[str, ...]] = (METAL3_CLAIMS, CLAIMS)
+    memories: ClassVar[tuple[Memory, ...]] = (TwoKindsMemory(),)
+    finalizers: ClassVar[Mapping[str, str]] = {
+        METAL3_POOLS: POOL_FINALIZER,
+        METAL3_CLAIMS: CLAIM_FINALIZER,
+        CLAIMS: CONTRACT_CLAIM_FINALIZER,
+    }
+    resets: ClassVar[Mapping[str, Json]] = {
+        METAL3_CLAIMS: {"status": {"address": None, "errorMessage": None}},
+        CLAIMS: {"status": {"addressRef": None, "conditions": None}},
+    }
+
+    @override
+    def make_replica(self, world: World) -> Process:
+        return IPPoolReplica(world)
+
+    @override
+    def make_pool(self, name: str) -> None:
+        if self.model.get(METAL3_POOLS, name):
+            return
+        first, last = SPANS[name]
+        middle = (first + last) // 2
+        entries = [
+            {"start": f"{FIRST}{middle + 1}", "end": f"{FIRST}{last}"},
+            {"start": f"{FIRST}{first}", "end": f"{FIRST}{middle}"},
+        ]
+        spec = {"namePrefix": name, "prefix": 24, "pools": entries}
+        self.model.create(METAL3_POOLS, {"metadata": {"name": name}, "spec": spec})
+
+    @override
+    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+        self._create(METAL3_CLAIMS, name, "p")
+        self.model.edit(METAL3_CLAIMS, name, {"metadata": {"finalizers": [CLAIM_FINALIZER]}})
+
+    def _create(self, plural: str, name: str, pool: str, wish: str = "") -> None:
+        """Create a claim of either kind."""
+        metadata: Json = {"name": name}
+        if wish:
+            metadata["annotations"] = {"ipAddress": wish}
+        spec: Json = {"poolRef": {"apiGroup": GROUP, "kind": "IPPool", "name": pool}}
+        if plural == METAL3_CLAIMS:
+            spec = {"pool": {"name": pool}}
+        self.model.create(plural, {"metadata": metadata, "spec": spec})
+
+    @override
+    def request_of(self, name: str) -> Json | None:
+        return self.model.get(METAL3_CLAIMS, name)
+
+    @override
+    def gives(self, flight: Flight, name: str) -> bool:
+        if (flight.method, flight.plural) == ("POST", METAL3_ADDRESSES):
+            return bool(flight.body["spec"]["claim"]["name"] == name)
+        is_its = (flight.method, flight.plural, flight.name) == ("PATCH", METAL3_CLAIMS, name)
+        return is_its and bool(flight.body.get("status", {}).get("address"))
+
+    @override
+    def use(self) -> None:
+        plural, name = self.random.choice(self.requests), self.random.choice(NAMES)
+        if self.model.get(plural, name):
+            if self.plan.force and self.random.random() < 0.5:
+                self.model.vanish(plural, name)
+            else:
+                self.model.delete(plural, name)
+            return
+        pool = self.pick_pool()
+        wish = ""
+        if self.random.random() < 0.2:
+            first, last = SPANS[pool]
+            wish = f"{FIRST}{self.random.randint(first, last + 1)}"
+        self._create(plural, name, pool, wish)
+
+    @override
+    def events(self) -> Mapping[str, Sequence[Event]]:
+        return {"touches": (self._make_by_hand,), "force": (self._take_address,)}
+
+    def _make_by_hand(self) -> None:
+        """Create an IPAddress for a claim, even if another claim has the address."""
+        plural = self.random.choice(self.requests)
+        first, last = SPANS["p"]
+        address = f"{FIRST}{self.random.randint(first, last)}"
+        name = self.random.choice(("by-hand", f"p-{address.replace('.', '-')}"))
+        if self.model.get(ADDRESSES_OF[plural], name):
+            return
+        claim, spec = self.random.choice(NAMES), {"address": address, "prefix": 24}
+        if plural == METAL3_CLAIMS:
+            reference: Json = {"claim": {"name": claim}, "pool": {"name": "p"}}
+        else:
+            pool = {"apiGroup": GROUP, "kind": "IPPool", "name": "p"}
+            reference = {"claimRef": {"name": claim}, "poolRef": pool}
+        body = {"metadata": {"name": name}, "spec": {**spec, **reference}}
+        self.model.create(ADDRESSES_OF[plural], body)
+
+    def _take_address(self) -> None:
+        """Remove an IPAddress by force."""
+        plural = self.random.choice((METAL3_ADDRESSES, ADDRESSES))
+        if name := self.pick(plural):
+            self.model.vanish(plural, name)
+
+    @override
+    def prepare_calm(self) -> None:
+        """Create the pools that are missing; remove IPAddresses of users that no claim adopted."""
+        super().prepare_calm()
+        for plural in ADDRESSES_OF.values():
+            for address in self.model.of(plural):
+                if not address["metadata"].get("ownerReferences"):
+                    self.model.vanish(plural, address["metadata"]["name"])
+
+    @override
+    def addresses(self, request: Json) -> frozenset[Address]:
+        """Return the address that a reader of a claim finds: of its IPAddress, or in its name."""
+        plural = plural_of(request)
+        name = address_name(request)
+        meta = request["metadata"]
+        released = "deletionTimestamp" in meta and self.finalizers[plural] not in meta.get(
+            "finalizers", ()
+        )
+        if not name or released:
+            return frozenset()
+        address = self.model.get(ADDRESSES_OF[plural], name)
+        if address is not None:
+            return frozenset({("", ip_address(address["spec"]["address"]))})
+        _, _, dashed = name.partition("-")
+        if not dashed[:1].isdigit():
+            return frozenset()
+        return frozenset({("", ip_address(dashed.replace("-", ".")))})
+
+    @override
+    def offered(self, request: Json) -> frozenset[Address]:
+        return span_addresses(pool_of(request))
+
+    @override
+    def full_name(self, request: Json) -> str:
+        return f"{KINDS[plural_of(request)]} {request['metadata']['name']}"
+
+    @override
+    def taken(self) -> frozenset[Address]:
+        of_addresses = {
+            ("", ip_address(address["spec"]["address"]))
+            for plural in ADDRESSES_OF.values()
+            for address in self.model.of(plural)
+        }
+        return super().taken() | of_addresses
+
+    @override
+    def waiting(self) -> Iterator[tuple[str, list[Need]]]:
+        for plural in self.requests:
+            for claim in self.model.of(plural):
+                if self._is_served(claim) and not address_name(claim):
+                    annotations = claim["metadata"].get("annotations") or {}
+                    wish = annotations.get("ipAddress")
+                    choice = self.offered(claim)
+                    if wish:
+                        choice &= {("", ip_address(wish))}
+                    yield self.full_name(claim), [Need(choice)]
+
+    def _is_served(self, claim: Json) -> bool:
+        pool = self.model.get(METAL3_POOLS, pool_of(claim))
+        return pool is not None and "deletionTimestamp" not in pool["metadata"]
+
+    @override
+    def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
+        if plural not in self.requests or new is None or not address_name(new):
+            return
+        if (new.get("status") or {}).get("errorMessage"):
+            yield f"{self.full_name(new)} shows an error beside its address"
+        if old is None or address_name(old) or self.plan.force:
+            return  # what is removed by force may be removed just before the write
+        if self.model.get(ADDRESSES_OF[plural], address_name(new)) is None:
+            yield f"{self.full_name(new)} names an IPAddress that is not there"
+
+    @override
+    def undone(self) -> str | None:
+        for plural in self.requests:
+            if problem := self._undone_of(plural):
+                return problem
+        for pool in self.model.of(METAL3_POOLS):
+            if "deletionTimestamp" in pool["metadata"]:
+                continue
+            indexes = (pool.get("status") or {}).get("indexes") or {}
+            held = {
+                str(address)
+                for plural in self.requests
+                for claim in self.model.of(plural)
+                if pool_of(claim) == pool["metadata"]["name"]
+                for _, address in self.addresses(claim)
+            } | {
+                address["spec"]["address"]
+                for plural in ADDRESSES_OF.values()
+                for address in self.model.of(plural)
+            }
+            if not set(indexes.values()) <= held:
+                return f"pool {pool['metadata']['name']} shows {indexes}, there are {held}"
+        return None
+
+    def _undone_of(self, plural: str) -> str | None:
+        for address in self.model.of(ADDRESSES_OF[plural]):
+            name, spec = address["metadata"]["name"], address["spec"]
+            claim = self.model.get(plural, (spec.get("claim") or spec.get("claimRef"))["name"])
+            if claim is None:
+                return f"IPAddress {name} is left of a claim that is gone"
+            if self._is_served(claim) and address_name(claim) != name:
+                return f"IPAddress {name} serves no claim: {claim.get('status')}"
+        for claim in self.model.of(plural):
+            name = address_name(claim)
+            if "deletionTimestamp" in claim["metadata"]:
+                return f"{self.full_name(claim)} is deleted and still there"
+            # No name but that of an IPAddress by hand conceals the address: a person has to act.
+            is_missing = (
+                name not in {"", "by-hand"} and self.model.get(ADDRESSES_OF[plural], name) is None
+            )
+            if self._is_served(claim) and is_missing:
+                return f"{self.full_name(claim)} names an IPAddress that is not there"
+        return None
+
+
+def plural_of(claim: Json) -> str:
+    """Return the plural of a claim."""
+    return METAL3_CLAIMS if "pool" in claim["spec"] else CLAIMS
+
+
+def pool_of(claim: Json) -> str:
+    """Return the name of the pool of a claim."""
+    spec = claim["spec"]
+    return str((spec.get("pool") or spec.get("poolRef"))["name"])
+
+
+def address_name(claim: Json) -> str:
+    """Return the name of the IPAddress in the status of a claim; empty for none."""
+    status = claim.get("status") or {}
+    return str((status.get("address") or status.get("addressRef") or {}).get("name", ""))

@@ -1,0 +1,63 @@
+"""The promises of metal3's pools to claims of both kinds, proved for the real code from seeds.
+
+`BUTLER_IPAM_TEST_SEEDS` is how many seeds are played with two replicas.
+"""
+
+from functools import partial
+
+import pytest
+
+from tests.numbers import Note
+from tests.reconcilers.simulation import ippoolrules as rules
+from tests.reconcilers.simulation.chaos import Run
+from tests.reconcilers.simulation.ippools import IPPools
+from tests.reconcilers.simulation.plans import LAGGING, Plan
+from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
+from tests.reconcilers.simulation.switch import Switch, check
+from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
+
+SWITCHES = {
+    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, LAGGING, 8),
+    "4": Switch(
+        "the journal is written at the version that was read",
+        rules.pools_written_blindly,
+        BOTH_HAVE,
+        LAGGING,
+        2,
+    ),
+    "5": Switch(
+        "a claim is written at the version that was promised for",
+        rules.claims_written_blindly,
+        "came to have",
+        LAGGING,
+        4,
+    ),
+    "6": Switch(
+        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, LAGGING, 22
+    ),
+    "8": Switch(
+        "what claims of one kind hold is taken for claims of the other kind",
+        rules.kinds_do_not_see_each_other,
+        BOTH_HAVE,
+        LAGGING,
+        1,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@integration_plans
+def test_no_two_claims_of_either_kind_ever_have_one_address(
+    plan: Plan, share: int, options: str, part: int
+) -> None:
+    check_part(partial(Run, IPPools, plan=plan), SEEDS // share, part, f"ippools {{}} {options}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", SWITCHES)
+def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
+    number: str, record_property: Note
+) -> None:
+    switch = SWITCHES[number]
+    check(switch, lambda seed: Run(IPPools, seed, switch.plan).play(), record_property)
