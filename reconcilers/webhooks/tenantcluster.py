@@ -104,10 +104,10 @@ def list_balancer_warnings(
     if before == after or not holders:
         return
     yield (
-        f"spec.addons.loadBalancer.provider: {before} in the tenant loses the cluster's ranges"
-        f" (IPAllocation {', '.join(holders)}) before {after} gets them. Its Services have no"
-        " addresses meanwhile, and may get other addresses then; the condition LoadBalancerReady"
-        " says what is waited for"
+        f"spec.addons.loadBalancer.provider: Services have no addresses until {before} has let go"
+        f" of the cluster's ranges and {after} has them, and may get other addresses then. The"
+        f" condition LoadBalancerReady says what is waited for. Moves IPAllocation"
+        f" {', '.join(holders)}"
     )
 
 

@@ -256,10 +256,9 @@ async def test_another_load_balancer_for_a_cluster_with_addresses_is_a_warning(l
     assert verdict.allowed
     [warning] = verdict.warnings
     assert warning == (
-        "spec.addons.loadBalancer.provider: metallb in the tenant loses the cluster's ranges"
-        " (IPAllocation team-a-lb) before cilium gets them. Its Services have no addresses"
-        " meanwhile, and may get other addresses then; the condition LoadBalancerReady says what"
-        " is waited for"
+        "spec.addons.loadBalancer.provider: Services have no addresses until metallb has let go"
+        " of the cluster's ranges and cilium has them, and may get other addresses then. The"
+        " condition LoadBalancerReady says what is waited for. Moves IPAllocation team-a-lb"
     )
 
 
