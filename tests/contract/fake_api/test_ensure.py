@@ -25,7 +25,7 @@ from controller import (
     ensure,
 )
 from envtest.plane import ControlPlane as Plane
-from tests.contract.fake_api.gauges import CONFIG_MAPS, GAUGES, SHELVES, Gauge, at, made
+from tests.contract.fake_api.gauges import CONFIG_MAPS, GAUGES, HOLD, SHELVES, Gauge, at, made
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -261,3 +261,19 @@ async def test_built_in_kinds_with_defaults_are_at_rest_after_one_write(
         finally:
             await client.delete(kind, Version.from_object(again.object))
             await client.delete(GAUGES, Version.from_object(owner.object))
+
+
+async def test_a_child_that_is_being_deleted_is_kept_and_created_again_once_it_is_gone(
+    client: Client, owner: Owner
+) -> None:
+    body: Json = {**BODY, "metadata": {"name": "child", "finalizers": [HOLD]}}
+    first = await ensure(client, CONFIG_MAPS, owner, body)
+    going = await client.delete(CONFIG_MAPS, at(first.object))
+    assert going is not None
+    kept = await ensure(client, CONFIG_MAPS, owner, body)
+    assert (kept.operation, kept.object.metadata.terminating) == ("unchanged", True)
+    free = {"metadata": {"finalizers": None}}
+    await client.patch(CONFIG_MAPS, at(kept.object), free)
+    again = await ensure(client, CONFIG_MAPS, owner, BODY)
+    assert again.operation == "created"
+    assert again.object.metadata.uid != first.object.metadata.uid
