@@ -145,7 +145,11 @@ def _webhooks() -> str:
     [configuration] = _read("webhook/validating.yaml")
     added: dict[str, list[dict[str, Any]]] = {
         condition: [operation["value"] for operation in _read(f"{component}/webhooks.yaml")[0]]
-        for condition, component in ((CLUSTER_API, "clusterapi"), (KUBERMATIC, "kubermatic"))
+        for condition, component in (
+            (CLUSTER_API, "clusterapi"),
+            (KUBERMATIC, "kubermatic"),
+            (METAL3, "metal3"),
+        )
     }
     for webhook in (
         *configuration["webhooks"],

@@ -29,6 +29,7 @@ class Kinds(Enum):
     NETWORK_POOLS = "NetworkPool"
     CLUSTER_API = "pool of Cluster API"
     KUBERMATIC = "IPAMPool"
+    METAL3 = "IPPool"
     VITISTACK = "NetworkNamespace"
 
 

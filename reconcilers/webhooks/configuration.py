@@ -16,6 +16,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.integrations.clusterapi.api import POOLS
 from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
+from reconcilers.integrations.metal3.api import KINDS as METAL3_KINDS
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.releasing import ADDS_RELEASE_ANYWAY
 
@@ -50,6 +51,12 @@ CLUSTER_API: Validated = {
 KUBERMATIC: Validated = {IPAM_POOLS.full_name: (IPAM_POOLS, ("CREATE", "UPDATE"))}
 """That of the integration with KKP, under the name that KKP's own has."""
 
+METAL3: Validated = {
+    f"validation.{resource.kind.lower()}.{resource.group}": (resource, ("CREATE", "UPDATE"))
+    for resource in METAL3_KINDS
+}
+"""Those of the integration with metal3."""
+
 CHANGES_SPEC = {
     "name": "spec-changes",
     "expression": (
@@ -73,7 +80,7 @@ MATCH_CONDITIONS: Mapping[str, Mapping[str, str]] = {
 
 def service(name: str) -> dict[str, Any]:
     """Return how the API server reaches the webhook called `name`, in a cluster."""
-    kind, _ = {**VALIDATED, **ADVISED, **CLUSTER_API, **KUBERMATIC}[name]
+    kind, _ = {**VALIDATED, **ADVISED, **CLUSTER_API, **KUBERMATIC, **METAL3}[name]
     where = {
         "name": SERVICE,
         "namespace": names.DEFAULT_NAMESPACE,

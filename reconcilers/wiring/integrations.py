@@ -28,6 +28,8 @@ from reconcilers.integrations.kubermatic.observing import (
     list_observed_holdings,
 )
 from reconcilers.integrations.kubermatic.serving import Kubermatic
+from reconcilers.integrations.metal3 import offers as metal3_offers
+from reconcilers.integrations.metal3.api import POOLS as IP_POOLS
 from reconcilers.integrations.metal3.serving import Metal3
 from reconcilers.integrations.vitistack import offers as vitistack_offers
 from reconcilers.integrations.vitistack.api import NETWORKS
@@ -37,6 +39,7 @@ from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import Kinds
 from reconcilers.webhooks.clusterapi import cluster_api_webhooks
 from reconcilers.webhooks.kubermatic import kubermatic_webhooks
+from reconcilers.webhooks.metal3 import metal3_webhooks
 from reconcilers.webhooks.validators import ListOtherHoldings
 from reconcilers.wiring.shared import Shared
 
@@ -48,6 +51,7 @@ POOL_OFFERS: Sequence[tuple[str, Kinds, Sequence[Resource[Any]], OffersOf]] = (
         [IPAM_POOLS],
         lambda _, pool: kubermatic_offers.offers_of(pool),
     ),
+    (METAL3, Kinds.METAL3, [IP_POOLS], lambda _, pool: metal3_offers.offers_of(pool)),
     (VITISTACK, Kinds.VITISTACK, [NETWORKS], lambda _, pool: vitistack_offers.offers_of(pool)),
 )
 """By integration: the kinds of pools in words, the kinds, and what a pool hands out."""
@@ -112,6 +116,8 @@ def integration_webhooks(
         yield from cluster_api_webhooks(client, spaces)
     if KUBERMATIC in settings.integration:
         yield from kubermatic_webhooks(client, spaces)
+    if METAL3 in settings.integration:
+        yield from metal3_webhooks(client, spaces)
 
 
 def lister_of_others(client: Client, settings: Settings) -> ListOtherHoldings:

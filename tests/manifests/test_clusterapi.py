@@ -27,7 +27,7 @@ def kustomization(component: str) -> dict[str, Any]:
 
 def test_the_files_are_what_the_code_says(writer: ModuleType) -> None:
     made = dict(writer.files())
-    assert len(made) == 6
+    assert len(made) == 7
     for path, text in made.items():
         assert path.read_text() == text, f"{path}: run `make manifests`"
 

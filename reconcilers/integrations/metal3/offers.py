@@ -1,0 +1,12 @@
+"""What IPPools hand out, in the form in which pools of all kinds are compared."""
+
+from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
+from reconcilers.integrations.metal3.entries import space_of
+from reconcilers.spaces.offers import Offer, PoolName, offer_of
+
+
+def offers_of(pool: Metal3Pool) -> tuple[Offer, ...]:
+    """Return the offers of a pool; none for entries that cannot be parsed."""
+    layouts = space_of(pool.spec).layouts.values()
+    blocks = [block for layout in layouts for block in layout.blocks]
+    return offer_of(PoolName(POOLS.kind, pool.metadata.key), blocks)

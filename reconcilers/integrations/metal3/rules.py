@@ -1,0 +1,159 @@
+"""What is refused of metal3's objects, in the words of its webhooks. Pure functions.
+
+An address that lay outside of the entries before an edit is no fault of the edit. What is in use
+is read from the server by the caller, and not from `status.indexes`, which is a moment behind.
+"""
+
+from collections.abc import Iterable, Iterator
+from json import dumps
+from typing import Any
+
+from allocator import AddressRange
+from controller.errors import Cause
+from reconcilers.integrations.metal3.api import (
+    RANDOM,
+    REQUESTED_ADDRESS,
+    Metal3Address,
+    Metal3Claim,
+    Metal3PoolSpec,
+    PoolEntry,
+)
+from reconcilers.integrations.metal3.entries import parse_single, space_of, span_of
+
+MOST_RANDOM = 2**63
+"""An entry of a random pool has fewer addresses."""
+EMPTY = "cannot be empty"
+NO_ADDRESS = "is not a valid IP address"
+UNCHANGEABLE = "cannot be modified"
+
+
+def find_pool_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterator[Cause]:
+    """Yield the faults of a pool's spec.
+
+    Args:
+        spec: of the pool.
+        is_new: whether the pool is created; metal3 has two spellings of one message.
+    """
+    for index, entry in enumerate(spec.pools):
+        field = f"spec.pools[{index}]"
+        yield from _find_entry_faults(field, entry, is_random=spec.allocationStrategy == RANDOM)
+    yield from _find_preallocation_faults(spec, is_new=is_new)
+
+
+def find_pool_changes(new: Metal3PoolSpec, old: Metal3PoolSpec) -> Iterator[Cause]:
+    """Yield the fields that an edit of a pool changes and that cannot be changed."""
+    if new.namePrefix != old.namePrefix:
+        yield _invalid("spec.namePrefix", new.namePrefix, UNCHANGEABLE)
+    if (new.allocationStrategy == RANDOM) != (old.allocationStrategy == RANDOM):
+        message = "cannot be modified after creation"
+        yield _invalid("spec.allocationStrategy", new.allocationStrategy, message)
+
+
+def can_lose_addresses(new: Metal3PoolSpec, old: Metal3PoolSpec | None) -> bool:
+    """Return whether a new spec may lack an address that the old one had."""
+    return old is None or new.pools != old.pools
+
+
+def find_lost_addresses(
+    new: Metal3PoolSpec, old: Metal3PoolSpec | None, in_use: Iterable[str]
+) -> Iterator[Cause]:
+    """Yield the addresses in use that an edit of a pool leaves out.
+
+    Args:
+        new: the spec.
+        old: the spec before; None if it cannot be read.
+        in_use: the addresses of all IPAddresses that name the pool.
+    """
+    after, before = space_of(new), None if old is None else space_of(old)
+    for used in sorted(set(in_use)):
+        address = parse_single(used)
+        if address is None or after.entry_of(address) is not None:
+            continue
+        if before is None or before.entry_of(address) is not None:
+            yield _invalid("spec.pools", used, "is in use but out of bounds of the pools given")
+
+
+def find_claim_faults(claim: Metal3Claim) -> Iterator[Cause]:
+    """Yield the faults of an IPClaim."""
+    if not claim.spec.pool.name:
+        yield _invalid("spec.pool.name", "", EMPTY)
+    requested = claim.metadata.annotations.get(REQUESTED_ADDRESS, "")
+    if requested and parse_single(requested) is None:
+        field = f"metadata.annotations[{REQUESTED_ADDRESS}]"
+        yield _invalid(field, requested, NO_ADDRESS)
+
+
+def find_claim_changes(new: Metal3Claim, old: Metal3Claim) -> Iterator[Cause]:
+    """Yield the fields that an edit of an IPClaim changes and that cannot be changed."""
+    after, before = new.spec.pool, old.spec.pool
+    if (after.name, after.namespace, after.kind) != (before.name, before.namespace, before.kind):
+        yield _invalid("spec.pool", after.name, UNCHANGEABLE)
+
+
+def find_address_faults(address: Metal3Address) -> Iterator[Cause]:
+    """Yield the faults of an IPAddress."""
+    spec = address.spec
+    if not spec.address:
+        yield _invalid("spec.address", "", EMPTY)
+    elif parse_single(spec.address) is None:
+        yield _invalid("spec.address", spec.address, NO_ADDRESS)
+    if not spec.pool.name:
+        yield _invalid("spec.pool.name", "", EMPTY)
+    if not spec.claim.name:
+        yield _invalid("spec.claim.name", "", EMPTY)
+
+
+def find_address_changes(new: Metal3Address, old: Metal3Address) -> Iterator[Cause]:
+    """Yield the fields that an edit of an IPAddress changes and that cannot be changed."""
+    after, before = new.spec, old.spec
+    if after.address != before.address:
+        yield _invalid("spec.address", after.address, UNCHANGEABLE)
+    if after.pool != before.pool:
+        yield _invalid("spec.pool", after.pool.name, UNCHANGEABLE)
+    if after.claim != before.claim:
+        yield _invalid("spec.claim", after.claim.name, UNCHANGEABLE)
+
+
+def _find_entry_faults(field: str, entry: PoolEntry, *, is_random: bool) -> Iterator[Cause]:
+    if not (entry.start or entry.end or entry.subnet):
+        message = "pool entry must specify at least one of start, end, or subnet"
+        yield _invalid(field, "", message)
+        return
+    start, end = parse_single(entry.start), parse_single(entry.end)
+    if start is not None and end is not None and _is_after(start, end):
+        message = f"end IP {entry.end} is before start IP {entry.start}"
+        yield _invalid(f"{field}.end", entry.end, message)
+    if not is_random:
+        return
+    span = span_of(entry)
+    if not (entry.end or entry.subnet):
+        yield _invalid_random(f"{field}.start", entry.start, "an entry needs an end or a subnet")
+    elif span is not None and span.size >= MOST_RANDOM:
+        yield _invalid_random(field, entry.subnet, "an entry has too many addresses")
+
+
+def _is_after(start: AddressRange, end: AddressRange) -> bool:
+    return start.family == end.family and start.first > end.first
+
+
+def _find_preallocation_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterator[Cause]:
+    space, claims = space_of(spec), dict[AddressRange, str]()
+    word = "bonds" if is_new else "bounds"  # the first is metal3's, and people search for it
+    for claim, written in spec.preAllocations.items():
+        field, address = f"spec.preAllocations[{claim}]", space.preallocations[claim]
+        if address is None or space.entry_of(address) is None:
+            yield _invalid(field, written, f"is out of {word} of the pools given")
+            continue
+        other = claims.setdefault(address, claim)
+        if other != claim:
+            message = f'IP address is already pre-allocated to claim "{other}"'
+            yield _invalid(field, written, message)
+
+
+def _invalid_random(field: str, value: str, why: str) -> Cause:
+    message = f'cannot be used with allocationStrategy "random": {why}'
+    return _invalid(field, value, message)
+
+
+def _invalid(field: str, value: Any, message: str) -> Cause:
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {message}")

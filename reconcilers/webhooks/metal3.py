@@ -1,0 +1,134 @@
+"""Validates metal3's objects, whose rules are in the integration.
+
+What is in use of a pool is read from the server: `status.indexes` may be a moment behind, and
+edits that give up addresses are rare.
+"""
+
+from controller.client import Client
+from controller.webhooks import Webhook
+from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses
+from reconcilers.integrations.core.discovery import find_served
+from reconcilers.integrations.metal3 import rules
+from reconcilers.integrations.metal3.api import (
+    ADDRESSES,
+    CLAIMS,
+    POOLS,
+    Metal3Address,
+    Metal3Claim,
+    Metal3Pool,
+    pool_of_pool_ref,
+)
+from reconcilers.integrations.metal3.offers import offers_of
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.specrules.verdict import NOTHING, Verdict
+from reconcilers.webhooks.admission import webhook
+
+
+class Metal3PoolValidator:
+    """Validates IPPools.
+
+    Args:
+        client: for live reads.
+        spaces: what pools of all kinds hand out.
+    """
+
+    def __init__(self, client: Client, spaces: SpaceIndex) -> None:
+        self._client = client
+        self._spaces = spaces
+
+    async def review_creation(self, new: Metal3Pool) -> Verdict:
+        """Validate a new pool."""
+        return self._verdict(new, is_new=True)
+
+    async def review_update(self, new: Metal3Pool, old: Metal3Pool | None) -> Verdict:
+        """Validate an edit; IPAddresses are read only if the pool may lose some."""
+        verdict, before = self._verdict(new, is_new=False), None if old is None else old.spec
+        if before is not None:
+            causes = (*verdict.causes, *rules.find_pool_changes(new.spec, before))
+            verdict = Verdict(causes, verdict.warnings)
+        if not verdict.allowed or not rules.can_lose_addresses(new.spec, before):
+            return verdict
+        lost = rules.find_lost_addresses(new.spec, before, await self._list_in_use(new))
+        return Verdict.from_causes(lost, verdict.warnings)
+
+    async def review_deletion(self, old: Metal3Pool) -> Verdict:
+        """Allow every deletion: the finalizer of the pool waits for its addresses."""
+        del old
+        return NOTHING
+
+    def _verdict(self, new: Metal3Pool, *, is_new: bool) -> Verdict:
+        warnings: list[str] = []
+        if sentence := self._spaces.sharing(offers_of(new)).sentence:
+            warnings.append(f"spec.pools: {sentence}")
+        return Verdict.from_causes(rules.find_pool_faults(new.spec, is_new=is_new), warnings)
+
+    async def _list_in_use(self, pool: Metal3Pool) -> list[str]:
+        """Return the addresses of the IPAddresses of both kinds that name a pool.
+
+        Raises:
+            DiscoveryIncomplete: it is not known whether Cluster API's IPAddresses are served.
+        """
+        meta = pool.metadata
+        page = await self._client.list(ADDRESSES, namespace=meta.namespace)
+        in_use = [
+            address.spec.address for address in page.items if address.spec.pool.name == meta.name
+        ]
+        contract = await find_served(self._client, map(addresses, CONTRACT_VERSIONS))
+        if contract is not None:
+            of_contract = await self._client.list(contract, namespace=meta.namespace)
+            in_use += [
+                address.spec.address
+                for address in of_contract.items
+                if pool_of_pool_ref(address.spec.poolRef, meta.namespace) == meta.key
+            ]
+        return in_use
+
+
+class Metal3ClaimValidator:
+    """Validates IPClaims."""
+
+    async def review_creation(self, new: Metal3Claim) -> Verdict:
+        """Validate a new claim."""
+        return Verdict.from_causes(rules.find_claim_faults(new))
+
+    async def review_update(self, new: Metal3Claim, old: Metal3Claim | None) -> Verdict:
+        """Validate an edit."""
+        changes = () if old is None else rules.find_claim_changes(new, old)
+        return Verdict.from_causes([*rules.find_claim_faults(new), *changes])
+
+    async def review_deletion(self, old: Metal3Claim) -> Verdict:
+        """Allow every deletion."""
+        del old
+        return NOTHING
+
+
+class Metal3AddressValidator:
+    """Validates metal3's IPAddresses."""
+
+    async def review_creation(self, new: Metal3Address) -> Verdict:
+        """Validate a new IPAddress."""
+        return Verdict.from_causes(rules.find_address_faults(new))
+
+    async def review_update(self, new: Metal3Address, old: Metal3Address | None) -> Verdict:
+        """Validate an edit."""
+        changes = () if old is None else rules.find_address_changes(new, old)
+        return Verdict.from_causes([*rules.find_address_faults(new), *changes])
+
+    async def review_deletion(self, old: Metal3Address) -> Verdict:
+        """Allow every deletion."""
+        del old
+        return NOTHING
+
+
+def metal3_webhooks(client: Client, spaces: SpaceIndex) -> list[Webhook[bytes]]:
+    """Return the webhooks of metal3's kinds, served where that integration is on.
+
+    Args:
+        client: for live reads.
+        spaces: what pools of all kinds hand out.
+    """
+    return [
+        webhook(POOLS, Metal3PoolValidator(client, spaces)),
+        webhook(CLAIMS, Metal3ClaimValidator()),
+        webhook(ADDRESSES, Metal3AddressValidator()),
+    ]

@@ -1,0 +1,164 @@
+"""What the webhooks refuse of metal3's objects, in metal3's words."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.manager import Manager
+from controller.options import ManagerOptions, SelfSigned
+from reconcilers.integrations.metal3.api import KINDS
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.webhooks.admission import path
+from reconcilers.webhooks.configuration import METAL3, SERVICE, entries
+from reconcilers.webhooks.metal3 import metal3_webhooks
+from tests.contract.metal3.lab import Body, Metal3Lab
+from tests.contract.product import Server
+from tests.polling import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+HOST, HOOK = "127.0.0.1", "metal3"
+
+
+@asynccontextmanager
+async def hooked(server: Server, lab: Metal3Lab) -> AsyncIterator[None]:
+    """Serve the webhooks of metal3's kinds, which are in force inside the context."""
+    transport = await connect(server.admin_kubeconfig)
+    signed = SelfSigned("default", SERVICE, "certs", validating=[HOOK], names=[HOST])
+    options = ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
+    manager = Manager(transport, clock=SystemClock(), options=options)
+    for webhook in metal3_webhooks(manager.client, SpaceIndex()):
+        manager.add_webhook(webhook)
+    resources = {name: resource for name, (resource, _) in METAL3.items()}
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        await manager.wait_serving()
+        url = f"https://{HOST}:{manager.webhook_port}"
+        body = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": HOOK},
+            "webhooks": list(
+                entries(METAL3, lambda name: {"url": f"{url}{path(resources[name])}"})
+            ),
+        }
+        answer = await server.admin.post(CONFIGURATIONS, json=body)
+        assert answer.status_code == 201, answer.text
+        for kind in ("IPPool", "IPClaim", "IPAddress"):
+            await until(partial(_is_refused, lab, kind), bool)
+        yield
+        await server.admin.delete(f"{CONFIGURATIONS}/{HOOK}")
+        manager.stop()
+    await transport.aclose()
+
+
+EMPTY: Body = {
+    "IPPool": {"namePrefix": "p", "pools": [{}]},
+    "IPClaim": {"pool": {}},
+    "IPAddress": {"address": "10.0.0.1", "pool": {}, "claim": {}},
+}
+
+
+async def _is_refused(lab: Metal3Lab, kind: str) -> bool:
+    """Return whether the server asks a webhook already: nothing tells when it begins."""
+    return (await _try_to_create(lab, kind, {})).status_code == 422
+
+
+async def refusal(lab: Metal3Lab, kind: str, spec: Body, **metadata: Any) -> str:
+    """Return the message by which a new object is refused; empty if it is not."""
+    return _message(await _try_to_create(lab, kind, spec, **metadata))
+
+
+async def _try_to_create(lab: Metal3Lab, kind: str, spec: Body, **metadata: Any) -> httpx.Response:
+    body: Body = {
+        "apiVersion": "ipam.metal3.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "tried", **metadata},
+        "spec": {**EMPTY[kind], **spec},
+    }
+    return await lab.admin.post(lab.path(kind), json=body, params={"dryRun": "All"})
+
+
+async def refusal_of_edit(lab: Metal3Lab, kind: str, name: str, spec: Body) -> str:
+    """Return the message by which an edit is refused; empty if it is not."""
+    answer = await lab.admin.patch(
+        lab.path(kind, name),
+        json={"spec": spec},
+        headers={"Content-Type": "application/merge-patch+json"},
+        params={"dryRun": "All"},
+    )
+    return _message(answer)
+
+
+def _message(answer: httpx.Response) -> str:
+    assert answer.status_code in {200, 201, 422}, answer.text
+    return "" if answer.status_code < 400 else str(answer.json()["message"])
+
+
+RANGE = {"start": "10.0.0.1", "end": "10.0.0.9"}
+POOL_CASES: list[tuple[Body, str]] = [
+    ({"pools": [{}]}, "pool entry must specify at least one of start, end, or subnet"),
+    (
+        {"pools": [{"start": "10.0.0.2", "end": "10.0.0.1"}]},
+        "end IP 10.0.0.1 is before start IP 10.0.0.2",
+    ),
+    (
+        {"pools": [RANGE], "preAllocations": {"a": "10.0.1.1"}},
+        "is out of bonds of the pools given",
+    ),
+    (
+        {"pools": [RANGE], "preAllocations": {"a": "10.0.0.1", "b": "10.0.0.1"}},
+        'IP address is already pre-allocated to claim "a"',
+    ),
+    (
+        {"pools": [{"start": "10.0.0.1"}], "allocationStrategy": "random"},
+        'cannot be used with allocationStrategy "random": ',
+    ),
+    ({"pools": [RANGE], "preAllocations": {"a": "10.0.0.1"}}, ""),
+]
+
+
+async def test_every_rule_refuses_in_the_words_of_metal3(lab: Metal3Lab, server: Server) -> None:
+    await lab.pool("p", RANGE)
+    await lab.claim("a", "p", wish="10.0.0.5")
+    assert await lab.served("a") == "10.0.0.5"
+    await lab.claim("b", "p", "IPAddressClaim", wish="10.0.0.6")
+    assert await lab.served("b", "IPAddressClaim") == "10.0.0.6"
+    async with hooked(server, lab):
+        for spec, message in POOL_CASES:
+            refused = await refusal(lab, "IPPool", spec)
+            assert message in refused
+            assert bool(message) == bool(refused)
+        shrunk = {"pools": [{"start": "10.0.0.1", "end": "10.0.0.4"}]}
+        in_use = await refusal_of_edit(lab, "IPPool", "p", shrunk)
+        assert 'Invalid value: "10.0.0.5": is in use but out of bounds' in in_use
+        assert "10.0.0.6" in in_use
+        kept = {"pools": [{"start": "10.0.0.5", "end": "10.0.0.6"}]}
+        assert await refusal_of_edit(lab, "IPPool", "p", kept) == ""
+        for kind, name, edit, message in (
+            ("IPPool", "p", {"namePrefix": "q"}, "cannot be modified"),
+            ("IPPool", "p", {"allocationStrategy": "random"}, "cannot be modified after creation"),
+            ("IPClaim", "a", {"pool": {"name": "q"}}, "spec.pool: "),
+            ("IPAddress", "p-10-0-0-5", {"address": "10.0.0.7"}, "cannot be modified"),
+            ("IPAddress", "p-10-0-0-5", {"pool": {"name": "q"}}, "cannot be modified"),
+            ("IPAddress", "p-10-0-0-5", {"claim": {"name": "q"}}, "cannot be modified"),
+        ):
+            assert message in await refusal_of_edit(lab, kind, name, edit)
+        assert "spec.pool.name: Invalid value" in await refusal(lab, "IPClaim", {})
+        wish = {"annotations": {"ipAddress": "no"}}
+        refused = await refusal(lab, "IPClaim", {"pool": {"name": "p"}}, **wish)
+        assert "is not a valid IP address" in refused
+        assert "spec.claim.name: Invalid value" in await refusal(lab, "IPAddress", {})
+        await lab.claim("c", "p")
+        assert await lab.served("c") == "10.0.0.1"
+
+
+async def test_each_kind_has_its_webhook() -> None:
+    assert {resource for resource, _ in METAL3.values()} == set(KINDS)
