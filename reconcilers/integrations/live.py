@@ -22,17 +22,23 @@ from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK
+from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, METAL3, VITISTACK
 from reconcilers.integrations.clusterapi.live import PLATFORM as _CLUSTER_API
 from reconcilers.integrations.core.live import Indexes, Live, Platform, Source, Watched
 from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace
 from reconcilers.integrations.core.views import Views, Wanted, every_pool, merge_views
 from reconcilers.integrations.kubermatic.live import PLATFORM as _KUBERMATIC
+from reconcilers.integrations.metal3.live import PLATFORM as _METAL3
 from reconcilers.integrations.poolkinds import as_readable
 from reconcilers.integrations.vitistack.live import PLATFORM as _VITISTACK
 from reconcilers.spaces.offers import PoolName
 
-PLATFORMS = {CLUSTER_API: _CLUSTER_API, KUBERMATIC: _KUBERMATIC, VITISTACK: _VITISTACK}
+PLATFORMS = {
+    CLUSTER_API: _CLUSTER_API,
+    KUBERMATIC: _KUBERMATIC,
+    METAL3: _METAL3,
+    VITISTACK: _VITISTACK,
+}
 LOOK_SECONDS = 10.0
 """Between two questions which kinds are served."""
 KEPT_SECONDS = 60.0

@@ -29,6 +29,8 @@ from reconcilers.integrations.core.views import (
 )
 from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
 from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
+from reconcilers.integrations.metal3.api import KINDS as METAL3
+from reconcilers.integrations.metal3.api import POOLS as IP_POOLS
 from reconcilers.integrations.platformobjects import filled
 from reconcilers.integrations.poolkinds import as_readable
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
@@ -47,6 +49,7 @@ _POOL_KINDS: Mapping[Kinds, Sequence[Resource[Any]]] = {
     Kinds.NETWORK_POOLS: (NETWORK_POOL,),
     Kinds.CLUSTER_API: POOLS,
     Kinds.KUBERMATIC: (IPAM_POOLS,),
+    Kinds.METAL3: (IP_POOLS,),
     Kinds.VITISTACK: (NETWORKS,),
 }
 """The kinds of pools that are compared with each other."""
@@ -74,11 +77,12 @@ class Found:
     clusterapi: objects.Objects
     kubermatic: Objects
     vitistack: Objects
+    metal3: Objects
 
     @property
     def not_read(self) -> Sequence[NotRead]:
         """What the user may not read of all platforms."""
-        platforms = (self.clusterapi, self.kubermatic, self.vitistack)
+        platforms = (self.clusterapi, self.kubermatic, self.vitistack, self.metal3)
         return [limit for platform in platforms for limit in platform.not_read]
 
 
@@ -103,7 +107,7 @@ async def remove(client: Client, kind: str, at: Version) -> None:
 
 def is_known(body: Mapping[str, Any]) -> bool:
     """Return whether a manifest is of a kind that some integration reads."""
-    return objects.is_known(body) or is_of(body, (*KUBERMATIC, *VITISTACK))
+    return objects.is_known(body) or is_of(body, (*KUBERMATIC, *VITISTACK, *METAL3))
 
 
 async def from_cluster(
@@ -123,11 +127,12 @@ async def from_cluster(
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
-    lists = [ScopedLists(client, namespace) for _ in range(3)]
+    lists = [ScopedLists(client, namespace) for _ in range(4)]
     found = Found(
         await objects.read(lists[0]),
         await read(lists[1], KUBERMATIC),
         await read(lists[2], VITISTACK),
+        await read(lists[3], METAL3),
     )
     shown, spaces = [], spaces_of(found, pools)
     for platform, limited in zip(_views(found, pools, now), lists, strict=True):
@@ -198,6 +203,7 @@ def _found_in(bodies: Sequence[Mapping[str, Any]], namespace: str, now: datetime
         objects.from_bodies((body for body in bodies if objects.is_known(body)), namespace, now),
         from_bodies(bodies, KUBERMATIC, namespace, now, filled),
         from_bodies(bodies, VITISTACK, namespace, now, filled),
+        from_bodies(bodies, METAL3, namespace, now, filled),
     )
 
 
@@ -233,6 +239,7 @@ def spaces_of(found: Found, pools: NetworkPools) -> SpaceIndex:
         for network in networks:
             name = PoolName("NetworkNamespace", network.metadata.key)
             spaces.put(name, vitistack.offers_of(network))
+    _put_ip_pools(spaces, found.metal3.found.get(IP_POOLS.kind, ()))
     for name in _unreadable_pools(found, pools):
         spaces.note_unreadable(name, unreadable=True)
     not_read = {limit.kind for limit in (*pools.not_read, *found.not_read)}
@@ -242,11 +249,21 @@ def spaces_of(found: Found, pools: NetworkPools) -> SpaceIndex:
     return spaces
 
 
+def _put_ip_pools(spaces: SpaceIndex, pools: Sequence[Any]) -> None:
+    """Note what IPPools hand out; import the modules of metal3 only if needed."""
+    if not pools:
+        return
+    from reconcilers.integrations.metal3.offers import offers_of
+
+    for pool in pools:
+        spaces.put(PoolName(IP_POOLS.kind, pool.metadata.key), offers_of(pool))
+
+
 def _unreadable_pools(found: Found, pools: NetworkPools) -> Iterator[PoolName]:
     """Yield the pools that could not be decoded."""
     yield from (PoolName(NETWORK_POOL.kind, key) for key in pools.unreadable)
-    kinds = {*(kind.kind for kind in POOLS), "IPAMPool", "NetworkNamespace"}
-    for platform in (found.clusterapi, found.kubermatic, found.vitistack):
+    kinds = {*(kind.kind for kind in POOLS), "IPAMPool", "NetworkNamespace", IP_POOLS.kind}
+    for platform in (found.clusterapi, found.kubermatic, found.vitistack, found.metal3):
         yield from (PoolName(kind, key) for kind, key in platform.unreadable if kind in kinds)
 
 
@@ -256,6 +273,7 @@ def _views(found: Found, pools: NetworkPools, now: datetime) -> Sequence[Views]:
         _of_clusterapi(found.clusterapi, pools, now),
         _of_kubermatic(found.kubermatic),
         _of_vitistack(found.vitistack, now),
+        _of_metal3(found),
     )
 
 
@@ -297,3 +315,17 @@ def _of_vitistack(found: Objects, now: datetime) -> Views:
     networks = list(contents_of(caches))
     troubles = list(audit(caches, networks, found.unreadable, now, found.not_read))
     return Views([picture_of(network) for network in networks], troubles)
+
+
+def _of_metal3(found: Found) -> Views:
+    """Return what claims hold of IPPools; import the modules of metal3 only if needed."""
+    if found.metal3.empty:
+        return Views()
+    from reconcilers.integrations.metal3.auditing import audit
+    from reconcilers.integrations.metal3.contents import caches_of, contents_of
+    from reconcilers.integrations.metal3.picture import picture_of
+
+    caches = caches_of(found.metal3, found.clusterapi.claims, found.clusterapi.addresses)
+    pools = list(contents_of(caches))
+    troubles = list(audit(caches, pools, found.metal3.unreadable))
+    return Views([picture_of(pool) for pool in pools], troubles)

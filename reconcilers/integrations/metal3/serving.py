@@ -5,6 +5,7 @@ IPAddressClaims and Clusters of Cluster API are served as soon as their kinds ar
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import SystemRandom
 from typing import Any
 
@@ -18,6 +19,7 @@ from reconcilers.api import names
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.discovery import Look, Work
+from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.core.serving import Integration
@@ -32,6 +34,7 @@ from reconcilers.integrations.metal3.caches import (
 )
 from reconcilers.integrations.metal3.claimkind import Metal3ClaimKind, Metal3Parts
 from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
+from reconcilers.integrations.metal3.gauges import LABELS, METRICS, list_figures
 from reconcilers.integrations.metal3.granting import ClaimWrites
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
@@ -202,4 +205,10 @@ class Metal3(Integration[ServedMetal3Kinds]):
                 concurrency=max(1, settings.width // 2),
                 group=lambda key: key.namespace,
             )
-        return extension.run
+        figures = KeptFigures(partial(list_figures, caches))
+        pools.cache.subscribe(figures.note)
+        for side in sides.values():
+            side.claims.subscribe(figures.note)
+            side.addresses.subscribe(figures.note)
+        gauges = PoolGauges(METRICS, "an IPPool", LABELS, figures, clock=clock)
+        return with_gauges(gauges, self._manager.metrics.registry, extension.run)

@@ -126,6 +126,10 @@ class ClaimSide(ABC):
         """Return the error of a claim, in a form that is equal for claims with equal errors."""
 
     @abstractmethod
+    def error_of(self, claim: Claim) -> str:
+        """Return the message of the error of a claim; empty for none."""
+
+    @abstractmethod
     def shows(self, claim: Claim, problem: ClaimProblem) -> bool:
         """Return whether nothing has to be written for a claim to show a problem."""
 
@@ -274,6 +278,10 @@ class Metal3Side(ClaimSide):
         return claim.status.errorMessage
 
     @override
+    def error_of(self, claim: Metal3Claim) -> str:
+        return claim.status.errorMessage
+
+    @override
     def shows(self, claim: Metal3Claim, problem: ClaimProblem) -> bool:
         # An errorMessage is for good in the eyes of its reader: none for a pool that is not ready.
         is_silent = problem.reason == POOL_NOT_READY
@@ -365,6 +373,11 @@ class ContractSide(ClaimSide):
     @override
     def shown_error(self, claim: IPAddressClaim) -> Hashable:
         return shown_reason(claim)
+
+    @override
+    def error_of(self, claim: IPAddressClaim) -> str:
+        status, _, message = shown_reason(claim)
+        return "" if status == TRUE else message
 
     @override
     def shows(self, claim: IPAddressClaim, problem: ClaimProblem) -> bool:

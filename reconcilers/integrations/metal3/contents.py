@@ -1,0 +1,170 @@
+"""What claims of both kinds hold of IPPools, to be shown and audited.
+
+It is read from the objects, because `status.indexes` may be a moment behind.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from allocator import AddressRange
+from controller.cache import Cache
+from controller.meta import Key
+from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
+from reconcilers.integrations.core.objects import SPACE_INDEX, Objects, filled
+from reconcilers.integrations.core.views import Wanted, every_pool
+from reconcilers.integrations.metal3.api import ADDRESSES, CLAIMS, JOURNALS, POOLS, Metal3Pool
+from reconcilers.integrations.metal3.caches import (
+    POOL_INDEXES,
+    Metal3Caches,
+    SideCaches,
+    address_indexes,
+    check_readable,
+    claim_indexes,
+)
+from reconcilers.integrations.metal3.entries import EntrySpace, space_of
+from reconcilers.integrations.metal3.sides import Claim, ContractSide, Metal3Side
+from reconcilers.promises.holdings import Holdings
+from reconcilers.promises.identities import Holder
+from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
+from reconcilers.spaces.offers import PoolName
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAddress:
+    """An address that a claim of a pool holds or is promised.
+
+    Args:
+        address: a single one.
+        holder: the claim, or an IPAddress without a claim.
+        is_promised: whether it is not written to the claim yet.
+    """
+
+    address: AddressRange
+    holder: Holder
+    is_promised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IPPoolContents:
+    """What a pool may hand out, and what is held of it.
+
+    Args:
+        pool: the pool.
+        space: what it may hand out.
+        holdings: what is held, and which claims wait.
+        caches: the objects.
+        unreadable: objects that may hold some of it and cannot be decoded.
+    """
+
+    pool: Metal3Pool
+    space: EntrySpace
+    holdings: Holdings
+    caches: Metal3Caches
+    unreadable: Sequence[UnreadableObject] = ()
+
+    def list_held(self) -> Iterator[HeldAddress]:
+        """Yield the addresses that claims hold and that the journal promises."""
+        for holder in self.holdings.holders:
+            for part in self.holdings.facts(holder).ranges:
+                yield HeldAddress(part.range, holder)
+        for promise in JOURNALS.read(self.pool).promises:
+            claim = self.find_claim(promise.holder)
+            meta = None if claim is None else claim.metadata
+            if meta is not None and (meta.uid, meta.resourceVersion) == promise.identity:
+                for part in promise.ranges:
+                    yield HeldAddress(part.range, promise.holder, is_promised=True)
+
+    def list_waiting(self) -> Iterator[tuple[SideCaches, Claim]]:
+        """Yield the claims without an address."""
+        for side in self.caches.sides.values():
+            for claim in side.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
+                if not claim.metadata.terminating and not side.side.address_name(claim):
+                    yield side, claim
+
+    def find_claim(self, holder: Holder) -> Claim | None:
+        """Return the claim of a holder; None if there is none."""
+        side = self.caches.sides.get(holder.kind)
+        return None if side is None else side.claims.get(holder.key)
+
+
+def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterator[IPPoolContents]:
+    """Yield every pool and what is held of it, by key.
+
+    Args:
+        caches: the objects.
+        is_wanted: which pools.
+    """
+    for pool in sorted(caches.pools, key=lambda pool: pool.metadata.key):
+        key = pool.metadata.key
+        if not is_wanted(PoolName(POOLS.kind, key)):
+            continue
+        space = space_of(pool.spec)
+        holders = {
+            holder: None
+            for side in caches.sides.values()
+            for holder in _holders(side, caches, key, space)
+        }
+        facts = (
+            (holder, holder_facts)
+            for holder in holders
+            if (holder_facts := caches.find_facts(key, holder, space)) is not None
+        )
+        unreadable = [
+            unreadable_object
+            for side in caches.sides.values()
+            for unreadable_object in find_unreadable(
+                partial(
+                    check_readable,
+                    side.side,
+                    key,
+                    side.claims.unreadable,
+                    side.addresses.unreadable,
+                )
+            )
+        ]
+        yield IPPoolContents(pool, space, Holdings(space.layouts, facts), caches, unreadable)
+
+
+def _holders(
+    side: SideCaches, caches: Metal3Caches, pool: Key, space: EntrySpace
+) -> Iterator[Holder]:
+    for claim in side.claims.by_index(SPACE_INDEX, str(pool)):
+        yield side.holder_of_claim(claim)
+    for address in caches.addresses_of_pool(side, pool, space):
+        yield side.holder_of_address(address)
+
+
+def caches_of(
+    objects: Objects,
+    contract_claims: Sequence[Any] = (),
+    contract_addresses: Sequence[Any] = (),
+) -> Metal3Caches:
+    """Return objects as reconcilers read them.
+
+    Args:
+        objects: of metal3's kinds.
+        contract_claims: IPAddressClaims of all pools.
+        contract_addresses: IPAddresses of Cluster API.
+    """
+    version = CONTRACT_VERSIONS[0]
+    metal3, contract = Metal3Side(), ContractSide(claims(version), addresses(version))
+    return make_caches(
+        objects.cache(POOLS, indexes=POOL_INDEXES),
+        SideCaches(
+            metal3,
+            objects.cache(CLAIMS, indexes=claim_indexes(metal3)),
+            objects.cache(ADDRESSES, indexes=address_indexes(metal3)),
+        ),
+        SideCaches(
+            contract,
+            filled(contract.claims, contract_claims, {}, indexes=claim_indexes(contract)),
+            filled(contract.addresses, contract_addresses, {}, indexes=address_indexes(contract)),
+        ),
+    )
+
+
+def make_caches(pools: Cache[Metal3Pool], *sides: SideCaches) -> Metal3Caches:
+    """Return the caches of pools and of kinds of claims, without Clusters."""
+    return Metal3Caches(pools, {side.side.claim_kind: side for side in sides}, None)

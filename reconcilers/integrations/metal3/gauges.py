@@ -1,0 +1,20 @@
+"""The figures of IPPools for metrics, from the objects that the caches show."""
+
+from collections.abc import Iterable
+
+from reconcilers.integrations.core.gauges import Labels
+from reconcilers.integrations.metal3.caches import Metal3Caches
+from reconcilers.integrations.metal3.contents import contents_of
+from reconcilers.integrations.metal3.picture import picture_of
+from reconcilers.pictures.poolpicture import PoolFigures
+
+METRICS = "butler_metal3_pool"
+LABELS: Labels = {
+    "namespace": lambda figures: figures.name.key.namespace,
+    "pool": lambda figures: figures.name.key.name,
+}
+
+
+def list_figures(caches: Metal3Caches) -> Iterable[PoolFigures]:
+    """Return the figures of all pools."""
+    return [picture_of(contents).figures for contents in contents_of(caches)]

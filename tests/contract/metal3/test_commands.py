@@ -1,0 +1,61 @@
+"""What the commands that ask about a cluster show of IPPools, on a server."""
+
+import json
+
+import pytest
+
+from tests.contract.metal3.lab import FINALIZERS, Metal3Lab
+from tests.contract.product import Server
+from tests.reconcilers.cli.commandline import run_beside
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+
+async def test_pools_whois_and_map_show_claims_of_both_kinds(
+    lab: Metal3Lab, server: Server
+) -> None:
+    await lab.pool(
+        "p",
+        {"start": "10.0.0.1", "end": "10.0.0.3"},
+        gateway="10.0.0.1",
+        preAllocations={"b": "10.0.0.3"},
+    )
+    await lab.claim("a", "p")
+    assert await lab.served("a") == "10.0.0.2"
+    await lab.claim("b", "p", "IPAddressClaim")
+    assert await lab.served("b", "IPAddressClaim") == "10.0.0.3"
+    await lab.claim("c", "p")
+    await lab.refused("c", "Exhausted IP Pools")
+    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
+    pools = json.loads((await run_beside("pools", *asked, "-o", "json")).out)
+    [pool] = [item for item in pools["items"] if item["namespace"] == lab.namespace]
+    head = ("kind", "name", "waiting", "ready")
+    assert [pool[name] for name in head] == ["IPPool", "p", 1, "True"]
+    figures = ("offers", "total", "allocated", "available", "outOfRange")
+    assert [[family[name] for name in figures] for family in pool["families"]] == [
+        ["10.0.0.1-10.0.0.3", 2, 2, 0, 0]
+    ]
+    answer = (await run_beside("whois", "10.0.0.3", *asked)).out
+    assert f"IPAddressClaim {lab.namespace}/b" in answer
+    answer = (await run_beside("map", "p", *asked)).out
+    assert f"IPClaim {lab.namespace}/a" in answer or "a" in answer
+    checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
+    kinds = {finding["kind"] for finding in checked["findings"]}
+    assert "OutOfRange" not in kinds
+    assert "RequestsWait" in kinds
+
+
+async def test_check_reports_claims_that_name_one_ipaddress(
+    lab: Metal3Lab, server: Server
+) -> None:
+    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.8"})
+    await lab.claim("a", "p")
+    await lab.served("a")
+    await lab.claim("b", "elsewhere", finalizers=[FINALIZERS["IPClaim"]])
+    other = {"name": "p-10-0-0-1", "namespace": lab.namespace}
+    await lab.patch("IPClaim", "b", {"status": {"address": other}}, "status")
+    await lab.patch("IPClaim", "b", {"spec": {"pool": {"name": "p"}}})
+    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
+    checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
+    found = {(one["kind"], one["subject"]["name"]) for one in checked["findings"]}
+    assert ("Overlap", "b") in found
