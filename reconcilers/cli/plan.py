@@ -221,10 +221,10 @@ def plan(
     """Show what manifests would be allocated, the pools' status and fragmentation after it.
 
     Reads NetworkPools, IPAllocations, TenantClusters and ProviderConfigs, Cluster API's pools and
-    IPAddressClaims, KKP's IPAMPools and Clusters, and vitistack's NetworkNamespaces and
-    IPAllocations, and works out, without a cluster, what the controllers would do with them:
-    which ranges are handed out, which allocations the clusters ask for, which requests fail and
-    why. Allocations that come with a range keep it.
+    IPAddressClaims, KKP's IPAMPools and Clusters, metal3's IPPools and IPClaims, and vitistack's
+    NetworkNamespaces and IPAllocations, and works out, without a cluster, what the controllers
+    would do with them: which ranges are handed out, which allocations the clusters ask for, which
+    requests fail and why. Allocations that come with a range keep it.
 
     Requests are served oldest first: by the annotation requested-at, else creationTimestamp.
     Objects without a creationTimestamp count as created in the order in which they are read,

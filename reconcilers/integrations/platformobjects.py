@@ -8,10 +8,11 @@ import msgspec
 
 from controller.meta import Key
 from controller.resource import Resource
-from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK
+from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, METAL3, VITISTACK
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.objects import resource_of as find_resource
 from reconcilers.integrations.kubermatic import api as kubermatic
+from reconcilers.integrations.metal3 import api as metal3
 from reconcilers.integrations.vitistack import api as vitistack
 
 Body = Mapping[str, Any]
@@ -23,9 +24,10 @@ CLUSTERS = clusterapi.clusters(_NEWEST)
 _KINDS: Mapping[str, Sequence[Resource[Any]]] = {
     CLUSTER_API: (CLAIMS, ADDRESSES, CLUSTERS, *clusterapi.POOLS),
     KUBERMATIC: kubermatic.KINDS,
+    METAL3: metal3.KINDS,
     VITISTACK: vitistack.KINDS,
 }
-FENCED_POOLS: Sequence[Resource[Any]] = clusterapi.POOLS
+FENCED_POOLS: Sequence[Resource[Any]] = (*clusterapi.POOLS, metal3.POOLS)
 """The kinds of pools that get a journal when they are created."""
 CONTENT_KINDS: Sequence[Resource[Any]] = (kubermatic.ALLOCATIONS,)
 """The kinds of objects whose spec has the addresses that they hold."""

@@ -7,7 +7,7 @@ only where there is something of them: most commands meet neither, and should no
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controller.client import Client
 from controller.meta import Key, Version
@@ -40,6 +40,9 @@ from reconcilers.networkpool.picture import ALL_SIZES
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.spaces.sharing import Kinds
+
+if TYPE_CHECKING:
+    from reconcilers.integrations.metal3.caches import Metal3Caches
 
 _REMOVABLE: Mapping[str, Resource[Any]] = {one.kind: one for one in KUBERMATIC} | {
     one.full_name: one for one in VITISTACK
@@ -194,7 +197,18 @@ def outcomes(
 
         of_vitistack = vitistack_caches(was.vitistack), vitistack_caches(became.vitistack)
         found += vitistack.outcomes(*of_vitistack)
+    if not became.metal3.empty:
+        from reconcilers.integrations.metal3 import outcomes as metal3
+
+        found += metal3.outcomes(_metal3_caches(was), _metal3_caches(became))
     return found
+
+
+def _metal3_caches(found: Found) -> "Metal3Caches":
+    """Return what was read of metal3 as reconcilers read it; import its modules only if needed."""
+    from reconcilers.integrations.metal3.contents import caches_of
+
+    return caches_of(found.metal3, found.clusterapi.claims, found.clusterapi.addresses)
 
 
 def _found_in(bodies: Sequence[Mapping[str, Any]], namespace: str, now: datetime) -> Found:
@@ -322,10 +336,10 @@ def _of_metal3(found: Found) -> Views:
     if found.metal3.empty:
         return Views()
     from reconcilers.integrations.metal3.auditing import audit
-    from reconcilers.integrations.metal3.contents import caches_of, contents_of
+    from reconcilers.integrations.metal3.contents import contents_of
     from reconcilers.integrations.metal3.picture import picture_of
 
-    caches = caches_of(found.metal3, found.clusterapi.claims, found.clusterapi.addresses)
+    caches = _metal3_caches(found)
     pools = list(contents_of(caches))
     troubles = list(audit(caches, pools, found.metal3.unreadable))
     return Views([picture_of(pool) for pool in pools], troubles)

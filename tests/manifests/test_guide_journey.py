@@ -22,7 +22,15 @@ JOURNEY = (
 )
 """The pages that one cluster lives through."""
 ELSEWHERE = {
-    *("migrate-from-butler", "backup-and-restore", "networks", "cluster-api", "kkp", "vitistack"),
+    *(
+        "migrate-from-butler",
+        "backup-and-restore",
+        "networks",
+        "cluster-api",
+        "kkp",
+        "vitistack",
+        "metal3",
+    ),
     *("page", "security", "how-do-i", "cilium"),
 }
 """The pages that other tests type, or that have only names of commands."""

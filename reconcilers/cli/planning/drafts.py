@@ -20,7 +20,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.cli.reading.manifests import Manifest, Manifests, is_stored
-from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK
+from reconcilers.configuration.settings import CLUSTER_API, INTEGRATIONS
 from reconcilers.integrations import platformobjects
 from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
 from reconcilers.networkpool.claims import find_entry
@@ -89,7 +89,7 @@ def find_integrations(manifests: Manifests) -> tuple[str, ...]:
     integrations = platformobjects.integrations_of(manifests.others)
     if any(_promises_to_claims(manifest.object) for manifest in manifests.pools):
         integrations = integrations | {CLUSTER_API}
-    return tuple(name for name in (CLUSTER_API, KUBERMATIC, VITISTACK) if name in integrations)
+    return tuple(name for name in INTEGRATIONS if name in integrations)
 
 
 def _promises_to_claims(pool: NetworkPool) -> bool:

@@ -1,0 +1,52 @@
+"""What became of the claims of IPPools among manifests, once controllers have worked on them."""
+
+from collections.abc import Iterator
+
+from reconcilers.integrations.core.views import Planned
+from reconcilers.integrations.metal3.api import POOL
+from reconcilers.integrations.metal3.caches import Metal3Caches
+from reconcilers.integrations.metal3.claimkind import describe_not_ready
+from reconcilers.integrations.metal3.entries import space_of
+from reconcilers.integrations.metal3.sides import Claim, ClaimSide
+
+
+def outcomes(before: Metal3Caches, after: Metal3Caches) -> Iterator[Planned]:
+    """Yield the outcome of each claim that had no address: its address, or the reason.
+
+    Args:
+        before: the objects as they were.
+        after: the objects as the controllers left them.
+    """
+    for kind, caches in before.sides.items():
+        side = caches.side
+        for claim in sorted(caches.claims, key=lambda claim: claim.metadata.key):
+            pool, key = side.pool_of_claim(claim), claim.metadata.key
+            if pool is None or side.address_name(claim) or claim.metadata.terminating:
+                continue
+            current = after.sides[kind].claims.get(key) or claim
+            gets = _address_of(after, side, current)
+            reason = "" if gets else _reason(after, side, current)
+            group, kind_name = side.claims.group, side.claims.kind
+            yield Planned(group, kind_name, key, f"{POOL} {pool}", gets, reason)
+
+
+def _address_of(caches: Metal3Caches, side: ClaimSide, claim: Claim) -> str:
+    """Return the address of a claim; empty if it has none."""
+    pool_key = side.pool_of_claim(claim)
+    pool = None if pool_key is None else caches.pools.get(pool_key)
+    if pool is None:
+        return ""
+    addresses = space_of(pool.spec).addresses_named(side.address_name(claim))
+    return addresses[0].start_text if addresses else ""
+
+
+def _reason(caches: Metal3Caches, side: ClaimSide, claim: Claim) -> str:
+    """Return why a claim has no address: its error, or why its pool serves nobody."""
+    pool_key = side.pool_of_claim(claim)
+    assert pool_key is not None, "it names a pool"
+    pool = caches.pools.get(pool_key)
+    if pool is None:
+        return describe_not_ready(pool_key.name, "it does not exist")
+    stopped = caches.why_claim_stops(claim)
+    why = caches.why_pool_stops(pool)
+    return stopped or (describe_not_ready(pool_key.name, why) if why else side.error_of(claim))
