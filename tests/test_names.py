@@ -25,6 +25,7 @@ PACKAGES = (
     "reconcilers/clusteraccess",
     "reconcilers/configuration",
     "reconcilers/health",
+    "reconcilers/integrations/clusterapi",
     "reconcilers/integrations/kubermatic",
     "reconcilers/integrations/metal3",
     "reconcilers/integrations/vitistack",

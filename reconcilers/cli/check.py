@@ -23,7 +23,7 @@ from reconcilers.cli.cluster.objects import (
 from reconcilers.cli.cluster.repair import Outcome, Report, read_report, repair, report
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import NOT_READ, Cell, Column, fitted, show
+from reconcilers.cli.output import NOT_READ, Cell, Column, fit_table, show
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
 from reconcilers.cli.sharedflags import output_option, scope_options, tenants_option
@@ -32,12 +32,12 @@ from reconcilers.integrations.poolkinds import POOL_KINDS
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 _COLUMNS: Sequence[Column[Finding]] = (
-    Column("SEVERITY", lambda one: Cell(one.severity, _COLOURS[one.severity])),
-    Column("KIND", lambda one: one.kind),
-    Column("OBJECT", lambda one: one.subject.text),
-    Column("ACTION", lambda one: one.action, wide=True),
-    Column("CHOICES", lambda one: ", ".join(one.choices), wide=True),
-    Column("WHAT", lambda one: one.sentence, wraps=True),
+    Column("SEVERITY", lambda finding: Cell(finding.severity, _COLOURS[finding.severity])),
+    Column("KIND", lambda finding: finding.kind),
+    Column("OBJECT", lambda finding: finding.subject.text),
+    Column("ACTION", lambda finding: finding.action, wide=True),
+    Column("CHOICES", lambda finding: ", ".join(finding.choices), wide=True),
+    Column("WHAT", lambda finding: finding.sentence, wraps=True),
 )
 
 _WHAT = "checking the cluster"
@@ -89,38 +89,36 @@ def check(
     if reviewed is not None:
         if where.files:
             raise click.UsageError("--repair works on a cluster, not on files")
-        wanted = read_report(reviewed)
-        outcomes = in_cluster(where, _WHAT, partial(_repaired, where, wanted))
+        wanted_report = read_report(reviewed)
+        outcomes = in_cluster(where, _WHAT, partial(_repair, where, wanted_report))
         for outcome in outcomes:
             kind = "error" if outcome.failed else "note"
             say(kind, f"{outcome.subject.text}: {outcome.sentence}")
         if not outcomes:
             say("note", "the report asks for nothing: every action is `none`")
-        ctx.exit(EXIT_PROBLEM if any(one.failed for one in outcomes) else 0)
+        ctx.exit(EXIT_PROBLEM if any(outcome.failed for outcome in outcomes) else 0)
     if tenants and where.files:
         raise click.UsageError("--tenants asks the tenants: it needs a cluster, not files")
-    found = (
-        in_cluster(where, _WHAT, partial(_audit_with_tenants, where))
-        if tenants
-        else _audited(where)
+    findings = (
+        in_cluster(where, _WHAT, partial(_audit_with_tenants, where)) if tenants else _audit(where)
     )
     is_all_read = not ctx.meta.get(NOT_READ)
     clean = "nothing is wrong" if is_all_read else "nothing is wrong in what was read"
-    shown = fitted(_COLUMNS, found, output) or f"{clean}\n"
-    show(output, lambda: report(found), subject_names(found), lambda: shown)
-    wrong = [one for one in found if strict or one.severity == "error"]
+    table = fit_table(_COLUMNS, findings, output) or f"{clean}\n"
+    show(output, lambda: report(findings), subject_names(findings), lambda: table)
+    wrong = [finding for finding in findings if strict or finding.severity == "error"]
     ctx.exit(EXIT_PROBLEM if wrong or (strict and not is_all_read) else 0)
 
 
-def _audited(where: Scope) -> list[Finding]:
+def _audit(where: Scope) -> list[Finding]:
     objects = read_all(where, required=(TENANT_CLUSTER,))
     _report_not_checked(objects, where.namespace)
     note_empty_namespace(objects, where.namespace)
     with progress("looking for what is wrong"):
-        return _shown(objects, where)
+        return _list_findings(objects, where)
 
 
-def _shown(objects: Objects, where: Scope) -> list[Finding]:
+def _list_findings(objects: Objects, where: Scope) -> list[Finding]:
     """Return the findings about what -n selects; all objects were read to find them."""
     return findings_in(where.namespace, all_findings(objects, datetime.now(UTC)))
 
@@ -155,12 +153,12 @@ def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = Fal
         say("warning", f"not checked, because you may not read all of it: {'; '.join(left_out)}")
 
 
-async def _repaired(where: Scope, wanted: Report, client: Any) -> list[Outcome]:
+async def _repair(where: Scope, wanted_report: Report, client: Any) -> list[Outcome]:
     """Carry out a report; all kinds are required, as a repair must not follow from a part."""
     objects = await read_objects(client, where.namespace)
-    findings = _shown(objects, where)
+    findings = _list_findings(objects, where)
     show_progress("carrying out the report")
-    return [outcome async for outcome in repair(client, wanted, findings)]
+    return [outcome async for outcome in repair(client, wanted_report, findings)]
 
 
 async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
@@ -170,7 +168,7 @@ async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
     report_not_read(objects)
     _report_not_checked(objects, where.namespace, tenants=True)
     note_empty_namespace(objects, where.namespace)
-    findings = _shown(objects, where)
+    findings = _list_findings(objects, where)
     show_progress("asking the tenants")
     seen = await tenant_drift(client, objects, where.namespace)
     # What a condition says of a tenant is older than what was seen there just now.

@@ -50,7 +50,9 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
         forms = {
             "yaml": lambda: as_yaml(chosen),
             "json": lambda: as_json(as_list(chosen)),
-            "name": lambda: "".join(f"{kind}/{one['metadata']['name']}\n" for one in chosen),
+            "name": lambda: "".join(
+                f"{kind}/{definition['metadata']['name']}\n" for definition in chosen
+            ),
         }
         click.echo(forms[output](), nl=False)
         return

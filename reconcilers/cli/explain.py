@@ -19,7 +19,7 @@ from reconcilers.cli.cluster.objects import (
     scope,
 )
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import GAP, report, show, wrapped
+from reconcilers.cli.output import GAP, report, show, wrap_line
 from reconcilers.cli.sharedflags import named_scope_options, output_option
 from reconcilers.health.explanation import (
     Explanation,
@@ -45,12 +45,12 @@ def explain(name: str, output: Form, **values: Any) -> None:
     where = scope(values)
     read_from = replace(where, namespace=where.namespace or namespace_in(name))
     objects = _read(read_from)
-    found = [_explain(*select_object(name, objects, where.namespace), objects)]
+    explanations = [_explain(*select_object(name, objects, where.namespace), objects)]
     show(
         output,
-        lambda: report("ExplanationList", items=map(_document, found)),
-        ((one.kind.lower(), one.key.name) for one in found),
-        lambda: "\n".join(map(_text, found)),
+        lambda: report("ExplanationList", items=map(_document, explanations)),
+        ((explanation.kind.lower(), explanation.key.name) for explanation in explanations),
+        lambda: "\n".join(map(_text, explanations)),
     )
 
 
@@ -91,8 +91,8 @@ def _explain(kind: str, key: Key, objects: Objects) -> Explanation:
 
 
 def _text(explanation: Explanation) -> str:
-    head = wrapped(f"{explanation.kind} {explanation.key}", GAP)
-    return head + "".join(wrapped(f"{GAP}{line}", GAP * 2) for line in explanation.lines)
+    head = wrap_line(f"{explanation.kind} {explanation.key}", GAP)
+    return head + "".join(wrap_line(f"{GAP}{line}", GAP * 2) for line in explanation.lines)
 
 
 def _document(explanation: Explanation) -> dict[str, Any]:

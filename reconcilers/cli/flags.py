@@ -52,9 +52,9 @@ class Option(click.Option):
         default = extra.pop("default", "")
         if self.envvar == envvar(self.long):
             extra.pop("envvars", None)
-        shown = default if self.default_text is None else self.default_text
-        if shown and shown != '""':
-            extra["default"] = shown
+        shown_default = default if self.default_text is None else self.default_text
+        if shown_default and shown_default != '""':
+            extra["default"] = shown_default
         if isinstance(self.type, click.IntRange):
             extra["range"] = _describe_limits(self.type)
         return extra
@@ -106,7 +106,7 @@ def option(*declarations: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(*declarations, cls=Option, **attributes)
 
 
-def grouped(group: str, *options: Callable[[F], F]) -> Callable[[F], F]:
+def group_options(group: str, *options: Callable[[F], F]) -> Callable[[F], F]:
     """Return a decorator that gives a command these options, under this heading.
 
     Args:
@@ -225,13 +225,13 @@ def duration(value: str | float) -> float:
     return seconds
 
 
-def parse(text: str) -> float | None:
+def parse(duration: str) -> float | None:
     """Return the seconds that `text` says, None if it is no duration."""
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return float(text)
-    if not re.fullmatch(rf"(?:{_PART.pattern})+", text):
+    if re.fullmatch(r"\d+(\.\d+)?", duration):
+        return float(duration)
+    if not re.fullmatch(rf"(?:{_PART.pattern})+", duration):
         return None
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(duration))
 
 
 _WORDS = (("hour", 3600.0), ("minute", 60.0), ("second", 1.0), ("millisecond", 0.001))
@@ -259,14 +259,14 @@ def duration_option(*declarations: str, default: float, **attributes: Any) -> Ca
     return option(
         *declarations,
         type=duration,
-        default=rendered(default),
+        default=render_duration(default),
         default_text=describe_duration(default),
         metavar="DURATION",
         **attributes,
     )
 
 
-def rendered(seconds: float) -> str:
+def render_duration(seconds: float) -> str:
     """Return the shortest text for `seconds`: 90 is 1m30s."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:g}ms"

@@ -29,8 +29,8 @@ def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
     except BrokenPipeError:
         raise  # the reader of our output, `head` say, has ended
     except OSError as failure:
-        what = failure.strerror or str(failure)
-        raise Problem(f"{failure.filename}: {what}" if failure.filename else what) from failure
+        reason = failure.strerror or str(failure)
+        raise Problem(f"{failure.filename}: {reason}" if failure.filename else reason) from failure
 
 
 async def _interruptible(work: Callable[[], Awaitable[None]]) -> None:
@@ -63,8 +63,8 @@ def sole_failure(group: ExceptionGroup[Exception]) -> Exception:
 
     Servers that start at once fail at once, all for one reason: the first is reported.
     """
-    found = list(_leaves(group))
-    return found[0] if len({type(one) for one in found}) == 1 else group
+    leaves = list(_leaves(group))
+    return leaves[0] if len({type(leaf) for leaf in leaves}) == 1 else group
 
 
 def _leaves(error: Exception) -> Iterator[Exception]:

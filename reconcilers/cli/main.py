@@ -79,11 +79,11 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        wanted = args[0]
-        if wanted not in COMMANDS and not wanted.startswith("-") and not ctx.resilient_parsing:
-            near = get_close_matches(wanted, COMMANDS, n=1)
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(name, COMMANDS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise click.UsageError(f"there is no command {wanted!r}{hint}", ctx)
+            raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     @override

@@ -19,7 +19,7 @@ from reconcilers.api import names
 from reconcilers.cli import groups
 from reconcilers.cli.flags import (
     duration_option,
-    grouped,
+    group_options,
     name_list,
     option,
     switch,
@@ -41,15 +41,15 @@ def _duration(flag: str, name: str, **attributes: Any) -> Decorator[F]:
     return duration_option(flag, name, default=getattr(ManagerOptions(), name), **attributes)
 
 
-def _bind(flag: str, name: str, default: str, served: str) -> Decorator[F]:
-    sentence = f"Serve {served} at this address; 0 serves it nowhere."
+def _bind(flag: str, name: str, default: str, endpoint: str) -> Decorator[F]:
+    sentence = f"Serve {endpoint} at this address; 0 serves it nowhere."
     return option(flag, name, default=default, metavar="HOST:PORT", help=sentence)
 
 
-def _certificate(flag: str, served: str) -> Decorator[F]:
+def _certificate(flag: str, endpoint: str) -> Decorator[F]:
     sentence = (
-        f"Read tls.crt and tls.key for {served} from this folder; without it, the controller makes"
-        " a certificate that clients do not know."
+        f"Read tls.crt and tls.key for {endpoint} from this folder; without it, the controller"
+        " makes a certificate that clients do not know."
     )
     return option(flag, type=_FOLDER, metavar="FOLDER", help=sentence)
 
@@ -64,7 +64,7 @@ def manager_options(function: F) -> F:
     )
 
 
-_election_options: Decorator[Any] = grouped(
+_election_options: Decorator[Any] = group_options(
     groups.LEADER_ELECTION,
     switch(
         "--leader-elect",
@@ -93,7 +93,7 @@ _election_options: Decorator[Any] = grouped(
     ),
 )
 
-_metrics_options: Decorator[Any] = grouped(
+_metrics_options: Decorator[Any] = group_options(
     groups.METRICS,
     _bind("--metrics-bind-address", "metrics_bind", ":8080", "/metrics"),
     switch(
@@ -116,13 +116,13 @@ _metrics_options: Decorator[Any] = grouped(
     _bind("--health-probe-bind-address", "health_bind", ":8081", "/healthz and /readyz"),
 )
 
-_page_options: Decorator[Any] = grouped(
+_page_options: Decorator[Any] = group_options(
     groups.PAGE,
     _bind("--ui-bind-address", "ui_bind", "0", "the map of addresses as a page, over HTTPS,"),
     _certificate("--ui-cert-dir", "the page"),
 )
 
-_grace: Decorator[Any] = grouped(
+_grace: Decorator[Any] = group_options(
     groups.PROCESS,
     _duration(
         *("--graceful-shutdown-timeout", "grace_seconds"),
@@ -130,7 +130,7 @@ _grace: Decorator[Any] = grouped(
     ),
 )
 
-_webhook_options: Decorator[Any] = grouped(
+_webhook_options: Decorator[Any] = group_options(
     groups.WEBHOOKS,
     option(
         "--webhook-port",
@@ -184,7 +184,7 @@ def log_options(function: F) -> F:
     """Give a command the options that `configure_logs` reads."""
     return with_options(
         function,
-        grouped(
+        group_options(
             groups.LOGS,
             log_level_option(default="info"),
             option(
@@ -198,7 +198,7 @@ def log_options(function: F) -> F:
 
 
 def manager_settings(values: Mapping[str, Any], namespace: str) -> ManagerOptions:
-    """Return what `manager_options` gave as the manager takes it.
+    """Return the values of `manager_options` in the form that the manager takes.
 
     Args:
         values: of the options.
@@ -219,9 +219,12 @@ def manager_settings(values: Mapping[str, Any], namespace: str) -> ManagerOption
 
 def _fields(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that are fields of a dataclass; folders as text, empty for none."""
-    found = {one.name: values[one.name] for one in fields(model) if one.name in values}
+    values_of_fields = {
+        field.name: values[field.name] for field in fields(model) if field.name in values
+    }
     return {
-        name: str(value or "") if name.endswith("_dir") else value for name, value in found.items()
+        name: str(value or "") if name.endswith("_dir") else value
+        for name, value in values_of_fields.items()
     }
 
 

@@ -29,7 +29,7 @@ from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import report, show, tables
 from reconcilers.cli.problems import Problem, say
-from reconcilers.cli.progress import counted, progress
+from reconcilers.cli.progress import count_progress, progress
 from reconcilers.cli.sharedflags import output_option, scope_options, watch_option
 from reconcilers.pictures.documents import map_document
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
@@ -93,8 +93,8 @@ def draw(
         with progress("drawing"):
             pools = _pools(all_objects.within(where.namespace), names, values["datacenter"])
             texts = (
-                drawing.drawn(pool, block, output)
-                for pool in counted(pools)
+                drawing.draw_family(pool, block, output)
+                for pool in count_progress(pools)
                 for block in _blocks(pool, family)
             )
             return tables(*texts) or f"no addresses of IPv{family} were found\n"
@@ -116,7 +116,7 @@ def draw(
             pools = [replace(pool, families=kept) for pool, kept in blocks if kept]
         picture = _svg(objects, pools) if svg else ""
         if html:
-            documents = chain.from_iterable(map(pool_documents, counted(pools)))
+            documents = chain.from_iterable(map(pool_documents, count_progress(pools)))
             picture = page(page_state(objects, datetime.now(UTC), documents))
     if where_to := svg or html:
         _write(where_to, picture)
@@ -174,12 +174,12 @@ def _svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
     return picture_as_svg(pool.title, block, number_looks(objects))
 
 
-def _write(where: Path, text: str) -> None:
+def _write(where: Path, page: str) -> None:
     if str(where) == "-":
-        click.echo(text, nl=False)
+        click.echo(page, nl=False)
         return
     try:
-        where.write_text(text, encoding="utf-8")
+        where.write_text(page, encoding="utf-8")
     except OSError as error:
         raise Problem(f"{where} cannot be written: {error.strerror}") from error
     say("note", f"written to {where}")

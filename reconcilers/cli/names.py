@@ -29,17 +29,17 @@ def contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Co
     from controller.config import context_names
 
     try:
-        found = context_names(_kubeconfig(ctx))
+        contexts = context_names(_kubeconfig(ctx))
     except ConfigurationError:
         return []
-    return _beginning(found, incomplete)
+    return _beginning(contexts, incomplete)
 
 
 def namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the cluster's namespaces that begin so."""
     from reconcilers.api.resources import NAMESPACE
 
-    return _beginning([key.name for _, key in _listed(ctx, [NAMESPACE])], incomplete)
+    return _beginning([key.name for _, key in _list_objects(ctx, [NAMESPACE])], incomplete)
 
 
 def pools(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -49,7 +49,7 @@ def pools(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Compl
     """
     from reconcilers.integrations.poolkinds import POOL_KINDS
 
-    candidates = [(kind.lower(), key.name) for kind, key in _listed(ctx, POOL_KINDS)]
+    candidates = [(kind.lower(), key.name) for kind, key in _list_objects(ctx, POOL_KINDS)]
     count = Counter(name for _, name in candidates)
     with_kind = [f"{kind}/{name}" for kind, name in candidates if incomplete or count[name] > 1]
     return _beginning([*count, *with_kind], incomplete)
@@ -64,7 +64,7 @@ def tenants_and_allocations(
     """
     from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 
-    listed = _listed(ctx, (TENANT_CLUSTER, IP_ALLOCATION))
+    listed = _list_objects(ctx, (TENANT_CLUSTER, IP_ALLOCATION))
     count = Counter(key.name for _, key in listed)
     ambiguous = [(kind, key) for kind, key in listed if incomplete or count[key.name] > 1]
     full_names = [f"{kind.lower()}/{key}" for kind, key in ambiguous]
@@ -81,11 +81,11 @@ def _beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
 
 
 def _kubeconfig(ctx: click.Context) -> Path | None:
-    found = ctx.params.get("kubeconfig")
-    return Path(found) if found else None
+    path = ctx.params.get("kubeconfig")
+    return Path(path) if path else None
 
 
-def _listed(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple[str, Key]]":
+def _list_objects(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple[str, Key]]":
     """Return the kinds and keys of objects in the cluster that the words before lead to.
 
     Kinds that are not served, or that the user may not read, have none.
@@ -103,9 +103,9 @@ def _listed(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple
                 *asked, user_agent="butler-ipam", may_ask=False
             ) as transport:
                 client = Client(transport)
-                served = await client.list_served(kinds)
+                served_kinds = await client.list_served(kinds)
                 for kind in kinds:
-                    if kind not in served:
+                    if kind not in served_kinds:
                         continue
                     with suppress(Forbidden):
                         page = await client.list(

@@ -90,13 +90,16 @@ def table(columns: Sequence[Column[T]], rows: Iterable[T], *, wide: bool = True)
         rows: what each row is about; no text at all if there is none.
         wide: whether columns for -o wide are shown.
     """
-    shown = [column for column in columns if wide or not column.wide]
-    cells = [[column.cell(row) for column in shown] for row in rows]
+    shown_columns = [column for column in columns if wide or not column.wide]
+    cells = [[column.cell(row) for column in shown_columns] for row in rows]
     if not cells:
         return ""
-    heads = [Cell(one.head, right=first.right) for one, first in zip(shown, cells[0], strict=True)]
+    heads = [
+        Cell(column.head, right=first.right)
+        for column, first in zip(shown_columns, cells[0], strict=True)
+    ]
     lines = [heads, *cells]
-    widths = [max(len(line[at].text) for line in lines) for at in range(len(shown))]
+    widths = [max(len(line[at].text) for line in lines) for at in range(len(shown_columns))]
     return "".join(_line(line, widths) for line in lines)
 
 
@@ -105,7 +108,7 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def fitted(
+def fit_table(
     columns: Sequence[Column[T]], rows: Iterable[T], form: Form, *, indent: str = ""
 ) -> str:
     """Return a table that fits the terminal and uses its width; all there is where it has none.
@@ -125,45 +128,45 @@ def fitted(
 
 
 def _fitted_into(
-    room: int | None, columns: Sequence[Column[T]], every: Sequence[T], *, wide: bool
+    room: int | None, columns: Sequence[Column[T]], rows: Sequence[T], *, wide: bool
 ) -> str:
-    """Return a table that fits a width; see `fitted`.
+    """Return a table that fits a width; see `fit_table`.
 
     Args:
         room: how many columns there are; None for no limit.
         columns: of the table.
-        every: what each row is about.
+        rows: what each row is about.
         wide: whether columns for -o wide are shown where there is no limit.
     """
     if room is None:
-        return table(columns, every, wide=wide)
-    for some in _ever_narrower(columns):
-        text = table(some, every)
-        if max(map(len, click.unstyle(text).splitlines()), default=0) <= room:
-            return text
-        if some[-1].wraps and (wrapped := _wrapped_table(some, every, room)):
+        return table(columns, rows, wide=wide)
+    for kept in _ever_narrower(columns):
+        narrowed = table(kept, rows)
+        if max(map(len, click.unstyle(narrowed).splitlines()), default=0) <= room:
+            return narrowed
+        if kept[-1].wraps and (wrapped := _wrapped_table(kept, rows, room)):
             return wrapped
     needed = [column for column in columns if not column.wide]
-    return "\n".join(_block(needed, row, room) for row in every)
+    return "\n".join(_block(needed, row, room) for row in rows)
 
 
-def wrapped_lines(text: str, indent: str = "") -> list[str]:
+def wrapped_lines(line: str, indent: str = "") -> list[str]:
     """Return a line as lines that fit the terminal; those after the first are indented.
 
     Args:
-        text: the line; control characters in it are shown as escapes.
+        line: the line; control characters in it are shown as escapes.
         indent: what the further lines begin with.
     """
-    text = escape_text(text)
+    line = escape_text(line)
     room = terminal_width()
     if room is None:
-        return [text]
-    return _wrapped(text, max(room, NARROWEST_TEXT), indent)
+        return [line]
+    return _wrap(line, max(room, NARROWEST_TEXT), indent)
 
 
-def wrapped(text: str, indent: str = "") -> str:
+def wrap_line(unwrapped: str, indent: str = "") -> str:
     """Return a line as `wrapped_lines` does, as one text with all ends of lines."""
-    return "".join(f"{line}\n" for line in wrapped_lines(text, indent))
+    return "".join(f"{line}\n" for line in wrapped_lines(unwrapped, indent))
 
 
 def _wrapped_table(columns: Sequence[Column[T]], rows: Sequence[T], room: int) -> str:
@@ -173,19 +176,19 @@ def _wrapped_table(columns: Sequence[Column[T]], rows: Sequence[T], room: int) -
     width = room - margin - len(GAP)
     if width < NARROWEST_TEXT:
         return ""
-    texts = [_wrapped(last.cell(row).text, width) for row in rows]
-    first_texts = iter([text[0] for text in texts])
+    texts = [_wrap(last.cell(row).text, width) for row in rows]
+    first_texts = iter([cell_lines[0] for cell_lines in texts])
     first_line = replace(last, value=lambda _: next(first_texts), narrow=None)
     lines = table([*others, first_line], rows).splitlines(keepends=True)
     indent = " " * (margin + len(GAP))
     parts = [lines[0]]
-    for line, text in zip(lines[1:], texts, strict=True):
-        parts += [line, *(f"{indent}{further}\n" for further in text[1:])]
+    for line, further_lines in zip(lines[1:], texts, strict=True):
+        parts += [line, *(f"{indent}{further}\n" for further in further_lines[1:])]
     return "".join(parts)
 
 
-def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    wrapped = textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+def _wrap(line: str, width: int, indent: str = "") -> list[str]:
+    wrapped = textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
     return wrapped or [""]
 
 
@@ -194,16 +197,16 @@ def _block(columns: Sequence[Column[T]], row: T, room: int) -> str:
     margin = max(len(column.head) for column in columns) + len(GAP)
     lines = []
     for column in columns:
-        cell = _narrowed(column).cell(row)
+        cell = _narrow(column).cell(row)
         is_below = max(map(len, cell.text.split()), default=0) > room - margin
         indent = GAP if is_below else " " * margin
-        texts = _wrapped(cell.text, max(room - len(indent), 1))
-        texts = [painted_text(text, cell.colour) for text in texts]
+        texts = _wrap(cell.text, max(room - len(indent), 1))
+        texts = [painted_text(line, cell.colour) for line in texts]
         if is_below:
-            lines += [column.head, *(f"{indent}{text}" for text in texts)]
+            lines += [column.head, *(f"{indent}{line}" for line in texts)]
         else:
             lines += [f"{column.head.ljust(margin)}{texts[0]}"]
-            lines += [f"{indent}{text}" for text in texts[1:]]
+            lines += [f"{indent}{line}" for line in texts[1:]]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
@@ -211,23 +214,25 @@ def _ever_narrower(columns: Sequence[Column[T]]) -> Iterator[list[Column[T]]]:
     """Yield choices of columns: all, without those for -o wide, narrow ones, the needed ones."""
     kept = list(columns)
     yield kept
-    for one in reversed([one for one in columns if one.wide]):
-        kept.remove(one)
+    for wide_column in reversed([wide_column for wide_column in columns if wide_column.wide]):
+        kept.remove(wide_column)
         yield kept
-    kept = [_narrowed(column) for column in kept]
+    kept = [_narrow(column) for column in kept]
     yield kept
-    for one in sorted((one for one in kept if one.drop), key=lambda one: -one.drop):
-        kept.remove(one)
+    for droppable in sorted(
+        (droppable for droppable in kept if droppable.drop), key=lambda droppable: -droppable.drop
+    ):
+        kept.remove(droppable)
         yield kept
 
 
-def _narrowed(column: Column[T]) -> Column[T]:
+def _narrow(column: Column[T]) -> Column[T]:
     return replace(column, value=column.narrow or partial(_shorter, column.value))
 
 
 def _shorter(value: Callable[[T], Cell | str | int | None], row: T) -> Cell | str | int | None:
-    found = value(row)
-    return Cell(short(found), right=True) if isinstance(found, int) else found
+    cell = value(row)
+    return Cell(short(cell), right=True) if isinstance(cell, int) else cell
 
 
 def short(value: int) -> str:
@@ -256,13 +261,15 @@ def _line(cells: Sequence[Cell], widths: Sequence[int]) -> str:
     ]
     texts[-1] = texts[-1].rstrip()
     colours = [cell.colour for cell in cells]
-    painted = [painted_text(text, one) for text, one in zip(texts, colours, strict=True)]
+    painted = [
+        painted_text(cell_text, colour) for cell_text, colour in zip(texts, colours, strict=True)
+    ]
     return GAP.join(painted).rstrip() + "\n"
 
 
-def painted_text(text: str, colour: str | None) -> str:
+def painted_text(content: str, colour: str | None) -> str:
     """Return a text in a colour of click's; as it is for None."""
-    return click.style(text, fg=colour) if colour else text
+    return click.style(content, fg=colour) if colour else content
 
 
 def number(value: int | None) -> Cell:
@@ -286,7 +293,7 @@ def bar(used: int, total: int, width: int = BAR) -> Cell:
 def show(
     form: Form,
     document: Callable[[], Mapping[str, Any]],
-    named: Iterable[tuple[str, str]],
+    object_names: Iterable[tuple[str, str]],
     as_text: Callable[[], str],
 ) -> None:
     """Print what a command found in one of the forms.
@@ -294,24 +301,25 @@ def show(
     Args:
         form: one of the values of `--output`.
         document: gives what programs read.
-        named: the objects, as `kubectl get -o name` prints them: kind in small letters, name. A
-            kind without group is one of ours.
+        object_names: of the objects, as `kubectl get -o name` prints them: kind in small letters,
+            name. A kind without group is one of ours.
         as_text: returns the text for people.
     """
     match form:
         case "name":
             full = (
-                (kind if "." in kind else f"{kind}.{names.GROUP}", name) for kind, name in named
+                (kind if "." in kind else f"{kind}.{names.GROUP}", name)
+                for kind, name in object_names
             )
             lines = (f"{kind}/{escape_text(name)}\n" for kind, name in full)
-            text = "".join(dict.fromkeys(lines))
+            output = "".join(dict.fromkeys(lines))
         case "json":
-            text = as_json(document())
+            output = as_json(document())
         case "yaml":
-            text = as_yaml([document()])
+            output = as_yaml([document()])
         case _:
-            text = as_text()
-    click.echo(text, nl=False)
+            output = as_text()
+    click.echo(output, nl=False)
 
 
 def report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -327,7 +335,7 @@ def report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     context = click.get_current_context(silent=True)
     if context is not None and (not_read := context.meta.get(NOT_READ)):
         head["notRead"] = not_read
-    return head | {name: [exact(item) for item in one] for name, one in parts.items()}
+    return head | {name: [exact(item) for item in items] for name, items in parts.items()}
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # C if there
@@ -348,14 +356,12 @@ def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _as_yaml(document: Mapping[str, Any]) -> str:
-    readable = _dumped(document, allow_unicode=True)
+    readable = _dump(document, allow_unicode=True)
     # YAML leaves invisible controls as they are unless all of Unicode is escaped.
-    return (
-        readable if readable == escape_lines(readable) else _dumped(document, allow_unicode=False)
-    )
+    return readable if readable == escape_lines(readable) else _dump(document, allow_unicode=False)
 
 
-def _dumped(document: Mapping[str, Any], *, allow_unicode: bool) -> str:
+def _dump(document: Mapping[str, Any], *, allow_unicode: bool) -> str:
     return str(
         yaml.dump(
             document,

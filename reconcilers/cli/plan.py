@@ -20,7 +20,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli import problems
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import GAP, Column, as_list, fitted, show, tables, wrapped
+from reconcilers.cli.output import GAP, Column, as_list, fit_table, show, tables, wrap_line
 from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.controllerrun import run_controllers
 from reconcilers.cli.planning.outcome import PlannedObjects, collect
@@ -40,7 +40,7 @@ from reconcilers.cli.settingflags import setting_option
 from reconcilers.cli.sharedflags import file_options, namespace_option, output_option
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations import views
-from reconcilers.integrations.core.objects import filled
+from reconcilers.integrations.core.objects import fill_cache
 from reconcilers.integrations.core.views import (
     HOST_BITS,
     PLAN_COLUMNS,
@@ -79,7 +79,7 @@ class Plan:
     others: Sequence[Planned]
     unreadable: Sequence[str] = ()
 
-    def served(self) -> Iterator[IPAllocation]:
+    def list_served(self) -> Iterator[IPAllocation]:
         """Yield the allocations that get a range by this plan."""
         for allocation in self.planned.allocations:
             has_range = statusranges.find_held_range(allocation) is not None
@@ -94,19 +94,19 @@ def work_out(
     findings: Findings,
     sizes: Sequence[Size] = (),
 ) -> Plan:
-    """Return what controllers with these settings would make of manifests, at the time `now`.
+    """Work out how controllers with these settings would leave manifests, at the time `now`.
 
     What is wrong among the manifests is added to `findings`. For each of `sizes`, it is counted
     how many more tenants of that size fit.
     """
     namespace = settings.namespace
-    given = [manifest.object for manifest in manifests.pools]
-    pools = views.NetworkPools(given, manifests.unreadable_of("NetworkPool").keys())
-    shown = views.from_manifests(manifests.others, namespace, pools, now)
-    audit = Audit(manifests, findings, settings, shown.spaces)
+    given_pools = [manifest.object for manifest in manifests.pools]
+    pools = views.NetworkPools(given_pools, manifests.unreadable_of("NetworkPool").keys())
+    platform_views = views.from_manifests(manifests.others, namespace, pools, now)
+    audit = Audit(manifests, findings, settings, platform_views.spaces)
     audit.run()
     audit.references(_provider_finder(manifests, namespace))
-    for trouble in shown.troubles:
+    for trouble in platform_views.troubles:
         if trouble.kind in {HOST_BITS, POOLS_OVERLAP, UNREADABLE}:
             name = f"{trouble.subject} {trouble.key}"
             separator = " " if trouble.kind == UNREADABLE else ": "
@@ -123,15 +123,15 @@ def work_out(
         planned,
         sizes,
         settings.pool.max_addresses,
-        also_held=(shown.held, after.held),
-        find_supply=_supply_finder(manifests, shown, settings.pool.namespaces),
+        also_held=(platform_views.held, after.held),
+        find_supply=_supply_finder(manifests, platform_views, settings.pool.namespaces),
     )
     others = views.outcomes(manifests.others, planned.stored, namespace, pools, now)
     unreadable = [
         *(f"{kind} {key}" for kind, key in manifests.unreadable),
         *(
             f"{trouble.subject} {trouble.key}"
-            for trouble in shown.troubles
+            for trouble in platform_views.troubles
             if trouble.kind == UNREADABLE
         ),
     ]
@@ -146,13 +146,13 @@ def _provider_finder(
     failures = manifests.unreadable_of(PROVIDER_CONFIG.kind)
     unreadable = {(PROVIDER_CONFIG.kind, key): failure for key, failure in failures.items()}
     configs = [manifest.object for manifest in manifests.providers]
-    cache = filled(PROVIDER_CONFIG, configs, unreadable)
+    cache = fill_cache(PROVIDER_CONFIG, configs, unreadable)
     default = parse_reference(manifests.platform_default, namespace)
     return lambda tenant: find_provider(tenant, cache, namespace, default)
 
 
 def _supply_finder(
-    manifests: Manifests, shown: Views, namespaces: Sequence[str]
+    manifests: Manifests, platform_views: Views, namespaces: Sequence[str]
 ) -> Callable[[NetworkPool], Supply]:
     """Return a function that tells whether a pool hands out what it has free."""
     allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
@@ -163,7 +163,7 @@ def _supply_finder(
         unreadable: Unreadable | None = None
         if names := unreadable_near(allocations.unreadable, key):
             unreadable = UnreadableAllocations(names)
-        elif holders := shown.unreadable.get(key):
+        elif holders := platform_views.unreadable.get(key):
             unreadable = UnreadableHolders(holders)
         closed = pool.metadata.terminating or closed_by_namespace(pool, namespaces) is not None
         return Supply(not closed and unreadable is None, str(unreadable or ""))
@@ -171,18 +171,20 @@ def _supply_finder(
     return find_supply
 
 
-def size(text: str) -> Size:
-    """Return the size that `NODES+LB` means.
+def size(written_size: str) -> Size:
+    """Parse the size `NODES+LB`.
 
     Raises:
         BadParameter: it means none.
     """
-    nodes, plus, balancers = text.partition("+")
+    nodes, plus, balancers = written_size.partition("+")
     counts = [int(part) for part in (nodes, balancers) if part.isascii() and part.isdecimal()]
     if not plus or len(counts) != 2 or not any(counts):
-        raise click.BadParameter(f"{text!r} is not of the form NODES+LB: write 5+8, or 0+4")
+        raise click.BadParameter(
+            f"{written_size!r} is not of the form NODES+LB: write 5+8, or 0+4"
+        )
     if max(counts) > INT32_MAX:
-        raise click.BadParameter(f"{text!r} asks for more addresses than spec.count can")
+        raise click.BadParameter(f"{written_size!r} asks for more addresses than spec.count can")
     return Size(*counts)
 
 
@@ -240,24 +242,27 @@ def plan(
     with progress("working out who gets what"):
         outcome = work_out(manifests, settings, now, findings, tuple(dict.fromkeys(fit)))
     ours = manifests.every()
-    every = [*ours, *manifests.others]
-    if not every and not findings.wrong:
+    all_manifests = [*ours, *manifests.others]
+    if not all_manifests and not findings.wrong:
         findings.add("error", "there is nothing to plan: no NetworkPool or IPAllocation was found")
     for finding in findings:
         problems.say(finding.severity, finding.sentence)
-    if every or output not in {"table", "wide"}:
+    if all_manifests or output not in {"table", "wide"}:
         planned, before, changed = outcome.planned, outcome.before, outcome.changed
         others = outcome.others
         show(
             output,
             lambda: document(changed) if fit else as_list([*planned.bodies, *planned.others]),
             [
-                *(("ipallocation", one.metadata.name) for one in outcome.served()),
-                *((one.full_kind, one.key.name) for one in others if one.gets),
+                *(
+                    ("ipallocation", allocation.metadata.name)
+                    for allocation in outcome.list_served()
+                ),
+                *((planned.full_kind, planned.key.name) for planned in others if planned.gets),
             ],
             lambda: tables(
                 render(planned, before, changed, output) if manifests.every() else "",
-                fitted(_OTHERS, others, output),
+                fit_table(_OTHERS, others, output),
                 _describe_unreadable(outcome.unreadable),
             ),
         )
@@ -273,7 +278,7 @@ def _describe_unreadable(names: Sequence[str]) -> str:
         f"{objects} cannot be read, and what depends on {'it' if len(names) == 1 else 'them'} is"
         f" not planned: {name_with_count(names)}"
     )
-    return wrapped(line, GAP)
+    return wrap_line(line, GAP)
 
 
 _OTHERS: Sequence[Column[Planned]] = [

@@ -50,10 +50,10 @@ def _say_failure(failure: click.ClickException) -> None:
     _print("error", escape_lines(failure.format_message()))
 
 
-def _print(kind: str, text: str) -> None:
+def _print(kind: str, message: str) -> None:
     word = click.style(f"{kind}:", fg=_COLOURS[kind], bold=True)
     with aside():
-        click.echo(f"{word} {text}", err=True, color=colour())
+        click.echo(f"{word} {message}", err=True, color=colour())
 
 
 def colour() -> bool | None:

@@ -27,7 +27,7 @@ TAKEN_BACK = "\r\033[K"
 class Work:
     """What is going on, and how much of it is done; of 0 the end is not known."""
 
-    what: str
+    activity: str
     done: int = 0
     of: int = 0
     is_shown: bool = False
@@ -41,7 +41,7 @@ class Work:
             click.echo(TAKEN_BACK, err=True, nl=False)
 
     def line(self, seconds: float) -> str:
-        """Return what is shown after so many seconds: a bar, too, if the end is known."""
+        """Return the line to show after so many seconds: with a bar if the end is known."""
         bar = ""
         if self.of:
             filled = PROGRESS_BAR * self.done // self.of
@@ -50,8 +50,12 @@ class Work:
         # A line that a terminal breaks could not be taken back.
         most = shutil.get_terminal_size().columns - 1
         room = max(0, most - len(end) - len(CUT))
-        what = self.what if len(self.what) + len(end) <= most else f"{self.what[:room]}{CUT}"
-        return f"\r{f'{what}{end}'[:most]}\033[K"
+        activity = (
+            self.activity
+            if len(self.activity) + len(end) <= most
+            else f"{self.activity[:room]}{CUT}"
+        )
+        return f"\r{f'{activity}{end}'[:most]}\033[K"
 
 
 _work: ContextVar[Work | None] = ContextVar("work", default=None)
@@ -64,11 +68,11 @@ def advance(done: int, of: int) -> None:
         work.done, work.of = done, of
 
 
-def show_progress(what: str) -> None:
+def show_progress(activity: str) -> None:
     """Show what the work under `progress` does now; nothing outside of it."""
     work = _work.get()
     if work is not None:
-        work.what = what
+        work.activity = activity
 
 
 @contextmanager
@@ -83,27 +87,27 @@ def aside() -> Iterator[None]:
         yield
 
 
-def counted(all_of: Sequence[T]) -> Iterator[T]:
-    """Yield what there is, and show how many of them were taken."""
-    for done, one in enumerate(all_of):
+def count_progress(all_of: Sequence[T]) -> Iterator[T]:
+    """Yield the elements, and show how many of them were taken."""
+    for done, element in enumerate(all_of):
         advance(done, len(all_of))
-        yield one
+        yield element
 
 
 @contextmanager
-def progress(what: str) -> Iterator[None]:
+def progress(activity: str) -> Iterator[None]:
     """Show on standard error what is going on inside the context; on a terminal only.
 
     A thread does that, as some of the work (reading large files, working out large pools)
     leaves an event loop no moment to do so.
 
     Args:
-        what: is going on, for example `reading files`.
+        activity: is going on, for example `reading files`.
     """
     if not sys.stderr.isatty():
         yield
         return
-    over, work = Event(), Work(what)
+    over, work = Event(), Work(activity)
     token = _work.set(work)
 
     def report() -> None:

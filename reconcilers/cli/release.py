@@ -33,7 +33,7 @@ from reconcilers.cli.cluster.objects import (
     read_all,
 )
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import GAP, Cell, Column, fitted, wrapped
+from reconcilers.cli.output import GAP, Cell, Column, fit_table, wrap_line
 from reconcilers.cli.problems import EXIT_PROBLEM, Problem, say
 from reconcilers.cli.sharedflags import NAMED_NAMESPACE, cluster_options, namespace_option
 from reconcilers.health.explanation import unreadable_members_of
@@ -103,7 +103,7 @@ class Preview:
 
     @classmethod
     def from_objects(cls, tenant: TenantCluster, objects: Objects) -> "Preview":
-        """Return what is shown of a cluster.
+        """Return the preview of the release of a cluster.
 
         Args:
             tenant: the cluster.
@@ -134,18 +134,18 @@ class Preview:
     def as_text(self) -> str:
         """Return the preview for people."""
         state = "is being deleted" if self.tenant.metadata.terminating else "is not being deleted"
-        head = wrapped(f"{self.name}, phase {self.tenant.status.phase or '-'}, {state}", GAP)
+        head = wrap_line(f"{self.name}, phase {self.tenant.status.phase or '-'}, {state}", GAP)
         if not self.releases and not self.unreadable:
             return f"{head}no IPAllocation of it holds a range\n"
         unreadable = "".join(
-            wrapped(f"{member}: until then its range is kept, whatever it is", GAP)
+            wrap_line(f"{member}: until then its range is kept, whatever it is", GAP)
             for member in self.unreadable
         )
-        return head + fitted(_COLUMNS, self.releases, "table") + unreadable
+        return head + fit_table(_COLUMNS, self.releases, "table") + unreadable
 
 
 def _make_obstacle_cell(release: Release) -> Cell:
-    """Return what the release of a range waits for, as the table shows it.
+    """Return the cell with the obstacle that the release of a range waits for.
 
     "-" stands for nothing, "unknown" for an IPAllocation that the user may not read.
     """
@@ -233,7 +233,7 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
         objects: the objects of the cluster.
     """
     network = tenant.status.network
-    shown = network.ranges if network is not None else ()
+    shown_ranges = network.ranges if network is not None else ()
     if objects.limits_of(IP_ALLOCATION):
         return [
             Release(
@@ -244,14 +244,16 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
                 tuple(span.services),
                 obstacle=None,
             )
-            for span in shown
+            for span in shown_ranges
         ]
-    services = {Key(span.namespace, span.allocation): tuple(span.services) for span in shown}
+    services = {
+        Key(span.namespace, span.allocation): tuple(span.services) for span in shown_ranges
+    }
     return [
         Release(
             str(allocation.metadata.key),
             allocation.spec.type,
-            ", ".join(held.text for held in statusranges.list_held_ranges(allocation)),
+            ", ".join(span.text for span in statusranges.list_held_ranges(allocation)),
             _is_due(allocation, tenant),
             services.get(allocation.metadata.key, ()),
             _find_obstacle(allocation),
@@ -271,7 +273,7 @@ def _is_due(allocation: IPAllocation, tenant: TenantCluster) -> bool:
 
 
 def _find_obstacle(allocation: IPAllocation) -> str:
-    """Return what the release of an allocation waits for in its tenant; empty for nothing.
+    """Return the obstacle that the release of an allocation waits for; empty without one.
 
     The controller writes it to condition Ready: for example, a load balancer that still announces
     an address of the range.
@@ -379,7 +381,7 @@ async def annotate(client: Any, preview: Preview, namespace: str) -> Preview | N
 
 
 async def _read_again(client: Any, preview: Preview, namespace: str) -> Preview:
-    """Return what there is of a cluster now, by its name.
+    """Return the preview of a cluster of this name as it is now.
 
     Raises:
         Problem: it is gone or cannot be read.
@@ -422,7 +424,7 @@ async def _write_annotation(client: Any, preview: Preview) -> None:
 
 
 def _result(preview: Preview) -> str:
-    """Return what is released now and later, and how to take the annotation off."""
+    """Return a report of ranges released now and later, and how to remove the annotation."""
     key = preview.tenant.metadata.key
     due = sum(release.is_due for release in preview.releases)
     word = "without the tenant's word"

@@ -96,7 +96,9 @@ def settings_of(default: Settings) -> Iterator[Setting]:
     """Yield every setting, those of Settings itself first."""
     sections = [field for field in fields(default) if is_dataclass(getattr(default, field.name))]
     nested = {field.name for field in sections}
-    yield from (one for one in _section_settings("", default) if one.name not in nested)
+    yield from (
+        setting for setting in _section_settings("", default) if setting.name not in nested
+    )
     for field in sections:
         yield from _section_settings(field.name, getattr(default, field.name))
 
@@ -130,7 +132,9 @@ def setting_options(function: F) -> F:
 def setting_option(section: str, name: str) -> Callable[[F], F]:
     """Return the option of one setting, as `run` has it."""
     settings = settings_of(Settings())
-    return _option(next(one for one in settings if (one.section, one.name) == (section, name)))
+    return _option(
+        next(setting for setting in settings if (setting.section, setting.name) == (section, name))
+    )
 
 
 def _option(setting: Setting) -> Callable[[F], F]:
@@ -161,5 +165,5 @@ def settings(values: Mapping[str, Any]) -> Settings:
     for setting in settings_of(result):
         chosen.setdefault(setting.section, {})[setting.name] = values[setting.parameter]
     top = chosen.pop("", {})
-    nested = {name: replace(getattr(result, name), **some) for name, some in chosen.items()}
+    nested = {name: replace(getattr(result, name), **changes) for name, changes in chosen.items()}
     return replace(result, **top, **nested)

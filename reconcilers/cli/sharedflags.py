@@ -8,7 +8,7 @@ import click
 
 from reconcilers.api.tenantaddons import CILIUM, DEFAULT_LOAD_BALANCER
 from reconcilers.cli import groups, names
-from reconcilers.cli.flags import grouped, option, with_options
+from reconcilers.cli.flags import group_options, option, with_options
 from reconcilers.cli.forms import FORMS
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
@@ -29,7 +29,7 @@ def cluster_options(function: F) -> F:
     """Give a command --kubeconfig and --context, which say where its cluster is."""
     return with_options(
         function,
-        grouped(
+        group_options(
             groups.CLUSTER,
             option(
                 "--kubeconfig",

@@ -92,20 +92,22 @@ def status(
         )
         report_not_read(objects)
     note_empty_namespace(objects, where.namespace)
-    shown = page(objects, where.namespace, controllers, more)
+    status_page = page(objects, where.namespace, controllers, more)
     show(
         output,
         lambda: report(
             "Status",
-            areas=map(asdict, shown.areas),
-            findings=(_document(finding) for finding in shown.findings),
+            areas=map(asdict, status_page.areas),
+            findings=(_document(finding) for finding in status_page.findings),
         ),
-        subject_names(shown.findings),
-        lambda: shown.as_text(output),
+        subject_names(status_page.findings),
+        lambda: status_page.as_text(output),
     )
     # What may not be read counts as a warning.
-    is_partial = ctx.meta.get(NOT_READ) or any(area.state == "unknown" for area in shown.areas)
-    ctx.exit(shown.exit_code or (EXIT_WARNING if is_partial else 0))
+    is_partial = ctx.meta.get(NOT_READ) or any(
+        area.state == "unknown" for area in status_page.areas
+    )
+    ctx.exit(status_page.exit_code or (EXIT_WARNING if is_partial else 0))
 
 
 async def _read(
@@ -126,10 +128,10 @@ async def _read(
 
 def _document(finding: Finding) -> dict[str, Any]:
     """Return a finding for programs."""
-    shown = {
+    document = {
         "severity": finding.severity,
         "kind": finding.kind,
         "subject": asdict(finding.subject),
         "sentence": finding.sentence,
     }
-    return shown | ({"since": finding.since} if finding.since else {})
+    return document | ({"since": finding.since} if finding.since else {})

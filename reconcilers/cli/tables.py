@@ -33,7 +33,7 @@ from reconcilers.cli.output import (
     Cell,
     Column,
     bar,
-    fitted,
+    fit_table,
     percent,
     report,
     short,
@@ -71,7 +71,7 @@ FigureT = TypeVar("FigureT", PoolRow, Holding)
 def _if_known(
     value: Callable[[FigureT], Cell | str | int | None],
 ) -> Callable[[FigureT], Cell | str | int | None]:
-    """Return what a column says of a figure: unknown where the user may not read all of it."""
+    """Return a column's value for a figure: unknown where the user may not read all of it."""
     return lambda row: Cell("unknown", right=True) if row.not_read else value(row)
 
 
@@ -123,7 +123,7 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
     def as_text(objects: Objects) -> str:
         selected = selected_pools(objects.within(where.namespace), names)
         rows = [PoolRow(pool, family) for pool in selected for family in pool.families]
-        return fitted(_POOLS, rows, output) or "no pools were found\n"
+        return fit_table(_POOLS, rows, output) or "no pools were found\n"
 
     if watch:
         follow(read_from, output, as_text)
@@ -142,20 +142,20 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
 def _sizes(
     kind: str, written: Callable[[int], str] = "{:,}".format
 ) -> Callable[[Holding], Cell | str | int | None]:
-    """Return what says how many addresses there are, of each family if there are two."""
+    """Return a column's value for a number of addresses, of each family if there are two."""
     return _if_known(
         lambda tenant: Cell(" + ".join(map(written, tenant.sizes(kind))) or "0", right=True)
     )
 
 
-def _texts(held: Sequence[AddressRange]) -> str:
-    return ", ".join(one.text for one in held)
+def _texts(ranges: Sequence[AddressRange]) -> str:
+    return ", ".join(span.text for span in ranges)
 
 
 _TENANTS: Sequence[Column[Holding]] = (
-    Column("NAMESPACE", lambda one: one.key.namespace),
-    Column("NAME", lambda one: one.key.name),
-    Column("PHASE", lambda one: one.phase, drop=1),
+    Column("NAMESPACE", lambda holding: holding.key.namespace),
+    Column("NAME", lambda holding: holding.key.name),
+    Column("PHASE", lambda holding: holding.phase, drop=1),
     Column("NODES", _sizes(names.TYPE_NODES), narrow=_sizes(names.TYPE_NODES, short)),
     Column("LB", _sizes(names.TYPE_LOADBALANCER), narrow=_sizes(names.TYPE_LOADBALANCER, short)),
     Column("GROWN", _if_known(lambda tenant: tenant.grown), drop=2),
@@ -170,7 +170,7 @@ _TENANTS: Sequence[Column[Holding]] = (
         _if_known(lambda tenant: _texts(tenant.ranges(names.TYPE_LOADBALANCER))),
         wide=True,
     ),
-    Column("WHY", lambda one: Cell(one.worst[1]), wide=True),
+    Column("WHY", lambda holding: Cell(holding.worst[1]), wide=True),
 )
 
 
@@ -187,54 +187,58 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     where = scope(values)
 
     def of(objects: Objects) -> list[Holding]:
-        return [one for one in holdings(objects) if where.namespace in {"", one.key.namespace}]
+        return [
+            holding
+            for holding in holdings(objects)
+            if where.namespace in {"", holding.key.namespace}
+        ]
 
     def as_text(objects: Objects) -> str:
-        return fitted(_TENANTS, of(objects), output) or "no TenantClusters were found\n"
+        return fit_table(_TENANTS, of(objects), output) or "no TenantClusters were found\n"
 
     if watch:
         follow(where, output, as_text, required=(TENANT_CLUSTER,))
         return
     objects = read_all(where, required=(TENANT_CLUSTER,))
     report_unreadable(objects, TENANT_CLUSTER, where.namespace)
-    found = of(objects)
-    named = (("tenantcluster", one.key.name) for one in found)
+    tenant_holdings = of(objects)
+    names = (("tenantcluster", holding.key.name) for holding in tenant_holdings)
     show(
         output,
-        lambda: report("TenantHoldingList", items=map(_holding, found)),
-        named,
+        lambda: report("TenantHoldingList", items=map(_holding, tenant_holdings)),
+        names,
         partial(as_text, objects),
     )
 
 
-def _holding(one: Holding) -> dict[str, Any]:
-    status, why = one.network
-    limits = {"notRead": [str(limit) for limit in one.not_read]} if one.not_read else {}
+def _holding(holding: Holding) -> dict[str, Any]:
+    status, why = holding.network
+    limits = {"notRead": [str(limit) for limit in holding.not_read]} if holding.not_read else {}
     return {
-        "namespace": one.key.namespace,
-        "name": one.key.name,
-        "phase": one.phase,
+        "namespace": holding.key.namespace,
+        "name": holding.key.name,
+        "phase": holding.phase,
         "networkReady": status,
         "reason": why,
-        "waiting": None if one.not_read else one.waiting,
-        "servicesWaiting": one.services_waiting,
-        "worstStatus": one.worst[0],
-        "worstMessage": one.worst[1],
+        "waiting": None if holding.not_read else holding.waiting,
+        "servicesWaiting": holding.services_waiting,
+        "worstStatus": holding.worst[0],
+        "worstMessage": holding.worst[1],
         **limits,
         "allocations": [
             {
                 "name": str(allocation.metadata.key),
                 "pool": str(allocation.pool_key),
                 "type": allocation.spec.type,
-                "role": one.role(allocation),
+                "role": holding.role(allocation),
                 "phase": allocation.status.phase,
-                "range": held.text
-                if (held := statusranges.find_held_range(allocation)) is not None
+                "range": held_range.text
+                if (held_range := statusranges.find_held_range(allocation)) is not None
                 else None,
-                "size": held.size if held is not None else 0,
+                "size": held_range.size if held_range is not None else 0,
                 "ranges": [span.text for span in statusranges.list_held_ranges(allocation)],
             }
-            for allocation in one.allocations
+            for allocation in holding.allocations
         ],
     }
 
@@ -252,29 +256,29 @@ class Answer(NamedTuple):
     holder: AddressHolder | None
 
 
-def _address(text: str) -> AddressRange:
+def _address(addresses: str) -> AddressRange:
     """Return addresses as objects have them; ::ffff:10.40.0.1 is of IPv4, as Go reads it.
 
     Raises:
         BadParameter: the text is no address, no CIDR and no range.
     """
-    start, _, end = text.partition("-")
+    start, _, end = addresses.partition("-")
     try:
-        found = (
-            AddressRange.parse_cidr(text)
-            if "/" in text
+        span = (
+            AddressRange.parse_cidr(addresses)
+            if "/" in addresses
             else AddressRange.parse(start.strip(), (end or start).strip())
         )
     except AllocatorError as wrong:
         hint = ""
-        if text[:1].isalpha() and ":" not in text:
+        if addresses[:1].isalpha() and ":" not in addresses:
             hint = (
                 "; whois takes addresses: for names, use `butler-ipam tenants` for TenantClusters,"
-                f" `butler-ipam explain {text}` for a TenantCluster or an IPAllocation, and"
-                f" `butler-ipam map {text}` for a pool"
+                f" `butler-ipam explain {addresses}` for a TenantCluster or an IPAllocation, and"
+                f" `butler-ipam map {addresses}` for a pool"
             )
         raise click.BadParameter(f"{wrong}{hint}") from wrong
-    return found.in_family(4) or found
+    return span.in_family(4) or span
 
 
 @click.command(
@@ -296,14 +300,14 @@ def whois(
     where = scope(values)
     objects = read_shown(where)
     pictures = pool_pictures(objects)
-    found = [answer for address in addresses for answer in answers(pictures, address)]
+    address_answers = [answer for address in addresses for answer in answers(pictures, address)]
     show(
         output,
-        lambda: report("AddressList", items=_documents_of(found)),
-        _holder_names(found),
-        lambda: fitted(_ANSWERS, found, output),
+        lambda: report("AddressList", items=_documents_of(address_answers)),
+        _holder_names(address_answers),
+        lambda: fit_table(_ANSWERS, address_answers, output),
     )
-    known = {answer.asked for answer in found}
+    known = {answer.asked for answer in address_answers}
     unknown = [address for address in addresses if address not in known]
     for address in unknown:
         say("error", _describe_unknown(_words(address), where, objects))
@@ -312,7 +316,7 @@ def whois(
 
 
 def _describe_unknown(address: str, where: Scope, objects: Objects) -> str:
-    """Return which pools were searched for an address in vain, where else it may be, what to do.
+    """Describe pools searched for an address in vain, where else it may be, and what to do.
 
     Args:
         address: the address, CIDR or range.
@@ -344,12 +348,12 @@ def _describe_unknown(address: str, where: Scope, objects: Objects) -> str:
     return sentence
 
 
-def _words(one: AddressRange) -> str:
-    return one.start_text if one.size == 1 else one.text
+def _words(addresses: AddressRange) -> str:
+    return addresses.start_text if addresses.size == 1 else addresses.text
 
 
 def answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[Answer]:
-    """Yield what every pool says that has something to say of addresses."""
+    """Yield the answers of pools about addresses that lie in them."""
     for pool in pictures:
         for extent in (extent for family in pool.families for extent in family.known_extents):
             part = extent.range.intersection(asked)
@@ -359,9 +363,9 @@ def answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[An
                 yield Answer(asked, _words(part), pool, extent, holder)
 
 
-def _holder_names(found: Iterable[Answer]) -> Iterator[tuple[str, str]]:
+def _holder_names(address_answers: Iterable[Answer]) -> Iterator[tuple[str, str]]:
     """Yield kind and name of each holder, as `kubectl get -o name` prints them."""
-    for holder in (answer.holder for answer in found):
+    for holder in (answer.holder for answer in address_answers):
         if holder is not None:
             yield full_kind(holder.kind), holder.key.name
 
@@ -393,9 +397,11 @@ _ANSWERS: Sequence[Column[Answer]] = (
 )
 
 
-def _documents_of(found: Iterable[Answer]) -> Iterator[dict[str, Any]]:
+def _documents_of(address_answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
     """Yield an entry for each pool and extent that has some of the addresses, with all holders."""
-    for _, group in groupby(found, lambda answer: (answer.asked, answer.address, id(answer.pool))):
+    for _, group in groupby(
+        address_answers, lambda answer: (answer.asked, answer.address, id(answer.pool))
+    ):
         answer = next(group)
         yield {
             "address": answer.address,

@@ -29,7 +29,7 @@ from reconcilers.cli.local.servers import (
     write_kubeconfig,
 )
 from reconcilers.cli.problems import say
-from reconcilers.cli.progress import counted, progress
+from reconcilers.cli.progress import count_progress, progress
 from reconcilers.cli.sharedflags import load_balancer_option, log_level_option, server_options
 from reconcilers.configuration.settings import Settings
 
@@ -101,7 +101,7 @@ async def load(server: ApiServer, samples: Sequence[Manifest]) -> int:
     await make_namespaces(server.transport, filter(None, namespaces))
     applied = 0
     async with server.connected() as transport:
-        for document in counted(samples):
+        for document in count_progress(samples):
             name = f"sample {document['kind']} {document['metadata']['name']}"
             if isinstance(transport, HttpTransport):
                 transport.on_warning = partial(_warn, name)

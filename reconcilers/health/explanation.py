@@ -30,7 +30,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.integrations.core.objects import filled
+from reconcilers.integrations.core.objects import fill_cache
 from reconcilers.networkpool.picture import ALL_SIZES
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.pictures.poolpicture import NO_HOLDERS
@@ -177,7 +177,7 @@ def _provider_of(
     default = objects.platform_default
     if tenant.spec.providerConfigRef is None and default.unknown:
         return DefaultUnknown(default.unknown)
-    configs = filled(PROVIDER_CONFIG, objects.providers.values(), objects.unreadable)
+    configs = fill_cache(PROVIDER_CONFIG, objects.providers.values(), objects.unreadable)
     try:
         return find_provider(tenant, configs, names.DEFAULT_NAMESPACE, default.key)
     except ProviderUnreadable as unreadable:

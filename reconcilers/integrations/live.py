@@ -53,7 +53,7 @@ Changed = Callable[[Collection[PoolName]], None]
 class _Session:
     """A platform while the same kinds of it are served."""
 
-    served: frozenset[Resource[Any]]
+    served_kinds: frozenset[Resource[Any]]
     live: Live | None
     scope: anyio.CancelScope
     not_read: Sequence[NotRead]
@@ -65,8 +65,10 @@ class _Session:
     @property
     def shows(self) -> Live | None:
         """The platform, once all of it has been read as far as the user may read it."""
-        informers = [one.informer for one in self.readable]
-        is_answered = all(one.cache.synced or _is_forbidden(one) for one in informers)
+        informers = [watched.informer for watched in self.readable]
+        is_answered = all(
+            informer.cache.synced or _is_forbidden(informer) for informer in informers
+        )
         return self.live if is_answered and not any(map(_is_gone, informers)) else None
 
     @property
@@ -78,13 +80,13 @@ class _Session:
             if readable_namespace(watched.informer.resource, self.not_read) is not None
         ]
 
-    def concerned(self) -> set[PoolName]:
-        """Return all pools of which objects say something."""
+    def list_concerned_pools(self) -> set[PoolName]:
+        """Return the pools that the platform's objects concern."""
         return {
             name
-            for one in self.watched
-            for found in one.informer.cache
-            for name in one.concerned(Change(None, found))
+            for watched in self.watched
+            for obj in watched.informer.cache
+            for name in watched.concerned(Change(None, obj))
         }
 
 
@@ -152,13 +154,13 @@ class LiveViews:
 
     def names(self) -> list[PoolName]:
         """Return the pools of other platforms that can be shown now, in order."""
-        return [name for live in self._shown() for name in live.names()]
+        return [name for live in self._list_ready() for name in live.names()]
 
-    def views(self, wanted: Wanted = every_pool) -> Views:
-        """Return what is shown now of the pools that are wanted."""
+    def views(self, wants: Wanted = every_pool) -> Views:
+        """Return the current views of the pools for which `is_wanted` is true."""
         not_read = [*self._not_read, *self.not_read()]
-        shown = [live.views(wanted, not_read) for live in self._shown()]
-        views = merge_views([*shown, Views(not_read=self.not_read())])
+        platform_views = [live.views(wants, not_read) for live in self._list_ready()]
+        views = merge_views([*platform_views, Views(not_read=self.not_read())])
         pictures = [as_readable(pool, not_read) for pool in views.pictures]
         return replace(views, pictures=pictures)
 
@@ -180,10 +182,10 @@ class LiveViews:
         if self._error is not None:
             yield str(self._error)
         for session in self._sessions.values():
-            for one in session.watched:
-                is_refused = _is_forbidden(one.informer) or _is_gone(one.informer)
-                if one.informer.last_error is not None and not is_refused:
-                    yield str(one.informer.last_error)
+            for watched in session.watched:
+                is_refused = _is_forbidden(watched.informer) or _is_gone(watched.informer)
+                if watched.informer.last_error is not None and not is_refused:
+                    yield str(watched.informer.last_error)
 
     async def run(self) -> None:
         """Keep it current while it is wanted, until cancelled."""
@@ -197,7 +199,7 @@ class LiveViews:
             self._sessions = {}
             self._wanted = anyio.Event()
 
-    def _shown(self) -> Iterator[Live]:
+    def _list_ready(self) -> Iterator[Live]:
         """Yield the platforms that can be shown."""
         for session in self._sessions.values():
             if session.shows is not None:
@@ -208,7 +210,7 @@ class LiveViews:
         client = Client(self._transport)
         kinds = [kind for platform in self._platforms for kind in platform.kinds]
         try:
-            served = await client.list_served(kinds)
+            served_kinds = await client.list_served(kinds)
         except ControllerError as error:
             self._error = error
             self._notify()
@@ -216,58 +218,65 @@ class LiveViews:
         self._error = None
         sessions_before = self._sessions
         for at, platform in enumerate(self._platforms):
-            known, mine = self._sessions.get(at), served.intersection(platform.kinds)
-            if known is None or known.served != mine:
-                self._restart_watches(at, platform, mine, group)
+            known, platform_kinds = (
+                self._sessions.get(at),
+                served_kinds.intersection(platform.kinds),
+            )
+            if known is None or known.served_kinds != platform_kinds:
+                self._restart_watches(at, platform, platform_kinds, group)
         if self._sessions is not sessions_before:
             self._notify()  # `not_read` has changed, even if no kind is served
         if not self.looked.is_set():
             with self._clock.move_on_after(FIRST_SECONDS):
                 for session in self._sessions.values():
-                    for one in session.readable:
-                        await one.informer.wait_synced()
+                    for watched in session.readable:
+                        await watched.informer.wait_synced()
             self.looked.set()
 
     def _restart_watches(
         self,
         at: int,
         platform: Platform,
-        served: frozenset[Resource[Any]],
+        served_kinds: frozenset[Resource[Any]],
         group: anyio.abc.TaskGroup,
     ) -> None:
         """Stop the watches of the platform at position `at`, and start those of served kinds."""
         known = self._sessions.get(at)
         if known is not None:
             known.scope.cancel()
-        live = platform.live(served, self._source)
-        session = _Session(served, live, anyio.CancelScope(), self._not_read)
+        live = platform.live(served_kinds, self._source)
+        session = _Session(served_kinds, live, anyio.CancelScope(), self._not_read)
         self._sessions = dict(sorted({**self._sessions, at: session}.items()))
         if session.live is not None:
             group.start_soon(self._follow, session)
 
     async def _follow(self, session: _Session) -> None:
         """Keep a platform current until its scope is cancelled."""
-        for one in session.watched:
-            one.informer.cache.subscribe(self._notifier(one))
-            one.informer.cache.subscribe_unreadable(partial(self._note_unreadable, session))
+        for watched in session.watched:
+            watched.informer.cache.subscribe(self._notifier(watched))
+            watched.informer.cache.subscribe_unreadable(partial(self._note_unreadable, session))
         try:
             with session.scope:
-                async with run_in_background([one.informer.run for one in session.readable]):
+                async with run_in_background(
+                    [watched.informer.run for watched in session.readable]
+                ):
                     for watched in session.readable:
                         await watched.informer.wait_attempted()
-                    self._notify(session.concerned())  # the pools, if some kind is refused
+                    self._notify(
+                        session.list_concerned_pools()
+                    )  # the pools, if some kind is refused
                     for watched in session.readable:
                         await watched.informer.wait_synced()
-                    self._notify(session.concerned())
+                    self._notify(session.list_concerned_pools())
                     await anyio.sleep_forever()
         finally:
             # Of NetworkPools, too: what claims hold of them is not known any more.
-            self._notify(session.concerned())
+            self._notify(session.list_concerned_pools())
 
     def _note_unreadable(self, session: _Session, _: Key) -> None:
         """Notify all pools of a platform: which of them an object concerns may be unknown."""
         names = session.live.names() if session.live is not None else ()
-        self._notify({*session.concerned(), *names})
+        self._notify({*session.list_concerned_pools(), *names})
 
     def _notifier(self, watched: Watched) -> Callable[[Change[Any]], None]:
         def notify(change: Change[Any]) -> None:

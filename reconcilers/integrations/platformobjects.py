@@ -55,7 +55,7 @@ def resource_of(body: Body, integrations: Sequence[str]) -> Resource[Any]:
     return resource
 
 
-def filled(body: Body) -> Body:
+def fill_defaults(body: Body) -> Body:
     """Return a manifest as other controllers of its platform leave it."""
     if find_resource(body, [kubermatic.CLUSTERS]) is not None:
         from reconcilers.integrations.kubermatic.reading import fill_defaults as by_kkp  # noqa: PLC0415 - loaded where needed

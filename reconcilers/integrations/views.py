@@ -31,7 +31,7 @@ from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
 from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
 from reconcilers.integrations.metal3.api import KINDS as METAL3
 from reconcilers.integrations.metal3.api import POOLS as IP_POOLS
-from reconcilers.integrations.platformobjects import filled
+from reconcilers.integrations.platformobjects import fill_defaults
 from reconcilers.integrations.poolkinds import as_readable
 from reconcilers.integrations.vitistack.api import KINDS as VITISTACK
 from reconcilers.integrations.vitistack.api import NETWORKS
@@ -44,8 +44,8 @@ from reconcilers.spaces.sharing import Kinds
 if TYPE_CHECKING:
     from reconcilers.integrations.metal3.caches import Metal3Caches
 
-_REMOVABLE: Mapping[str, Resource[Any]] = {one.kind: one for one in KUBERMATIC} | {
-    one.full_name: one for one in VITISTACK
+_REMOVABLE: Mapping[str, Resource[Any]] = {resource.kind: resource for resource in KUBERMATIC} | {
+    resource.full_name: resource for resource in VITISTACK
 }
 """The kinds of which `check --repair` deletes objects, by the names that findings have."""
 _POOL_KINDS: Mapping[Kinds, Sequence[Resource[Any]]] = {
@@ -116,7 +116,7 @@ def is_known(body: Mapping[str, Any]) -> bool:
 async def from_cluster(
     client: Client, namespace: str, pools: NetworkPools, now: datetime
 ) -> Views:
-    """Return what integrations show of a cluster, as far as the user may read it.
+    """Return the views that integrations give of a cluster, as far as the user may read it.
 
     Where only one namespace may be read of a platform, no figure but the total is known of its
     pools of the whole cluster: nothing tells what other namespaces hold of them.
@@ -131,18 +131,18 @@ async def from_cluster(
         ControllerError: the cluster did not answer, or refused.
     """
     lists = [ScopedLists(client, namespace) for _ in range(4)]
-    found = Found(
+    platform_objects = Found(
         await objects.read(lists[0]),
         await read(lists[1], KUBERMATIC),
         await read(lists[2], VITISTACK),
         await read(lists[3], METAL3),
     )
-    shown, spaces = [], spaces_of(found, pools)
-    for platform, limited in zip(_views(found, pools, now), lists, strict=True):
+    platform_views, spaces = [], spaces_of(platform_objects, pools)
+    for platform, limited in zip(_views(platform_objects, pools, now), lists, strict=True):
         part = platform.within({"", namespace}) if namespace and limited.not_read else platform
         pictures = [as_readable(pool, limited.not_read) for pool in platform.pictures]
-        shown.append(replace(part, pictures=pictures, not_read=limited.not_read))
-    everything = _with_overlaps(merge_views(shown), spaces)
+        platform_views.append(replace(part, pictures=pictures, not_read=limited.not_read))
+    everything = _with_overlaps(merge_views(platform_views), spaces)
     if not namespace or not everything.not_read:
         return everything
     # Of pools of the whole cluster nothing is said, as above.
@@ -153,7 +153,7 @@ async def from_cluster(
 def from_manifests(
     bodies: Sequence[Mapping[str, Any]], namespace: str, pools: NetworkPools, now: datetime
 ) -> Views:
-    """Return what integrations show of manifests of kinds that are known here.
+    """Return the views that integrations give of manifests of kinds that are known here.
 
     Args:
         bodies: the manifests.
@@ -161,9 +161,9 @@ def from_manifests(
         pools: the NetworkPools.
         now: the time.
     """
-    found = _found_in(bodies, namespace, now)
-    spaces = spaces_of(found, pools)
-    return _with_overlaps(merge_views(_views(found, pools, now)), spaces)
+    platform_objects = _found_in(bodies, namespace, now)
+    spaces = spaces_of(platform_objects, pools)
+    return _with_overlaps(merge_views(_views(platform_objects, pools, now)), spaces)
 
 
 def outcomes(
@@ -184,40 +184,44 @@ def outcomes(
     """
     was, became = _found_in(before, namespace, now), _found_in(after, namespace, now)
     caches = became.clusterapi.caches(pools.readable, pools.unreadable)
-    found = list(claim_outcomes(was.clusterapi.claims, caches))
+    planned = list(claim_outcomes(was.clusterapi.claims, caches))
     if not became.kubermatic.empty:
         from reconcilers.integrations.kubermatic import outcomes as kubermatic
         from reconcilers.integrations.kubermatic.reading import caches_of as kubermatic_caches
 
         of_kkp = kubermatic_caches(was.kubermatic), kubermatic_caches(became.kubermatic)
-        found += kubermatic.outcomes(*of_kkp)
+        planned += kubermatic.outcomes(*of_kkp)
     if not became.vitistack.empty:
         from reconcilers.integrations.vitistack import outcomes as vitistack
         from reconcilers.integrations.vitistack.caches import caches_of as vitistack_caches
 
         of_vitistack = vitistack_caches(was.vitistack), vitistack_caches(became.vitistack)
-        found += vitistack.outcomes(*of_vitistack)
+        planned += vitistack.outcomes(*of_vitistack)
     if not became.metal3.empty:
         from reconcilers.integrations.metal3 import outcomes as metal3
 
-        found += metal3.outcomes(_metal3_caches(was), _metal3_caches(became))
-    return found
+        planned += metal3.outcomes(_metal3_caches(was), _metal3_caches(became))
+    return planned
 
 
-def _metal3_caches(found: Found) -> "Metal3Caches":
-    """Return what was read of metal3 as reconcilers read it; import its modules only if needed."""
+def _metal3_caches(platform_objects: Found) -> "Metal3Caches":
+    """Return caches of metal3's objects, as reconcilers have them; import modules if needed."""
     from reconcilers.integrations.metal3.contents import caches_of
 
-    return caches_of(found.metal3, found.clusterapi.claims, found.clusterapi.addresses)
+    return caches_of(
+        platform_objects.metal3,
+        platform_objects.clusterapi.claims,
+        platform_objects.clusterapi.addresses,
+    )
 
 
 def _found_in(bodies: Sequence[Mapping[str, Any]], namespace: str, now: datetime) -> Found:
     """Return the objects of each platform among manifests."""
     return Found(
         objects.from_bodies((body for body in bodies if objects.is_known(body)), namespace, now),
-        from_bodies(bodies, KUBERMATIC, namespace, now, filled),
-        from_bodies(bodies, VITISTACK, namespace, now, filled),
-        from_bodies(bodies, METAL3, namespace, now, filled),
+        from_bodies(bodies, KUBERMATIC, namespace, now, fill_defaults),
+        from_bodies(bodies, VITISTACK, namespace, now, fill_defaults),
+        from_bodies(bodies, METAL3, namespace, now, fill_defaults),
     )
 
 
@@ -226,11 +230,11 @@ def _with_overlaps(views: Views, spaces: SpaceIndex) -> Views:
     return replace(views, troubles=[*views.troubles, *overlap_troubles(spaces)], spaces=spaces)
 
 
-def spaces_of(found: Found, pools: NetworkPools) -> SpaceIndex:
-    """Return an index of what pools of all kinds hand out.
+def spaces_of(platform_objects: Found, pools: NetworkPools) -> SpaceIndex:
+    """Return an index of the offers of pools of all kinds.
 
     Args:
-        found: what was read of each platform.
+        platform_objects: what was read of each platform.
         pools: the NetworkPools.
     """
     spaces = SpaceIndex()
@@ -238,25 +242,25 @@ def spaces_of(found: Found, pools: NetworkPools) -> SpaceIndex:
         name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
         spaces.put(name, network_pool_offers(pool, ALL_SIZES))
     for kind in POOLS:
-        for claim_pool in found.clusterapi.pools.get(kind.kind, ()):
+        for claim_pool in platform_objects.clusterapi.pools.get(kind.kind, ()):
             name = PoolName(kind.kind, claim_pool.metadata.key)
             spaces.put(name, cluster_api_offers(kind, claim_pool))
-    if ipam_pools := found.kubermatic.found.get("IPAMPool"):
+    if ipam_pools := platform_objects.kubermatic.by_kind.get("IPAMPool"):
         from reconcilers.integrations.kubermatic import offers as kubermatic
 
         for ipam_pool in ipam_pools:
             name = PoolName("IPAMPool", ipam_pool.metadata.key)
             spaces.put(name, kubermatic.offers_of(ipam_pool))
-    if networks := found.vitistack.found.get("NetworkNamespace"):
+    if networks := platform_objects.vitistack.by_kind.get("NetworkNamespace"):
         from reconcilers.integrations.vitistack import offers as vitistack
 
         for network in networks:
             name = PoolName("NetworkNamespace", network.metadata.key)
             spaces.put(name, vitistack.offers_of(network))
-    _put_ip_pools(spaces, found.metal3.found.get(IP_POOLS.kind, ()))
-    for name in _unreadable_pools(found, pools):
+    _put_ip_pools(spaces, platform_objects.metal3.by_kind.get(IP_POOLS.kind, ()))
+    for name in _unreadable_pools(platform_objects, pools):
         spaces.note_unreadable(name, unreadable=True)
-    not_read = {limit.kind for limit in (*pools.not_read, *found.not_read)}
+    not_read = {limit.kind for limit in (*pools.not_read, *platform_objects.not_read)}
     for kinds, resources in _POOL_KINDS.items():
         is_read = not_read.isdisjoint(resource.full_name for resource in resources)
         spaces.settle(kinds, compared=is_read)
@@ -273,73 +277,82 @@ def _put_ip_pools(spaces: SpaceIndex, pools: Sequence[Any]) -> None:
         spaces.put(PoolName(IP_POOLS.kind, pool.metadata.key), offers_of(pool))
 
 
-def _unreadable_pools(found: Found, pools: NetworkPools) -> Iterator[PoolName]:
+def _unreadable_pools(platform_objects: Found, pools: NetworkPools) -> Iterator[PoolName]:
     """Yield the pools that could not be decoded."""
     yield from (PoolName(NETWORK_POOL.kind, key) for key in pools.unreadable)
     kinds = {*(kind.kind for kind in POOLS), "IPAMPool", "NetworkNamespace", IP_POOLS.kind}
-    for platform in (found.clusterapi, found.kubermatic, found.vitistack, found.metal3):
+    for platform in (
+        platform_objects.clusterapi,
+        platform_objects.kubermatic,
+        platform_objects.vitistack,
+        platform_objects.metal3,
+    ):
         yield from (PoolName(kind, key) for kind, key in platform.unreadable if kind in kinds)
 
 
-def _views(found: Found, pools: NetworkPools, now: datetime) -> Sequence[Views]:
-    """Return what each platform shows, in the order of `Found`."""
+def _views(platform_objects: Found, pools: NetworkPools, now: datetime) -> Sequence[Views]:
+    """Return the views of each platform, in the order of `Found`."""
     return (
-        _of_clusterapi(found.clusterapi, pools, now),
-        _of_kubermatic(found.kubermatic),
-        _of_vitistack(found.vitistack, now),
-        _of_metal3(found),
+        _of_clusterapi(platform_objects.clusterapi, pools, now),
+        _of_kubermatic(platform_objects.kubermatic),
+        _of_vitistack(platform_objects.vitistack, now),
+        _of_metal3(platform_objects),
     )
 
 
-def _of_clusterapi(found: objects.Objects, pools: NetworkPools, now: datetime) -> Views:
-    caches = found.caches(pools.readable, pools.unreadable)
+def _of_clusterapi(claim_objects: objects.Objects, pools: NetworkPools, now: datetime) -> Views:
+    caches = claim_objects.caches(pools.readable, pools.unreadable)
     pools_held = list(contents.pools_of(caches))
-    not_read = (*found.not_read, *pools.not_read)
+    not_read = (*claim_objects.not_read, *pools.not_read)
     return replace(
-        views_of_contents(pools_held, found.not_read),
-        troubles=list(auditing.audit(caches, pools_held, found.unreadable, now, not_read)),
+        views_of_contents(pools_held, claim_objects.not_read),
+        troubles=list(auditing.audit(caches, pools_held, claim_objects.unreadable, now, not_read)),
     )
 
 
-def _of_kubermatic(found: Objects) -> Views:
-    """Return what Kubermatic's objects hold of pools; import its modules only if needed."""
-    if found.empty:
+def _of_kubermatic(kubermatic_objects: Objects) -> Views:
+    """Return the views of Kubermatic's pools; import its modules only if needed."""
+    if kubermatic_objects.empty:
         return Views()
     from reconcilers.integrations.kubermatic.auditing import audit
     from reconcilers.integrations.kubermatic.contents import contents_of
     from reconcilers.integrations.kubermatic.picture import picture_of
     from reconcilers.integrations.kubermatic.reading import caches_of
 
-    caches = caches_of(found)
-    pools = list(contents_of(caches, not_read=found.not_read))
-    troubles = list(audit(caches, pools, found.unreadable, found.not_read))
+    caches = caches_of(kubermatic_objects)
+    pools = list(contents_of(caches, not_read=kubermatic_objects.not_read))
+    troubles = list(
+        audit(caches, pools, kubermatic_objects.unreadable, kubermatic_objects.not_read)
+    )
     return Views([picture_of(pool) for pool in pools], troubles)
 
 
-def _of_vitistack(found: Objects, now: datetime) -> Views:
-    """Return what vitistack's objects hold of pools; import its modules only if needed."""
-    if found.empty:
+def _of_vitistack(vitistack_objects: Objects, now: datetime) -> Views:
+    """Return the views of vitistack's pools; import its modules only if needed."""
+    if vitistack_objects.empty:
         return Views()
     from reconcilers.integrations.vitistack.auditing import audit
     from reconcilers.integrations.vitistack.caches import caches_of
     from reconcilers.integrations.vitistack.contents import contents_of
     from reconcilers.integrations.vitistack.picture import picture_of
 
-    caches = caches_of(found)
+    caches = caches_of(vitistack_objects)
     networks = list(contents_of(caches))
-    troubles = list(audit(caches, networks, found.unreadable, now, found.not_read))
+    troubles = list(
+        audit(caches, networks, vitistack_objects.unreadable, now, vitistack_objects.not_read)
+    )
     return Views([picture_of(network) for network in networks], troubles)
 
 
-def _of_metal3(found: Found) -> Views:
-    """Return what claims hold of IPPools; import the modules of metal3 only if needed."""
-    if found.metal3.empty:
+def _of_metal3(platform_objects: Found) -> Views:
+    """Return the views of metal3's IPPools; import its modules only if needed."""
+    if platform_objects.metal3.empty:
         return Views()
     from reconcilers.integrations.metal3.auditing import audit
     from reconcilers.integrations.metal3.contents import contents_of
     from reconcilers.integrations.metal3.picture import picture_of
 
-    caches = _metal3_caches(found)
+    caches = _metal3_caches(platform_objects)
     pools = list(contents_of(caches))
-    troubles = list(audit(caches, pools, found.metal3.unreadable))
+    troubles = list(audit(caches, pools, platform_objects.metal3.unreadable))
     return Views([picture_of(pool) for pool in pools], troubles)

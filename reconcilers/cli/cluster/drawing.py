@@ -14,7 +14,7 @@ from reconcilers.addressmap.integers import power_of_two
 from reconcilers.addressmap.styles import STYLES, Style
 from reconcilers.cli import output
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import GAP, Cell, Column, fitted, painted_text
+from reconcilers.cli.output import GAP, Cell, Column, fit_table, painted_text
 from reconcilers.pictures.extents import (
     BY_TENANT,
     AddressHolder,
@@ -51,7 +51,7 @@ def state_cell(state: AddressState) -> Cell:
     return Cell(state.value, STYLES[state].terminal)
 
 
-def drawn(pool: PoolPicture, family: PoolFamily, form: Form = "table") -> str:
+def draw_family(pool: PoolPicture, family: PoolFamily, form: Form = "table") -> str:
     """Return one family of a pool, to the width of the terminal: title, grid, legend, list.
 
     Args:
@@ -67,7 +67,9 @@ def drawn(pool: PoolPicture, family: PoolFamily, form: Form = "table") -> str:
         for extent in family.extents
         for holder in extent.holders or (None,)
     ]
-    return "\n".join([title + _grid(family, form), _legend(family), fitted(_LISTING, rows, form)])
+    return "\n".join(
+        [title + _grid(family, form), _legend(family), fit_table(_LISTING, rows, form)]
+    )
 
 
 def _name(holder: AddressHolder | None, namespace: str) -> str:
@@ -89,10 +91,10 @@ def _grid(picture: PoolFamily, form: Form) -> str:
         f"{head}{GAP}{_line(cells[at : at + columns])}\n"
         for at, head in zip(begins, heads, strict=True)
     ]
-    what = "1 address" if per_cell == 1 else f"{per_cell:,} addresses"
+    cell_size = "1 address" if per_cell == 1 else f"{per_cell:,} addresses"
     partly = _legend_lines(PARTLY, "", PARTLY.words)
     legend = partly if PARTLY in cells else ""
-    return "".join(lines) + _lines(f"each cell: {what}") + legend
+    return "".join(lines) + _lines(f"each cell: {cell_size}") + legend
 
 
 def _cells_of_a_row(picture: PoolFamily, form: Form) -> int:
@@ -114,7 +116,7 @@ def power_of_two_within(limit: int) -> int:
 
 def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> list[Style]:
     cells: list[AddressState | None] = [None] * -(-size // per_cell)
-    held: Counter[int] = Counter()
+    held_counts: Counter[int] = Counter()
     for extent in extents:
         begin = (extent.range.first - first) // per_cell
         end = (extent.range.last - first) // per_cell
@@ -127,8 +129,10 @@ def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> l
             for at in {begin, end}:
                 start = first + at * per_cell
                 last = min(extent.range.last, start + per_cell - 1)
-                held[at] += last - max(extent.range.first, start) + 1
-    partly = {at for at, count in held.items() if count < per_cell and cells[at] in BY_TENANT}
+                held_counts[at] += last - max(extent.range.first, start) + 1
+    partly = {
+        at for at, count in held_counts.items() if count < per_cell and cells[at] in BY_TENANT
+    }
     return [
         PARTLY if at in partly else STYLES[state or AddressState.OUTSIDE]
         for at, state in enumerate(cells)
@@ -161,5 +165,5 @@ def _legend_lines(style: Style, count: str, words: str) -> str:
     return "".join(f"{line}\n" for line in [first, *lines[1:]])
 
 
-def _lines(text: str) -> str:
-    return output.wrapped(text, GAP)
+def _lines(line: str) -> str:
+    return output.wrap_line(line, GAP)

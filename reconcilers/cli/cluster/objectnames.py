@@ -32,9 +32,9 @@ class ObjectName(NamedTuple):
         )
 
 
-def read_name(text: str) -> list[ObjectName]:
+def read_name(written_name: str) -> list[ObjectName]:
     """Return the ways to read a name; a namespace may be called like a kind."""
-    match text.split("/"):
+    match written_name.split("/"):
         case [name]:
             return [ObjectName("", "", name)]
         case [head, name]:
@@ -46,9 +46,9 @@ def read_name(text: str) -> list[ObjectName]:
             return []
 
 
-def namespace_in(text: str) -> str:
+def namespace_in(name: str) -> str:
     """Return the namespace that a name says; empty if it says none."""
-    first = next(iter(read_name(text)), None)
+    first = next(iter(read_name(name)), None)
     return first.namespace if first is not None else ""
 
 
@@ -70,10 +70,10 @@ def select_object(name: str, objects: Objects, namespace: str) -> tuple[str, Key
         *(full_name for full_name in objects.unreadable if full_name[0] in kinds),
     ]
     ways = read_name(name)
-    named = [(kind, key) for kind, key in keys if any(way.selects(kind, key) for way in ways)]
-    matching = [(kind, key) for kind, key in named if namespace in {"", key.namespace}]
-    if not matching and named:
-        elsewhere = ", ".join(f"{kind}/{key}" for kind, key in named)
+    named_keys = [(kind, key) for kind, key in keys if any(way.selects(kind, key) for way in ways)]
+    matching = [(kind, key) for kind, key in named_keys if namespace in {"", key.namespace}]
+    if not matching and named_keys:
+        elsewhere = ", ".join(f"{kind}/{key}" for kind, key in named_keys)
         raise Problem(f"namespace {namespace} has no {name!r}; elsewhere there is: {elsewhere}")
     if not matching:
         raise Problem(_describe_unknown(name, objects, namespace))

@@ -76,7 +76,7 @@ def read_all(where: Scope, required: Sequence[Resource[Any]] = REQUIRED) -> Obje
 
 
 def read_cluster(where: Scope, read: Callable[[Any], Awaitable[Objects]]) -> Objects:
-    """Return what `read` reads of a cluster, and report what the user may not read.
+    """Return the objects that `read` reads of a cluster; report the kinds the user may not read.
 
     Args:
         where: the cluster.
@@ -91,7 +91,7 @@ def read_cluster(where: Scope, read: Callable[[Any], Awaitable[Objects]]) -> Obj
 
 
 def read_shown(where: Scope) -> Objects:
-    """Return what `read_all` does, without what concerns other namespaces than that of -n.
+    """Return the objects of `read_all` that concern the namespace of -n.
 
     Raises:
         Problem: the cluster or the files cannot be read.
@@ -143,8 +143,14 @@ def note_empty_namespace(objects: Objects, namespace: str) -> None:
         objects: what was read.
         namespace: the namespace; empty for all, which is not reported.
     """
-    shown = objects.within(namespace).of_tenants(namespace)
-    kinds = (shown.pools, shown.providers, shown.clusters, shown.allocations, shown.unreadable)
+    selected = objects.within(namespace).of_tenants(namespace)
+    kinds = (
+        selected.pools,
+        selected.providers,
+        selected.clusters,
+        selected.allocations,
+        selected.unreadable,
+    )
     if not namespace or any(kinds) or objects.not_read:
         return
     say(
@@ -154,12 +160,12 @@ def note_empty_namespace(objects: Objects, namespace: str) -> None:
     )
 
 
-def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> R:
-    """Return what `work` finds in the cluster of a where.
+def in_cluster(where: Scope, activity: str, work: Callable[[Any], Awaitable[R]]) -> R:
+    """Return the result of `work` in the cluster of a where.
 
     Args:
         where: the cluster.
-        what: is going on, for `progress`.
+        activity: in words, for `progress`.
         work: takes a `controller.client.Client`.
 
     Raises:
@@ -181,7 +187,7 @@ def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> 
             results.append(await work(Client(transport, field_manager="butler-ipam")))
 
     try:
-        with progress(what):
+        with progress(activity):
             anyio.run(ask)
     except (ConfigurationError, ControllerError) as error:
         raise Problem(_why_not(error, where)) from error
@@ -210,17 +216,17 @@ def _of_files(where: Scope) -> Objects:
     if not manifests.every() and not manifests.others:
         raise Problem(f"nothing of ours was found in {', '.join(where.files)}")
 
-    def keyed(found: Sequence[Manifest[T]]) -> dict[Key, T]:
-        return {manifest.key: manifest.object for manifest in found}
+    def index_by_key(manifests: Sequence[Manifest[T]]) -> dict[Key, T]:
+        return {manifest.key: manifest.object for manifest in manifests}
 
     unreadable = dict.fromkeys(manifests.refused, "it is wrong, see above")
     unreadable |= manifests.unreadable
-    pools = keyed(manifests.pools)
+    pools = index_by_key(manifests.pools)
     return Objects(
         pools,
-        keyed(manifests.allocations),
-        keyed(manifests.tenants),
-        keyed(manifests.providers),
+        index_by_key(manifests.allocations),
+        index_by_key(manifests.tenants),
+        index_by_key(manifests.providers),
         unreadable,
         live=False,
         owners_known=bool(manifests.tenants),

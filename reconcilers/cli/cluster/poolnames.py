@@ -63,8 +63,10 @@ def _select_pool(
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
-        named = ", ".join(map(full_name, candidates))
-        raise Problem(f"{len(candidates)} pools have the name {name!r}: {named}; name one of them")
+        candidate_names = ", ".join(map(full_name, candidates))
+        raise Problem(
+            f"{len(candidates)} pools have the name {name!r}: {candidate_names}; name one of them"
+        )
     for pool_name in unreadable:
         if _has_name(pool_name, name):
             raise Problem(

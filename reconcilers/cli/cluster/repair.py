@@ -18,7 +18,7 @@ from reconcilers.addressmap.audit import REVIEWED, Finding, Subject
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
 from reconcilers.cli.problems import Problem, say
-from reconcilers.cli.progress import counted
+from reconcilers.cli.progress import count_progress
 from reconcilers.cli.reading.findings import Findings, path_text
 from reconcilers.cli.reading.objects import read_objects
 from reconcilers.cli.reading.schema import Validation
@@ -41,9 +41,9 @@ class Report:
 def report(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return findings as a report."""
     entries = [
-        {name: value for name, value in asdict(one).items() if value is not None}
-        | {"choices": list(one.choices)}
-        for one in findings
+        {name: value for name, value in asdict(finding).items() if value is not None}
+        | {"choices": list(finding.choices)}
+        for finding in findings
     ]
     return output.report(KIND, findings=entries)
 
@@ -57,15 +57,15 @@ def read_report(path: Path) -> Report:
     from pydantic import TypeAdapter  # it takes as long as all else that `check` loads
 
     findings = Findings()
-    found = [*read_objects([str(path)], findings, recursive=False)]
-    validations = [Validation(plain_schema(Report), raw.body) for raw in found]
-    for raw, one in zip(found, validations, strict=True):
-        unknown = ((at, f"this field is unknown{hint}") for at, hint in one.unknown)
-        for at, what in [*one.faults, *unknown]:
-            findings.error(raw.at(at), f"{path_text(at)}: {what}")
+    manifests = [*read_objects([str(path)], findings, recursive=False)]
+    validations = [Validation(plain_schema(Report), raw.body) for raw in manifests]
+    for raw, validation in zip(manifests, validations, strict=True):
+        unknown = ((at, f"this field is unknown{hint}") for at, hint in validation.unknown)
+        for at, fault in [*validation.faults, *unknown]:
+            findings.error(raw.at(at), f"{path_text(at)}: {fault}")
     for finding in findings:
         say(finding.severity, finding.sentence)
-    if findings.wrong or len(found) != 1:
+    if findings.wrong or len(manifests) != 1:
         raise Problem(
             f"{path} is not one report of `butler-ipam check -o yaml`: mend it, or make a new one"
         )
@@ -85,22 +85,25 @@ class Outcome:
 
 
 async def repair(
-    client: Any, reviewed: Report, found: Sequence[Finding]
+    client: Any, reviewed: Report, current_findings: Sequence[Finding]
 ) -> AsyncIterator[Outcome]:
     """Carry out what a reviewed report asks for; yield what became of each such finding.
 
-    What is not among `found`, the findings of now, is passed over.
+    A finding that is not among `current_findings` is passed over.
     """
-    still = {(one.kind, one.subject.kind, one.subject.uid): one for one in found}
-    wanted = [one for one in reviewed.findings if one.action != "none"]
-    for entry in counted(wanted):
+    still = {
+        (finding.kind, finding.subject.kind, finding.subject.uid): finding
+        for finding in current_findings
+    }
+    entries = [entry for entry in reviewed.findings if entry.action != "none"]
+    for entry in count_progress(entries):
         subject = entry.subject
         finding = still.get((entry.kind, subject.kind, subject.uid))
         if finding is None:
             yield Outcome(subject, f"{entry.kind} is not found any more; nothing was done")
         elif entry.action not in finding.choices:
-            what = f"{entry.action} is no action for {entry.kind}: {', '.join(finding.choices)}"
-            yield Outcome(subject, what, failed=True)
+            refusal = f"{entry.action} is no action for {entry.kind}: {', '.join(finding.choices)}"
+            yield Outcome(subject, refusal, failed=True)
         else:
             yield await _carry_out(client, entry, finding)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from reconcilers.addressmap.audit import Finding, finding_order
 from reconcilers.addressmap.objects import Objects
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import Cell, Column, fitted, tables
+from reconcilers.cli.output import Cell, Column, fit_table, tables
 from reconcilers.cli.problems import EXIT_PROBLEM
 from reconcilers.health.report import AreaState, area_states, findings_in, status_findings
 
@@ -41,7 +41,10 @@ class Page:
 
     def as_text(self, form: Form) -> str:
         """Return the page for people."""
-        areas, findings = fitted(_AREAS, self.areas, form), fitted(_FINDINGS, self.findings, form)
+        areas, findings = (
+            fit_table(_AREAS, self.areas, form),
+            fit_table(_FINDINGS, self.findings, form),
+        )
         return tables(areas, findings)
 
     @property
@@ -58,7 +61,7 @@ def page(
     controllers: AreaState | None = None,
     more: Sequence[Finding] = (),
 ) -> Page:
-    """Return what `status` shows of a namespace; an empty one means all of them.
+    """Return the page that `status` prints about a namespace; an empty one means all of them.
 
     Args:
         objects: all of a cluster's.
@@ -68,5 +71,5 @@ def page(
     """
     about_objects = findings_in(namespace, status_findings(objects, datetime.now(UTC)))
     findings = sorted([*about_objects, *more], key=finding_order)
-    shown = objects.within(namespace).of_tenants(namespace)
-    return Page(area_states(shown, findings, controllers, namespace), findings)
+    selected = objects.within(namespace).of_tenants(namespace)
+    return Page(area_states(selected, findings, controllers, namespace), findings)

@@ -44,7 +44,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     kinds = load_balancer_kinds(clock, settings)
     guard = AdmitAll(ClusterIdentity(client, clock))
     clients = TenantClients(client, settings, clock, TenantRecords(), guard=guard)
-    found: list[Finding] = []
+    drifts: list[Finding] = []
     asked = 0
     limit = anyio.CapacityLimiter(AT_ONCE)
     spaces = [
@@ -60,10 +60,12 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
         advance(asked, len(objects.clusters))
         if isinstance(inside, Inside):
             wrong = findings(inside, members, spaces)
-            found.extend(Finding(kind, grave, subject, text) for kind, grave, text in wrong)
+            drifts.extend(
+                Finding(kind, grave, subject, sentence) for kind, grave, sentence in wrong
+            )
         elif make_projection(members, 0).entries or not inside.absent:
             sentence = f"could not be asked: {inside.message}"
-            found.append(Finding("TenantDrift", "warning", subject, sentence))
+            drifts.append(Finding("TenantDrift", "warning", subject, sentence))
 
     try:
         async with anyio.create_task_group() as group:
@@ -76,7 +78,9 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     finally:
         with anyio.CancelScope(shield=True):
             await clients.aclose()
-    return sorted(found, key=lambda one: (one.subject.namespace, one.subject.name, one.kind))
+    return sorted(
+        drifts, key=lambda finding: (finding.subject.namespace, finding.subject.name, finding.kind)
+    )
 
 
 def _concerns(namespace: str, tenant: TenantCluster, members: Sequence[IPAllocation]) -> bool:

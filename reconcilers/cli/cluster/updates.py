@@ -51,18 +51,18 @@ async def write_updates(
         others = watched.others
         assert others is not None, "all platforms are asked for"
         others.want(inf)
-        async with run_in_background([*(one.run for one in watched.kinds), others.run]):
+        async with run_in_background([*(informer.run for informer in watched.kinds), others.run]):
             await watched.wait_read()
             await others.looked.wait()
             while True:
                 await clock.sleep(GATHER_SECONDS)
                 changed = anyio.Event()
                 try:
-                    text = show(watched.objects())
+                    page = show(watched.objects())
                 except Problem as problem:  # a pool that is named may come again
-                    text = f"{escape_lines(problem.format_message())}\n"
-                if text != last:
+                    page = f"{escape_lines(problem.format_message())}\n"
+                if page != last:
                     before = CLEAR if sys.stdout.isatty() else "\n" if last else ""
-                    click.echo(before + text, nl=False)
-                    last = text
+                    click.echo(before + page, nl=False)
+                    last = page
                 await changed.wait()

@@ -74,7 +74,7 @@ class Audit:
         for allocation in self._read.allocations:
             holders.setdefault(allocation.object.pool_key, []).append(allocation)
         for key, layouts in self._layouts.items():
-            self._held(key, layouts, holders.get(key, ()))
+            self._check_held(key, layouts, holders.get(key, ()))
         for provider in self._read.providers:
             self._causes(provider, providerspecs.review_provider(provider.object))
             self._provider(provider, known)
@@ -94,22 +94,22 @@ class Audit:
                     continue
             except ProviderUnreadable as error:
                 unreadable = error.key
-            named = manifest.object.spec.providerConfigRef
-            if named is None and unreadable is not None:
+            reference = manifest.object.spec.providerConfigRef
+            if reference is None and unreadable is not None:
                 absent = self._absent("ProviderConfig", unreadable)
-                what = f"names no ProviderConfig, and the default may be {absent}"
-            elif named is None:
-                what = "names no ProviderConfig, and the input has none that is the default"
+                problem = f"names no ProviderConfig, and the default may be {absent}"
+            elif reference is None:
+                problem = "names no ProviderConfig, and the input has none that is the default"
             else:
-                key = Key(named.namespace or self._settings.namespace, named.name)
-                what = f"names {self._absent('ProviderConfig', key)}"
-            self._error(manifest, ("spec", "providerConfigRef"), what)
+                key = Key(reference.namespace or self._settings.namespace, reference.name)
+                problem = f"names {self._absent('ProviderConfig', key)}"
+            self._error(manifest, ("spec", "providerConfigRef"), problem)
 
-    def _error(self, manifest: Manifest[Any], path: tuple[Step, ...], what: str) -> None:
-        self._findings.error(manifest.raw.at(path), manifest.raw.sentence(path, what))
+    def _error(self, manifest: Manifest[Any], path: tuple[Step, ...], problem: str) -> None:
+        self._findings.error(manifest.raw.at(path), manifest.raw.sentence(path, problem))
 
-    def _warning(self, manifest: Manifest[Any], path: tuple[Step, ...], what: str) -> None:
-        self._findings.warning(manifest.raw.at(path), manifest.raw.sentence(path, what))
+    def _warning(self, manifest: Manifest[Any], path: tuple[Step, ...], problem: str) -> None:
+        self._findings.warning(manifest.raw.at(path), manifest.raw.sentence(path, problem))
 
     def _causes(self, manifest: Manifest[Any], verdict: Verdict) -> None:
         """Note for what a webhook, and a CEL rule of the CRD, would refuse an object."""
@@ -130,8 +130,8 @@ class Audit:
         if faults:
             return
         layouts = self._layouts[manifest.key] = poolgeometry.parse_layouts(spec, limit)
-        for found in poolspecs.list_pool_warnings(spec, layouts):
-            self._warning(manifest, found.path, found.message)
+        for warning in poolspecs.list_pool_warnings(spec, layouts):
+            self._warning(manifest, warning.path, warning.message)
 
     def _pools_among_each_other(self) -> None:
         """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""
@@ -147,8 +147,8 @@ class Audit:
     def _allocation(self, manifest: Manifest[IPAllocation], pool: NetworkPool | None) -> None:
         allocation = manifest.object
         if pool is None:
-            what = f"names {self._absent('NetworkPool', allocation.pool_key)}"
-            self._error(manifest, ("spec", "poolRef", "name"), what)
+            problem = f"names {self._absent('NetworkPool', allocation.pool_key)}"
+            self._error(manifest, ("spec", "poolRef", "name"), problem)
         self._causes(manifest, requestspecs.review_request(allocation))
         self._check_range(manifest)
         layouts = self._layouts.get(allocation.pool_key)
@@ -166,36 +166,36 @@ class Audit:
         status = manifest.object.status
         written = status.startAddress or status.endAddress or status.cidr
         if written and statusranges.find_held_range(manifest.object) is None:
-            text = status.cidr or f"{status.startAddress}-{status.endAddress}"
-            what = f"{text!r} is no range of addresses; it counts as none"
-            self._error(manifest, ("status", "startAddress"), what)
+            range_text = status.cidr or f"{status.startAddress}-{status.endAddress}"
+            problem = f"{range_text!r} is no range of addresses; it counts as none"
+            self._error(manifest, ("status", "startAddress"), problem)
 
-    def _held(
+    def _check_held(
         self, key: Key, layouts: Sequence[Layout], allocations: Sequence[Manifest[IPAllocation]]
     ) -> None:
         """Check that what allocations hold lies inside the pool, and does not overlap."""
-        held = sorted(
+        held_ranges = sorted(
             (
                 Held(manifest, range_)
                 for manifest in allocations
                 for range_ in statusranges.list_held_ranges(manifest.object)
             ),
-            key=lambda one: (one.range.family, one.range.first, one.range.last),
+            key=lambda holding: (holding.range.family, holding.range.first, holding.range.last),
         )
-        for one in held:
-            if not any(layout.could_ever_pin(one.range) for layout in layouts):
-                what = (
-                    f"{one.range.text} lies outside what NetworkPool {key} may hand out; it is"
+        for holding in held_ranges:
+            if not any(layout.could_ever_pin(holding.range) for layout in layouts):
+                problem = (
+                    f"{holding.range.text} lies outside what NetworkPool {key} may hand out; it is"
                     " kept, as ranges are never taken away"
                 )
-                self._error(one.manifest, ("status", "startAddress"), what)
-        overlaps = list(_overlaps(held))
-        for one, other in overlaps[:_MANY]:
-            what = (
-                f"{one.range.text} overlaps {other.range.text} of IPAllocation"
+                self._error(holding.manifest, ("status", "startAddress"), problem)
+        overlaps = list(_overlaps(held_ranges))
+        for holding, other in overlaps[:_MANY]:
+            problem = (
+                f"{holding.range.text} overlaps {other.range.text} of IPAllocation"
                 f" {other.manifest.key}; both are kept"
             )
-            self._error(one.manifest, ("status", "startAddress"), what)
+            self._error(holding.manifest, ("status", "startAddress"), problem)
         if len(overlaps) > _MANY:
             more = len(overlaps) - _MANY
             sentence = count_noun(
@@ -210,15 +210,15 @@ class Audit:
         for name in network.pools_in_order():
             key = Key(manifest.key.namespace, name)
             if key not in pools:
-                what = f"names {self._absent('NetworkPool', key)}; it is passed over"
-                self._warning(manifest, ("spec", "network", "poolRefs"), what)
+                problem = f"names {self._absent('NetworkPool', key)}; it is passed over"
+                self._warning(manifest, ("spec", "network", "poolRefs"), problem)
 
 
-def _overlaps(held: Sequence[Held]) -> Iterator[tuple[Held, Held]]:
+def _overlaps(held_ranges: Sequence[Held]) -> Iterator[tuple[Held, Held]]:
     """Yield each range that overlaps one before it, with the one that reaches furthest."""
     furthest: Held | None = None
-    for one in held:
-        if furthest is not None and one.range.overlaps(furthest.range):
-            yield one, furthest
-        if furthest is None or one.range.last > furthest.range.last:
-            furthest = one
+    for holding in held_ranges:
+        if furthest is not None and holding.range.overlaps(furthest.range):
+            yield holding, furthest
+        if furthest is None or holding.range.last > furthest.range.last:
+            furthest = holding

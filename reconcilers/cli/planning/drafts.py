@@ -50,14 +50,14 @@ class Draft:
     Args:
         resource: its kind.
         key: its namespace and name.
-        given: the manifest, as it is printed.
+        manifest: the manifest, as it is printed.
         body: the object, with what a server fills in.
         number: its place in the output.
     """
 
     resource: Resource[Any]
     key: Key
-    given: Mapping[str, Any]
+    manifest: Mapping[str, Any]
     body: Body
     number: int
 
@@ -116,7 +116,7 @@ def _ours(manifests: Manifests) -> Iterator[Draft]:
     resources = {resource.kind: resource for resource in OURS}
     for manifest in manifests.every():
         resource = resources[str(manifest.body["kind"])]
-        body = _held({**manifest.body, "metadata": _metadata(manifest)}, resource)
+        body = _with_finalizer({**manifest.body, "metadata": _metadata(manifest)}, resource)
         yield Draft(resource, manifest.key, manifest.body, body, manifest.number)
     number = _last_number(manifests)
     for at, ((kind, key), stored) in enumerate(manifests.unreadable_bodies.items(), number + 1):
@@ -153,12 +153,14 @@ def _of_platforms(
         filled = {"creationTimestamp": created, **placed}
         if not is_stored(filled):
             filled.pop("resourceVersion", None)
-        body = _held({**platformobjects.filled(manifest), "metadata": filled}, resource)
+        body = _with_finalizer(
+            {**platformobjects.fill_defaults(manifest), "metadata": filled}, resource
+        )
         printed = {**manifest, "metadata": placed}
         yield Draft(resource, Key(own, meta["name"]), printed, body, number + at)
 
 
-def _held(body: Body, resource: Resource[Any]) -> Body:
+def _with_finalizer(body: Body, resource: Resource[Any]) -> Body:
     """Return an object with the finalizer of its controller, or the one that keeps it."""
     metadata = body["metadata"]
     finalizers = metadata.get("finalizers") or ()

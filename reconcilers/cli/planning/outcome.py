@@ -95,9 +95,9 @@ def _bodies(
                 continue  # it cannot be decoded, or is a Cluster that is only taken to exist
             if draft is None or _is_created(draft, body):
                 # In the order of their creation: the server counts uids.
-                numbered.append((last, body["metadata"]["uid"], _created(body)))
+                numbered.append((last, body["metadata"]["uid"], _strip_server_fields(body)))
             else:
-                numbered.append((draft.number, "", _changed(draft, body)))
+                numbered.append((draft.number, "", _with_status(draft, body)))
     return [body for *_, body in sorted(numbered, key=lambda entry: entry[:2])]
 
 
@@ -111,12 +111,12 @@ def collect(server: PlanServer) -> PlannedObjects:
         if (draft := drafts.get((IP_ALLOCATION.full_name, _key(body)))) is None
         or _is_created(draft, body)
     }
-    tenants = _typed(server, TENANT_CLUSTER)
+    tenants = _decode_all(server, TENANT_CLUSTER)
     return PlannedObjects(
-        pools=_typed(server, NETWORK_POOL),
-        allocations=_typed(server, IP_ALLOCATION),
+        pools=_decode_all(server, NETWORK_POOL),
+        allocations=_decode_all(server, IP_ALLOCATION),
         tenants=tenants,
-        providers=_typed(server, PROVIDER_CONFIG),
+        providers=_decode_all(server, PROVIDER_CONFIG),
         created=created,
         bodies=_bodies(server, drafts, OURS),
         others=_bodies(server, drafts, platforms),
@@ -124,7 +124,7 @@ def collect(server: PlanServer) -> PlannedObjects:
     )
 
 
-def _typed(server: PlanServer, resource: Resource[T]) -> list[T]:
+def _decode_all(server: PlanServer, resource: Resource[T]) -> list[T]:
     """Return the objects of a kind that can be decoded, oldest first, name as tie-break."""
     decoded = (_decode(resource, body) for body in server.api.list_objects(resource))
     return sorted((obj for obj in decoded if obj is not None), key=age)
@@ -149,7 +149,7 @@ def _is_created(draft: Draft, body: Body) -> bool:
     return bool(uid) and uid != body["metadata"]["uid"]
 
 
-def _created(body: Body) -> Body:
+def _strip_server_fields(body: Body) -> Body:
     """Return an object that the run created, without what no server has said yet."""
     metadata = body["metadata"]
     hidden = ("uid", "resourceVersion", "generation", "creationTimestamp")
@@ -162,9 +162,9 @@ def _created(body: Body) -> Body:
     return {**body, "metadata": rest | ({"annotations": annotations} if annotations else {})}
 
 
-def _changed(draft: Draft, body: Body) -> Body:
+def _with_status(draft: Draft, body: Body) -> Body:
     """Return an object of the input as it is printed: with the status of the run."""
-    printed = dict(draft.given)
+    printed = dict(draft.manifest)
     if draft.resource in CONTENT_KINDS:
         printed["spec"] = body["spec"]
     before, status = printed.get("status") or {}, body.get("status")
@@ -186,7 +186,7 @@ def _pool_status(draft: Draft, body: Body) -> Body:
     A pool without a journal in the input shows none: its revisions are numbers of this server.
     """
     printed = {name: value for name, value in body["status"].items() if name not in JOURNAL_FIELDS}
-    if not JOURNAL_FIELDS.intersection(draft.given.get("status") or {}):
+    if not JOURNAL_FIELDS.intersection(draft.manifest.get("status") or {}):
         return printed
     pool = msgspec.convert(draft.body, NETWORK_POOL.type)
     before = STATUS_JOURNALS.read(pool)

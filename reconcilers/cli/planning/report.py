@@ -21,7 +21,17 @@ from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocatio
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
 from reconcilers.api.tenantcluster import NETWORK_READY, TenantCluster
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import GAP, Cell, Column, bar, fitted, number, percent, report, wrapped
+from reconcilers.cli.output import (
+    GAP,
+    Cell,
+    Column,
+    bar,
+    fit_table,
+    number,
+    percent,
+    report,
+    wrap_line,
+)
 from reconcilers.cli.planning.outcome import PlannedObjects
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
@@ -88,7 +98,7 @@ def changes(
     also_held: tuple[HeldByPool, HeldByPool],
     find_supply: Callable[[NetworkPool], Supply],
 ) -> list[Change]:
-    """Return what becomes of every pool that can be served from.
+    """Return the change of every pool that can be served from.
 
     Args:
         read: the objects as they were.
@@ -100,21 +110,21 @@ def changes(
     """
     earlier = _held_by_pool([manifest.object for manifest in read.allocations], also_held[0])
     later = _held_by_pool(planned.allocations, also_held[1])
-    statuses = {one.key: one.object for one in read.pools}
-    found = []
+    statuses = {manifest.key: manifest.object for manifest in read.pools}
+    pool_changes = []
     both = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in planned.pools)
     for was, pool in chain.from_iterable(starmap(partial(zip, strict=True), both)):
         supply = find_supply(pool)
         before = _standing(was, earlier, sizes, most, closed=not supply.is_open)
         after = _standing(pool, later, sizes, most, closed=not supply.is_open)
         if before is not None and after is not None:
-            found.append(Change(pool, before, after, supply.unreadable))
-    return found
+            pool_changes.append(Change(pool, before, after, supply.unreadable))
+    return pool_changes
 
 
 def _held_by_pool(allocations: Iterable[IPAllocation], also_held: HeldByPool) -> HeldByPool:
-    """Return what allocations and requests of other kinds hold of each pool."""
-    held_by_pool = {key: list(held) for key, held in also_held.items()}
+    """Return the ranges of each pool that allocations and requests of other kinds hold."""
+    held_by_pool = {key: list(ranges) for key, ranges in also_held.items()}
     for allocation in allocations:
         held_by_pool.setdefault(allocation.pool_key, []).extend(
             statusranges.list_held_ranges(allocation)
@@ -144,9 +154,9 @@ def _standing(
     except InvalidPool:
         return None
     promised = ranges_of(STATUS_JOURNALS.read(pool).promises)
-    taken = [*held_by_pool.get(pool.metadata.key, ()), *promised]
-    fits = {one: 0 if closed else more(Space(layout, taken), one) for one in sizes}
-    return Standing(Space(layout, taken).capacity(), fits)
+    taken_ranges = [*held_by_pool.get(pool.metadata.key, ()), *promised]
+    fits = {size: 0 if closed else more(Space(layout, taken_ranges), size) for size in sizes}
+    return Standing(Space(layout, taken_ranges).capacity(), fits)
 
 
 def more(space: Space, size: Size) -> int:
@@ -154,33 +164,33 @@ def more(space: Space, size: Size) -> int:
 
     The counting uses up `space`.
     """
-    wanted = [count for count in (size.balancers, size.nodes) if count]
-    if len(wanted) == 1:
-        return sum(extent.size // wanted[0] for extent in space.free_extents())
-    served = 0
+    counts = [count for count in (size.balancers, size.nodes) if count]
+    if len(counts) == 1:
+        return sum(extent.size // counts[0] for extent in space.free_extents())
+    tenants = 0
     while True:
         # The shortest block that any range goes into serves tenants alone while it has both.
-        many = space.shortest_free(min(wanted)) // sum(wanted)
+        many = space.shortest_free(min(counts)) // sum(counts)
         try:
-            for count in (many * sum(wanted),) if many else wanted:
+            for count in (many * sum(counts),) if many else counts:
                 space.allocate(count)
         except PoolExhausted:
-            return served
-        served += many or 1
+            return tenants
+        tenants += many or 1
 
 
-def document(found: Iterable[Change]) -> dict[str, Any]:
+def document(pool_changes: Iterable[Change]) -> dict[str, Any]:
     """Return the changes as a document for programs."""
     items = [
         {
-            "namespace": one.pool.metadata.namespace,
-            "name": one.pool.metadata.name,
-            "cidr": one.pool.spec.cidr,
-            "before": _figures(one.before, unreadable=one.unreadable),
-            "after": _figures(one.after, unreadable=one.unreadable),
-            **({"notRead": one.unreadable} if one.unreadable else {}),
+            "namespace": change.pool.metadata.namespace,
+            "name": change.pool.metadata.name,
+            "cidr": change.pool.spec.cidr,
+            "before": _figures(change.before, unreadable=change.unreadable),
+            "after": _figures(change.after, unreadable=change.unreadable),
+            **({"notRead": change.unreadable} if change.unreadable else {}),
         }
-        for one in found
+        for change in pool_changes
     ]
     return report("PoolForecastList", items=items)
 
@@ -223,7 +233,7 @@ def render(
 
 
 def _section(title: str, columns: Sequence[Column[T]], rows: Sequence[T], form: Form) -> str:
-    return f"{title}\n{fitted(columns, rows, form, indent=GAP)}" if rows else ""
+    return f"{title}\n{fit_table(columns, rows, form, indent=GAP)}" if rows else ""
 
 
 _UNKNOWN = Cell("unknown", right=True)
@@ -258,7 +268,7 @@ def _pool_rows(planned: PlannedObjects, changed: Sequence[Change]) -> list[PoolR
 def _if_known(
     figure: Callable[[NetworkPoolStatus], Cell | int],
 ) -> Callable[[PoolRow], Cell | int]:
-    """Return what a column says of a pool: a figure of its status, or that it is unknown."""
+    """Return a column's value for a pool: a figure of its status, or unknown."""
     return lambda row: _UNKNOWN if row.size is not None else figure(row.pool.status)
 
 
@@ -297,9 +307,9 @@ def _changes(
     """Return the columns and the rows of what changes."""
     sizes = list(changed[0].after.fits) if changed else []
     columns: list[Column[Change]] = [
-        Column("NAMESPACE", lambda one: one.pool.metadata.namespace),
-        Column("NAME", lambda one: one.pool.metadata.name),
-        Column("CIDR", lambda one: one.pool.spec.cidr),
+        Column("NAMESPACE", lambda change: change.pool.metadata.namespace),
+        Column("NAME", lambda change: change.pool.metadata.name),
+        Column("CIDR", lambda change: change.pool.spec.cidr),
         Column("ALLOCATED", _before_and_after(lambda at: f"{at.capacity.allocated:,}")),
         Column("FREE", _before_and_after(lambda at: f"{at.capacity.available:,}")),
         Column("LARGEST", _before_and_after(lambda at: f"{at.capacity.largest_free:,}")),
@@ -310,7 +320,9 @@ def _changes(
     for size in sizes:
         fits = _before_and_after(partial(_fits, size))
         columns.append(Column(f"FITS {size.nodes}+{size.balancers}", fits))
-    return columns, [one for one in changed if wide or sizes or one.before != one.after]
+    return columns, [
+        change for change in changed if wide or sizes or change.before != change.after
+    ]
 
 
 def _fits(size: Size, at: Standing) -> str:
@@ -318,12 +330,12 @@ def _fits(size: Size, at: Standing) -> str:
 
 
 def _before_and_after(figure: Callable[[Standing], str]) -> Callable[[Change], Cell]:
-    """Return what a column says of a figure: both values where it changes."""
+    """Return a column's value for a figure: both values where it changes."""
 
-    def cell(one: Change) -> Cell:
-        if one.unreadable:
+    def cell(change: Change) -> Cell:
+        if change.unreadable:
             return _UNKNOWN
-        was, now = figure(one.before), figure(one.after)
+        was, now = figure(change.before), figure(change.after)
         return Cell(was if was == now else f"{was} -> {now}", right=True)
 
     return cell
@@ -331,8 +343,8 @@ def _before_and_after(figure: Callable[[Standing], str]) -> Callable[[Change], C
 
 def _by_pool_and_place(allocation: IPAllocation) -> tuple[Key, int, int, str]:
     """Sort by pool, then by address; those without one last."""
-    held = statusranges.find_held_range(allocation)
-    place = (0, held.first) if held is not None else (1, 0)
+    span = statusranges.find_held_range(allocation)
+    place = (0, span.first) if span is not None else (1, 0)
     return (allocation.pool_key, *place, allocation.metadata.name)
 
 
@@ -340,21 +352,32 @@ def _allocation_columns(
     before: Mapping[Key, IPAllocation], planned: PlannedObjects
 ) -> Sequence[Column[IPAllocation]]:
     return (
-        Column("POOL", lambda one: str(one.pool_key)),
-        Column("ALLOCATION", lambda one: one.metadata.name),
-        Column("TENANT", lambda one: str(one.spec.tenantClusterRef.key)),
-        Column("TYPE", lambda one: one.spec.type),
-        Column("COUNT", lambda one: number(_wanted(one, planned))),
+        Column("POOL", lambda allocation: str(allocation.pool_key)),
+        Column("ALLOCATION", lambda allocation: allocation.metadata.name),
+        Column("TENANT", lambda allocation: str(allocation.spec.tenantClusterRef.key)),
+        Column("TYPE", lambda allocation: allocation.spec.type),
+        Column("COUNT", lambda allocation: number(_find_count(allocation, planned))),
         Column(
             "RANGE",
-            lambda one: ", ".join(held.text for held in statusranges.list_held_ranges(one)),
+            lambda allocation: ", ".join(
+                span.text for span in statusranges.list_held_ranges(allocation)
+            ),
         ),
-        Column("PHASE", lambda one: Cell(one.status.phase or "-", _COLOURS.get(one.status.phase))),
-        Column("REMARK", lambda one: Cell("; ".join(_remarks(one, before, planned))), wraps=True),
+        Column(
+            "PHASE",
+            lambda allocation: Cell(
+                allocation.status.phase or "-", _COLOURS.get(allocation.status.phase)
+            ),
+        ),
+        Column(
+            "REMARK",
+            lambda allocation: Cell("; ".join(_remarks(allocation, before, planned))),
+            wraps=True,
+        ),
     )
 
 
-def _wanted(allocation: IPAllocation, planned: PlannedObjects) -> int | None:
+def _find_count(allocation: IPAllocation, planned: PlannedObjects) -> int | None:
     """Return how many addresses an allocation has or asks for.
 
     None if that depends on a pool that is absent.
@@ -405,7 +428,7 @@ _TENANTS: Sequence[Column[TenantCluster]] = (
     Column("NETWORK READY", lambda tenant: _yes_or_no(_network(tenant))),
     Column(
         "WHY",
-        lambda tenant: Cell(found.message if (found := _network(tenant)) else "-"),
+        lambda tenant: Cell(ready.message if (ready := _network(tenant)) else "-"),
         wraps=True,
     ),
 )
@@ -422,9 +445,13 @@ def _yes_or_no(condition: Condition | None) -> Cell:
 
 def _sum(allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation]) -> str:
     """Return one line on how many allocations came out how."""
-    holding = [one for one in allocations if statusranges.find_held_range(one) is not None]
-    kept = sum(was_served(one, before) for one in holding)
-    failed = sum(one.status.phase == FAILED for one in allocations)
+    holding = [
+        allocation
+        for allocation in allocations
+        if statusranges.find_held_range(allocation) is not None
+    ]
+    kept = sum(was_served(allocation, before) for allocation in holding)
+    failed = sum(allocation.status.phase == FAILED for allocation in allocations)
     waiting = len(allocations) - len(holding) - failed
     counts = (
         (len(holding) - kept, "newly allocated"),
@@ -432,6 +459,6 @@ def _sum(allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation]
         (failed, "failed"),
         (waiting, "waiting"),
     )
-    found = ", ".join(f"{count} {what}" for count, what in counts if count)
-    line = f"{count_noun(len(allocations), 'allocation')}{': ' + found if found else ''}"
-    return wrapped(line, GAP)
+    summary = ", ".join(f"{count} {outcome}" for count, outcome in counts if count)
+    line = f"{count_noun(len(allocations), 'allocation')}{': ' + summary if summary else ''}"
+    return wrap_line(line, GAP)

@@ -68,20 +68,20 @@ class Findings(dict[Finding, None]):
 
 def path_text(path: tuple[Step, ...]) -> str:
     """Return a field's path as Kubernetes writes it: `spec.reserved[0].cidr`."""
-    text = ""
+    joined = ""
     for step in path:
         if isinstance(step, int):
-            text += f"[{step}]"
+            joined += f"[{step}]"
         elif step.isidentifier() or ("-" in step and "." not in step):
-            text += f".{step}" if text else step
+            joined += f".{step}" if joined else step
         else:
-            text += f"[{step}]"
-    return text
+            joined += f"[{step}]"
+    return joined
 
 
-def path_of(text: str) -> tuple[Step, ...]:
+def path_of(path: str) -> tuple[Step, ...]:
     """Parse a path as Kubernetes writes it; the reverse of `path_text`."""
-    steps = re.findall(r"([^.\[\]]+)|\[(\d+)\]", text)
+    steps = re.findall(r"([^.\[\]]+)|\[(\d+)\]", path)
     return tuple(int(number) if number else name for name, number in steps)
 
 
@@ -93,5 +93,5 @@ def value_text(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, Mapping | list):
         return "a list" if isinstance(value, list) else "a mapping"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+    representation = repr(value)
+    return representation if len(representation) <= 60 else f"{representation[:60]}..."

@@ -107,8 +107,8 @@ class Manifests:
 
     def every(self) -> list[Manifest[Any]]:
         """Return all of them, in the order in which they were read."""
-        found = [one for kind in OURS for one in self.of_kind(kind)]
-        return sorted(found, key=lambda one: one.number)
+        manifests = [manifest for kind in OURS for manifest in self.of_kind(kind)]
+        return sorted(manifests, key=lambda manifest: manifest.number)
 
 
 class _Accepted(NamedTuple):
@@ -140,56 +140,56 @@ def read(
         findings: takes everything that is wrong.
         recursive: whether folders inside folders are read.
     """
-    found = Manifests()
+    manifests = Manifests()
     accepted: dict[tuple[str, Key], _Accepted] = {}
     passed_over: Counter[str] = Counter()
     for raw in read_objects(paths, findings, recursive=recursive):
         if raw.is_ours:
-            _accept(raw, namespace, accepted, found, findings)
+            _accept(raw, namespace, accepted, manifests, findings)
         elif views.is_known(raw.body):
-            found.others.append(raw.body)
+            manifests.others.append(raw.body)
         elif raw.is_known:
             passed_over[raw.kind] += 1
             if raw.kind == "ButlerConfig":
-                found.platform_default = _default_provider(raw) or found.platform_default
+                manifests.platform_default = _default_provider(raw) or manifests.platform_default
         else:
             why = why_unknown(raw.api_version, raw.kind)
             findings.error(raw.place, f"document {raw.place.document}: {why}")
     if passed_over:
         counted = (f"{kind} ({n})" if n > 1 else kind for kind, n in sorted(passed_over.items()))
         findings.add("note", f"passed over, as plan does not need them: {', '.join(counted)}")
-    _type(accepted.values(), now, found, findings)
-    return found
+    _type(accepted.values(), now, manifests, findings)
+    return manifests
 
 
 def _default_provider(raw: RawObject) -> Mapping[str, Any] | None:
     """Return the ProviderConfig that a ButlerConfig names for clusters that name none."""
     spec = raw.body.get("spec")
     reference = spec.get("defaultProviderConfigRef") if isinstance(spec, dict) else None
-    named = isinstance(reference, dict) and isinstance(reference.get("name"), str)
-    return reference if named else None
+    has_name = isinstance(reference, dict) and isinstance(reference.get("name"), str)
+    return reference if has_name else None
 
 
 def _accept(
     raw: RawObject,
     namespace: str,
     accepted: dict[tuple[str, Key], _Accepted],
-    found: Manifests,
+    manifests: Manifests,
     findings: Findings,
 ) -> None:
     """Take an object of ours if it is sound and the first of its name."""
     validation = Validation(schemas()[raw.kind], raw.body)
-    for path, what in validation.faults:
-        findings.error(raw.at(path), raw.sentence(path, what))
+    for path, fault in validation.faults:
+        findings.error(raw.at(path), raw.sentence(path, fault))
     for path, hint in validation.unknown:
-        what = f"this field is unknown and ignored{hint}"
-        findings.warning(raw.at(path), raw.sentence(path, what))
+        fault = f"this field is unknown and ignored{hint}"
+        findings.warning(raw.at(path), raw.sentence(path, fault))
     meta = raw.body.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
         return
     identity = raw.kind, Key(str(meta.get("namespace") or namespace), meta["name"])
-    if validation.faults and not _is_decodable(raw, identity[1], found):
-        found.refused.add(identity)
+    if validation.faults and not _is_decodable(raw, identity[1], manifests):
+        manifests.refused.add(identity)
         return
     first = accepted.get(identity)
     if first is not None:
@@ -203,7 +203,7 @@ def _accept(
     accepted[identity] = _Accepted(raw, {**body, **validation.kept, "metadata": kept}, identity[1])
 
 
-def _is_decodable(raw: RawObject, key: Key, found: Manifests) -> bool:
+def _is_decodable(raw: RawObject, key: Key, manifests: Manifests) -> bool:
     """Return whether the controllers can use a stored object that the API server would refuse.
 
     An object that was stored before its definition became stricter is served as it is.
@@ -216,8 +216,8 @@ def _is_decodable(raw: RawObject, key: Key, found: Manifests) -> bool:
     try:
         msgspec.convert({**raw.body, "metadata": placed}, resource.type)
     except msgspec.ValidationError as error:
-        found.unreadable[raw.kind, key] = decode_failure(resource, raw.body, placed, error)
-        found.unreadable_bodies[raw.kind, key] = {**raw.body, "metadata": placed}
+        manifests.unreadable[raw.kind, key] = decode_failure(resource, raw.body, placed, error)
+        manifests.unreadable_bodies[raw.kind, key] = {**raw.body, "metadata": placed}
         return False
     return True
 
@@ -229,50 +229,52 @@ def is_stored(metadata: Mapping[str, Any]) -> bool:
 
 
 def _type(
-    accepted: Iterable[_Accepted], now: datetime, found: Manifests, findings: Findings
+    accepted: Iterable[_Accepted], now: datetime, manifests: Manifests, findings: Findings
 ) -> None:
     """Turn sound objects into typed ones, filling in what a server would."""
-    every = list(accepted)
-    revision = max((parse_revision(one.meta("resourceVersion")) or 0 for one in every), default=0)
-    stamps = [text.upper() for one in every if (text := one.meta("creationTimestamp"))]
+    objects = list(accepted)
+    revision = max(
+        (parse_revision(obj.meta("resourceVersion")) or 0 for obj in objects), default=0
+    )
+    stamps = [stamp.upper() for obj in objects if (stamp := obj.meta("creationTimestamp"))]
     moment = max([now, *map(datetime.fromisoformat, stamps)])
-    known_uids = _tenant_uids(every)
-    for number, one in enumerate(every, 1):
+    known_uids = _tenant_uids(objects)
+    for number, obj in enumerate(objects, 1):
         moment += timedelta(microseconds=1)
-        identity = (one.raw.kind, one.key)
+        identity = (obj.raw.kind, obj.key)
         filled: Body = {
             "generation": 1,
             "uid": known_uids.get(identity, f"{UNBORN}{number}"),
             "resourceVersion": str(revision + number),
             "creationTimestamp": moment.isoformat(),
         }
-        given = one.body["metadata"].items()
-        filled |= {k: v for k, v in given if v or not isinstance(v, str | int)}
-        resource = RESOURCES[one.raw.kind]
+        metadata = obj.body["metadata"].items()
+        filled |= {k: v for k, v in metadata if v or not isinstance(v, str | int)}
+        resource = RESOURCES[obj.raw.kind]
         try:
-            typed: Any = msgspec.convert(one.body | {"metadata": filled}, resource.type)
+            typed: Any = msgspec.convert(obj.body | {"metadata": filled}, resource.type)
         except msgspec.ValidationError as error:
-            findings.error(one.raw.place, one.raw.sentence((), str(error)))
-            found.refused.add(identity)
-            if is_stored(one.body["metadata"]):
-                failure = decode_failure(resource, one.body, filled, error)
-                found.unreadable[identity] = failure
-                found.unreadable_bodies[identity] = {**one.body, "metadata": filled}
+            findings.error(obj.raw.place, obj.raw.sentence((), str(error)))
+            manifests.refused.add(identity)
+            if is_stored(obj.body["metadata"]):
+                failure = decode_failure(resource, obj.body, filled, error)
+                manifests.unreadable[identity] = failure
+                manifests.unreadable_bodies[identity] = {**obj.body, "metadata": filled}
         else:
-            manifest = Manifest(one.raw, one.body, filled, typed, number)
-            found.of_kind(one.raw.kind).append(manifest)
+            manifest = Manifest(obj.raw, obj.body, filled, typed, number)
+            manifests.of_kind(obj.raw.kind).append(manifest)
 
 
-def _tenant_uids(every: Iterable[_Accepted]) -> dict[tuple[str, Key], str]:
+def _tenant_uids(objects: Iterable[_Accepted]) -> dict[tuple[str, Key], str]:
     """Return the uids of TenantClusters that allocations in the input were stamped with.
 
     So a cluster's manifest from a repository goes together with allocations from a cluster.
     """
     uids: dict[tuple[str, Key], str] = {}
-    for one in every:
-        stamp = one.body["metadata"].get("annotations", {}).get(names.ANNOTATION_TENANT_UID)
-        if one.raw.kind == "IPAllocation" and stamp:
-            reference = one.body["spec"]["tenantClusterRef"]
+    for obj in objects:
+        stamp = obj.body["metadata"].get("annotations", {}).get(names.ANNOTATION_TENANT_UID)
+        if obj.raw.kind == "IPAllocation" and stamp:
+            reference = obj.body["spec"]["tenantClusterRef"]
             key = Key(reference["namespace"], reference["name"])
             uids.setdefault(("TenantCluster", key), stamp)
     return uids

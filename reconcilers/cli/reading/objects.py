@@ -83,10 +83,10 @@ class RawObject:
         """Return the place of the field at `path`."""
         return self.place.at(line_of(self.body, path))
 
-    def sentence(self, path: tuple[Step, ...], what: str) -> str:
+    def sentence(self, path: tuple[Step, ...], problem: str) -> str:
         """Return a sentence about the field at `path` of this object."""
         field = f"{path_text(path)}: " if path else ""
-        return f"{self.label}: {field}{what}"
+        return f"{self.label}: {field}{problem}"
 
 
 def _group(api_version: str) -> str:
@@ -94,7 +94,7 @@ def _group(api_version: str) -> str:
 
 
 def why_unknown(api_version: str, kind: str) -> str:
-    """Return what is wrong with an apiVersion and kind that are neither ours nor known."""
+    """Return a sentence about an apiVersion and kind that are neither ours nor known."""
     group = _group(api_version)
     if kind in OURS:
         other = "another version" if group == names.GROUP else "of another group"
@@ -103,7 +103,9 @@ def why_unknown(api_version: str, kind: str) -> str:
             f" {names.API_VERSION}"
         )
     groups = [group] if group == names.GROUP else [*_BUILT_IN]
-    known = {name.lower(): name for one in reversed(groups) for name in _BUILT_IN[one]}
+    known = {
+        name.lower(): name for known_group in reversed(groups) for name in _BUILT_IN[known_group]
+    }
     for ours in crd.KINDS:
         known |= dict.fromkeys((ours.kind.lower(), ours.plural, ours.short), ours.kind)
     near = get_close_matches(kind.lower(), known, n=1, cutoff=0.7)
@@ -129,9 +131,9 @@ def read_objects(
                 continue
             seen.add(identity)
             source = "standard input" if path is None else str(path)
-            text = _text(source, path, findings)
-            if text is not None:
-                yield from _of_text(source, text, findings)
+            content = _text(source, path, findings)
+            if content is not None:
+                yield from _of_text(source, content, findings)
 
 
 def _files(name: str, *, recursive: bool, findings: Findings) -> Iterator[Path | None]:
@@ -149,14 +151,16 @@ def _files(name: str, *, recursive: bool, findings: Findings) -> Iterator[Path |
     else:
         failed: list[OSError] = []
         walk = islice(os.walk(name, onerror=failed.append), None if recursive else 1)
-        inside = (Path(folder, one) for folder, _, files_in in walk for one in files_in)
-        found = sorted(one for one in inside if one.suffix in SUFFIXES)
+        inside = (
+            Path(folder, file_name) for folder, _, files_in in walk for file_name in files_in
+        )
+        paths = sorted(path for path in inside if path.suffix in SUFFIXES)
         for error in failed:
             findings.error(str(error.filename), _why(error))
-        if not found and not failed:
+        if not paths and not failed:
             hint = "" if recursive else "; -R looks into the folders in it too"
             findings.error(name, f"no {', '.join(SUFFIXES)} file is in this folder{hint}")
-        yield from found
+        yield from paths
 
 
 def _why(error: OSError | ValueError) -> str:
@@ -171,16 +175,16 @@ def _text(source: str, path: Path | None, findings: Findings) -> str | None:
             data = _bytes(file)
         if not data.startswith(_WIDE) and b"\0" not in data:
             return data.decode("utf-8-sig")
-        what = "this is a binary file, neither YAML nor JSON"
+        problem = "this is a binary file, neither YAML nor JSON"
         if data.startswith(_WIDE):
-            what = "this is UTF-16 or UTF-32; save it as UTF-8"
+            problem = "this is UTF-16 or UTF-32; save it as UTF-8"
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         where = f"byte 0x{error.object[error.start]:02x} in line {line}"
-        what = f"this is no text in UTF-8 ({where}); save it as UTF-8"
+        problem = f"this is no text in UTF-8 ({where}); save it as UTF-8"
     except (OSError, ValueError) as error:  # ValueError: too long, or a NUL in the name
-        what = _why(error)
-    findings.error(source, what)
+        problem = _why(error)
+    findings.error(source, problem)
     return None
 
 
@@ -194,48 +198,50 @@ def _bytes(file: IO[bytes]) -> bytearray:
     return data
 
 
-def _of_text(source: str, text: str, findings: Findings) -> Iterator[RawObject]:
+def _of_text(source: str, content: str, findings: Findings) -> Iterator[RawObject]:
     number = 0
-    for number, (line, value) in enumerate(_documents(source, text), 1):
+    for number, (line, value) in enumerate(_documents(source, content), 1):
         place = Place(source, number, line)
         if isinstance(value, Malformed):
             findings.error(place, f"{value.reason} (document {number})")
         elif isinstance(value, dict):
-            yield from _opened(value, place, findings)
+            yield from _open(value, place, findings)
         else:
-            what = "a list" if isinstance(value, list) else "a single word"
-            findings.error(place, f"document {number} is {what}, not an object with a kind")
+            kind_of_value = "a list" if isinstance(value, list) else "a single word"
+            findings.error(
+                place, f"document {number} is {kind_of_value}, not an object with a kind"
+            )
     if not number:
         findings.warning(source, "there is no object in it")
 
 
-def _documents(source: str, text: str) -> Iterator[tuple[int, Any]]:
+def _documents(source: str, content: str) -> Iterator[tuple[int, Any]]:
     """Yield the first line and the value of each document, or what is wrong with it."""
     is_json = source.endswith(".json")
-    if is_json or text.lstrip().startswith("{"):
+    if is_json or content.lstrip().startswith("{"):
         try:
-            yield from yamltext.parse_json(text)
+            yield from yamltext.parse_json(content)
             return
         except Malformed as error:
             if is_json:
                 yield error.line, error
                 return
-    for before, piece in yamltext.pieces(text):
+    for before, piece in yamltext.pieces(content):
         try:
             yield from yamltext.parse(piece, before)
         except Malformed as error:
             yield error.line, error
 
 
-def _opened(
+def _open(
     value: dict[str, Any], place: Place, findings: Findings, inside: str = ""
 ) -> Iterator[RawObject]:
     """Yield the object that `value` is, or those in it if it is a list."""
     api_version, kind = value.get("apiVersion"), value.get("kind")
-    for name, found in (("apiVersion", api_version), ("kind", kind)):
-        if not isinstance(found, str) or not found:
-            what = "is missing" if found is None else f"has to be a word, not {found!r}"
-            findings.error(place, f"{inside or f'document {place.document}'}: {name} {what}")
+    for name, field in (("apiVersion", api_version), ("kind", kind)):
+        if not isinstance(field, str) or not field:
+            problem = "is missing" if field is None else f"has to be a word, not {field!r}"
+            findings.error(place, f"{inside or f'document {place.document}'}: {name} {problem}")
             return
     items = value.get("items", _ABSENT)
     if not str(kind).endswith("List") or ("metadata" in value and "spec" in value):
@@ -244,8 +250,8 @@ def _opened(
     if items is None:  # so Go writes an empty list
         return
     if not isinstance(items, list):
-        what = "is missing" if items is _ABSENT else "has to be a list"
-        findings.error(place, f"{kind}: items {what}")
+        problem = "is missing" if items is _ABSENT else "has to be a list"
+        findings.error(place, f"{kind}: items {problem}")
         return
     item_kind = str(kind).removesuffix("List")
     for number, item in enumerate(items):
@@ -257,4 +263,4 @@ def _opened(
         if item_kind in OURS:  # lists of one kind need not repeat it
             item.setdefault("apiVersion", api_version)
             item.setdefault("kind", item_kind)
-        yield from _opened(item, where, findings, name)
+        yield from _open(item, where, findings, name)

@@ -81,12 +81,12 @@ _EXPECTATIONS = {
 }
 
 
-def is_time(text: str) -> bool:
+def is_time(time: str) -> bool:
     """Return whether a text is a time as RFC 3339 writes it."""
-    if not _TIME.fullmatch(text):
+    if not _TIME.fullmatch(time):
         return False
     try:
-        datetime.fromisoformat(text.upper())
+        datetime.fromisoformat(time.upper())
     except ValueError:
         return False
     return True
@@ -98,13 +98,13 @@ def schemas() -> Mapping[str, Schema]:
 
     They are read as they are shipped: to make them of the models takes half a second of CPU time.
     """
-    found = {}
-    for one in documents("crds"):
-        whole = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schemas = {}
+    for definition in documents("crds"):
+        whole = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         whole["properties"]["metadata"] = _METADATA
         whole["required"].insert(0, "metadata")
-        found[one["spec"]["names"]["kind"]] = whole
-    return found
+        schemas[definition["spec"]["names"]["kind"]] = whole
+    return schemas
 
 
 @dataclass(slots=True)
@@ -125,19 +125,19 @@ class Validation:
 
     def _value(self, value: Any, schema: Schema, path: Path) -> Any:
         """Return `value` as it would be kept; note what is wrong with it."""
-        wanted = "amount" if schema.get("x-kubernetes-int-or-string") else schema.get("type")
-        if wanted is None:
+        expected = "amount" if schema.get("x-kubernetes-int-or-string") else schema.get("type")
+        if expected is None:
             return value
-        misfit = _misfit(value, wanted)
+        misfit = _misfit(value, expected)
         if misfit:
             self.faults.append((path, misfit))
             return value
-        if wanted == "object":
+        if expected == "object":
             return self._object(value, schema, path)
-        if wanted == "array":
+        if expected == "array":
             return self._array(value, schema, path)
-        self.faults += [(path, what) for what in _plain_faults(value, schema)]
-        return int(value) if wanted == "integer" else value
+        self.faults += [(path, fault) for fault in _plain_faults(value, schema)]
+        return int(value) if expected == "integer" else value
 
     def _object(self, value: Mapping[str, Any], schema: Schema, path: Path) -> Any:
         for name in schema.get("required", ()):
@@ -146,15 +146,15 @@ class Validation:
         properties, others = schema.get("properties"), schema.get("additionalProperties", {})
         kept = {}
         for name, inner in value.items():
-            wanted = others if properties is None else properties.get(name)
+            inner_schema = others if properties is None else properties.get(name)
             if "propertyNames" in schema and not _pattern(schema["propertyNames"]).search(name):
-                what = f"{name!r} {_EXPECTATIONS[schema['propertyNames']]}"
-                self.faults.append(((*path, name), what))
-            if wanted is not None and (properties is None or inner is not None):
-                kept[name] = self._value(inner, wanted, (*path, name))
-            elif wanted is None and schema.get("x-kubernetes-preserve-unknown-fields"):
+                fault = f"{name!r} {_EXPECTATIONS[schema['propertyNames']]}"
+                self.faults.append(((*path, name), fault))
+            if inner_schema is not None and (properties is None or inner is not None):
+                kept[name] = self._value(inner, inner_schema, (*path, name))
+            elif inner_schema is None and schema.get("x-kubernetes-preserve-unknown-fields"):
                 kept[name] = inner
-            elif wanted is None:
+            elif inner_schema is None:
                 near = get_close_matches(name, properties or (), n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 self.unknown.append(((*path, name), hint))
@@ -198,20 +198,20 @@ _NAMES = {
 }
 
 
-def _misfit(value: Any, wanted: str) -> str | None:
-    """Return what is wrong with a value's type, None if nothing is."""
-    if _FITS[wanted](value):
+def _misfit(value: Any, expected: str) -> str | None:
+    """Return the fault in a value's type; None if the type fits."""
+    if _FITS[expected](value):
         return None
-    return f"has to be {_NAMES[wanted]}, not {value_text(value)}{_hint(value, wanted)}"
+    return f"has to be {_NAMES[expected]}, not {value_text(value)}{_hint(value, expected)}"
 
 
-def _hint(value: Any, wanted: str) -> str:
-    if wanted == "string" and isinstance(value, bool | int | float):
+def _hint(value: Any, expected: str) -> str:
+    if expected == "string" and isinstance(value, bool | int | float):
         return "; quote it"
     if not isinstance(value, str):
         return ""
-    unquoted = (wanted == "integer" and value.isdecimal()) or (
-        wanted == "boolean" and value in {"true", "false"}
+    unquoted = (expected == "integer" and value.isdecimal()) or (
+        expected == "boolean" and value in {"true", "false"}
     )
     return "; leave the quotes away" if unquoted else ""
 
@@ -250,9 +250,11 @@ def _number_faults(value: float, schema: Schema) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _pattern(text: str) -> re.Pattern[str]:
+def _pattern(pattern: str) -> re.Pattern[str]:
     """Return a pattern as Go reads it: ASCII digits, `$` only at the very end."""
-    return re.compile(text.removesuffix("$") + r"\Z" if text.endswith("$") else text, re.ASCII)
+    return re.compile(
+        pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern, re.ASCII
+    )
 
 
 def _duplicates(kept: list[Any], schema: Schema, path: Path) -> Iterator[Fault]:

@@ -126,13 +126,13 @@ def resolve(word: str) -> Scalar:
     return value if abs(value) != float("inf") else word
 
 
-def pieces(text: str) -> Iterator[tuple[int, str]]:
+def pieces(content: str) -> Iterator[tuple[int, str]]:
     """Cut a text at its `---` lines; yield each piece with the number of lines before it."""
-    cuts = [found.start() for found in _SEPARATOR.finditer(text)]
+    cuts = [separator.start() for separator in _SEPARATOR.finditer(content)]
     starts = [0, *(cut for cut in cuts if cut > 0)]
     line = 0
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        piece = text[start:end]
+    for start, end in zip(starts, [*starts[1:], len(content)], strict=True):
+        piece = content[start:end]
         if _CONTENT.search(piece):
             yield line, piece
         line += piece.count("\n")
@@ -227,25 +227,25 @@ class _Documents:
         return value
 
     def _alias(self, event: Any) -> Any:
-        """Return what an anchor stands for, as if it were written here."""
-        found, line = self._anchors.get(event.anchor), self._line(event)
-        if found is None:
-            what = f"the alias *{event.anchor} refers to itself or to nothing before it"
-            raise Malformed(line, what)
-        self._count += found.size
-        self._aliased += found.size
+        """Return the value of an anchor, as if it were written here."""
+        anchored, line = self._anchors.get(event.anchor), self._line(event)
+        if anchored is None:
+            problem = f"the alias *{event.anchor} refers to itself or to nothing before it"
+            raise Malformed(line, problem)
+        self._count += anchored.size
+        self._aliased += anchored.size
         if self._aliased > MAX_ALIASED:
             raise Malformed(line, f"the aliases stand for more than {MAX_ALIASED} values")
-        self._enter(event, found.height)
-        self._depth -= found.height
-        return found.value
+        self._enter(event, anchored.height)
+        self._depth -= anchored.height
+        return anchored.value
 
     def _enter(self, event: Any, levels: int) -> None:
         self._depth += levels
         self._deepest = max(self._deepest, self._depth)
         if self._depth > MAX_DEPTH:
-            what = f"this is nested more than {MAX_DEPTH} levels deep"
-            raise Malformed(self._line(event), what)
+            problem = f"this is nested more than {MAX_DEPTH} levels deep"
+            raise Malformed(self._line(event), problem)
 
     def _scalar(self, event: Any) -> Scalar:
         if event.tag in {None, "!"}:
@@ -264,14 +264,14 @@ class _Documents:
             raise Malformed(line, f"the tag {value_text(event.tag)} means nothing to Kubernetes")
         if not is_list:
             return self._dict(line)
-        made = LinedList(line)
+        items = LinedList(line)
         while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-            made.append(self._value(item))
-            made.lines.append(self._line(item))
-        return made
+            items.append(self._value(item))
+            items.lines.append(self._line(item))
+        return items
 
     def _dict(self, line: int) -> LinedDict:
-        made, merged = LinedDict(line), []
+        mapping, merged = LinedDict(line), []
         while not isinstance(key_event := next(self._events), yaml.MappingEndEvent):
             key, at = self._value(key_event), self._line(key_event)
             value_event = next(self._events)
@@ -282,15 +282,15 @@ class _Documents:
             if key is None or isinstance(key, dict | list):
                 raise Malformed(at, "a key has to be a word or a number")
             name = str(key).lower() if isinstance(key, bool) else str(key)
-            if name in made:
-                first = made.lines[name]
+            if name in mapping:
+                first = mapping.lines[name]
                 raise Malformed(
                     at, f"the key {value_text(name)} is here twice, first in line {first}"
                 )
-            made[name], made.lines[name] = value, at
+            mapping[name], mapping.lines[name] = value, at
         for value, at in merged:
-            _merge(made, value, at)
-        return made
+            _merge(mapping, value, at)
+        return mapping
 
 
 def _merges(event: Any) -> bool:
@@ -298,14 +298,16 @@ def _merges(event: Any) -> bool:
     return is_plain and bool(event.value == "<<")
 
 
-def _merge(made: LinedDict, value: Any, line: int) -> None:
+def _merge(mapping: LinedDict, value: Any, line: int) -> None:
     """Add what `<<` merges: keys that the mapping and earlier sources do not have."""
     for source in value if isinstance(value, list) else [value]:
         if not isinstance(source, LinedDict):
             raise Malformed(line, "<< can only merge mappings")
-        for key in source.keys() - made.keys():
-            made.lines[key] = source.lines[key]
-        made.update({key: one for key, one in source.items() if key not in made})
+        for key in source.keys() - mapping.keys():
+            mapping.lines[key] = source.lines[key]
+        mapping.update(
+            {key: source_value for key, source_value in source.items() if key not in mapping}
+        )
 
 
 def _scalar(tag: str, word: str) -> Scalar:
@@ -315,15 +317,15 @@ def _scalar(tag: str, word: str) -> Scalar:
     if tag == _PLAIN:
         return value
     name = tag.removeprefix(_TAG)
-    wanted = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
-    if name not in wanted:
+    types_by_tag = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
+    if name not in types_by_tag:
         raise Malformed(0, f"the tag {value_text(tag)} means nothing to Kubernetes")
-    if type(value) not in wanted[name]:
+    if type(value) not in types_by_tag[name]:
         raise Malformed(0, f"{value_text(word)} is no {name}, as its tag says")
     return value
 
 
-def parse_json(text: str) -> list[tuple[int, Any]]:
+def parse_json(content: str) -> list[tuple[int, Any]]:
     """Return the JSON documents of a text, each with its first line.
 
     JSON is YAML, almost: where reading it as YAML gives the same values, these know their lines.
@@ -333,46 +335,46 @@ def parse_json(text: str) -> list[tuple[int, Any]]:
     """
     decoder = json.JSONDecoder(object_pairs_hook=_json_object, parse_constant=_json_constant)
     documents: list[tuple[int, Any]] = []
-    at = _end_of_space(text, 0)
-    while at < len(text):
-        line = text.count("\n", 0, at) + 1
+    at = _end_of_space(content, 0)
+    while at < len(content):
+        line = content.count("\n", 0, at) + 1
         try:
-            value, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(content, at)
         except json.JSONDecodeError as error:
             raise Malformed(error.lineno, f"this is no valid JSON: {error.msg}") from error
         except Malformed as error:
-            raise Malformed(_as_yaml(text)[0] or line, error.reason) from error
+            raise Malformed(_as_yaml(content)[0] or line, error.reason) from error
         except RecursionError as error:
             raise Malformed(line, f"this is nested more than {MAX_DEPTH} levels deep") from error
         documents.append((line, value))
-        at = _end_of_space(text, end)
-    if len(documents) != 1 or len(text) > _JSON_WITH_LINES:
+        at = _end_of_space(content, end)
+    if len(documents) != 1 or len(content) > _JSON_WITH_LINES:
         return documents
-    lined = _as_yaml(text)[1]
+    lined = _as_yaml(content)[1]
     return lined if [value for _, value in lined] == [documents[0][1]] else documents
 
 
-def _as_yaml(text: str) -> tuple[int, list[tuple[int, Any]]]:
+def _as_yaml(content: str) -> tuple[int, list[tuple[int, Any]]]:
     """Return the line of the first fault that a text has as YAML, or its documents."""
     try:
-        return 0, parse(text)
+        return 0, parse(content)
     except Malformed as error:
         return error.line, []
 
 
 def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in made:
+        if key in mapping:
             raise Malformed(0, f"the key {key!r} is in one object twice")
-        made[key] = value
-    return made
+        mapping[key] = value
+    return mapping
 
 
 def _json_constant(word: str) -> Any:
     raise Malformed(0, f"{word} is no number that JSON can carry")
 
 
-def _end_of_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+def _end_of_space(content: str, at: int) -> int:
+    space = _SPACE.match(content, at)
+    return space.end() if space else at

@@ -80,8 +80,8 @@ class PoolSpace:
         """Return the first address of a block."""
         return address_text(block << self.shift, self.family)
 
-    def held(self, address: str, prefix: int) -> AddressRange | None:
-        """Return which blocks an IPAddress holds; None if it is no address of this family.
+    def find_blocks(self, address: str, prefix: int) -> AddressRange | None:
+        """Return the blocks that an IPAddress holds; None if it is no address of this family.
 
         Args:
             address: its spec.address.
@@ -96,18 +96,18 @@ class PoolSpace:
         return AddressRange(first >> self.shift, last >> self.shift, self.family)
 
     def parts_of(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
-        """Return what an IPAddress holds: blocks of the pool, or an address of another family."""
-        blocks = self.held(address, prefix)
+        """Return the parts that an IPAddress holds: blocks, or an address of another family."""
+        blocks = self.find_blocks(address, prefix)
         if blocks is not None:
             return (PromisedRange(blocks, self.name),)
         other = self.held_of_other_family(address)
         return () if other is None else (PromisedRange(other, OTHER_FAMILY),)
 
     def outside_of(self, address: str, prefix: int) -> Hashable | None:
-        """Return what an IPAddress holds that the pool may not hand out; None for nothing."""
+        """Return the part of an IPAddress that the pool may not hand out; None without one."""
         if self.hands_out(address, prefix):
             return None
-        return self.held(address, prefix) or address
+        return self.find_blocks(address, prefix) or address
 
     def held_of_other_family(self, address: str) -> AddressRange | None:
         """Return the address that an IPAddress holds if it is not of this family; None if it is.
@@ -121,12 +121,12 @@ class PoolSpace:
 
     def hands_out(self, address: str, prefix: int) -> bool:
         """Return whether the pool may hand out what an IPAddress holds, exactly."""
-        found = self.held(address, prefix)
-        if found is None or (self.prefixes and prefix != self.prefix):
+        blocks = self.find_blocks(address, prefix)
+        if blocks is None or (self.prefixes and prefix != self.prefix):
             return False
-        aligned = address_text(found.first << self.shift, self.family)
+        aligned = address_text(blocks.first << self.shift, self.family)
         same = parse_address(aligned) == parse_address(address)
-        return same and self.layout.could_ever_pin(found)
+        return same and self.layout.could_ever_pin(blocks)
 
 
 class ClaimSpace(Protocol):
@@ -143,11 +143,11 @@ class ClaimSpace(Protocol):
         ...
 
     def parts_of(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
-        """Return what an IPAddress holds, in the spaces of the pool."""
+        """Return the parts that an IPAddress holds, in the spaces of the pool."""
         ...
 
     def outside_of(self, address: str, prefix: int) -> Hashable | None:
-        """Return what an IPAddress holds that the pool may not hand out; None for nothing."""
+        """Return the part of an IPAddress that the pool may not hand out; None without one."""
         ...
 
 
@@ -184,7 +184,7 @@ FAMILY_SPACES = FamilySpaces()
 
 
 def ip_space(spec: IPPoolSpec) -> PoolSpace:
-    """Return what a pool of addresses may hand out.
+    """Return the space of a pool of addresses.
 
     Raises:
         InvalidPool: the spec has no addresses, or something in it cannot be read.
@@ -196,13 +196,13 @@ def ip_space(spec: IPPoolSpec) -> PoolSpace:
     holes = parse_entries(spec.excludedAddresses)
     if spec.gateway:
         holes.append(_parse_gateway(spec.gateway))
-    lowest_address = min(one.first for one in listed)
-    if any(one.family != family for one in listed):
+    lowest_address = min(addresses.first for addresses in listed)
+    if any(addresses.family != family for addresses in listed):
         raise InvalidPool(["provided addresses are of mixed IP families"])
     if not 0 <= spec.prefix <= BITS[family]:
         raise InvalidPool(["provided prefix is not valid"])
     subnet = subnet_of(lowest_address, spec.prefix, family)
-    if not all(subnet.contains(one) for one in listed):
+    if not all(subnet.contains(addresses) for addresses in listed):
         raise InvalidPool(["provided address belongs to a different subnet than others"])
     if not spec.allocateReservedIPAddresses:
         holes += name_edge_addresses(subnet).values()
@@ -211,7 +211,7 @@ def ip_space(spec: IPPoolSpec) -> PoolSpace:
 
 
 def prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
-    """Return what a pool of prefixes may hand out.
+    """Return the space of a pool of prefixes.
 
     Raises:
         InvalidPool: the spec has no prefixes, or something in it cannot be read.
@@ -219,12 +219,12 @@ def prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
     listed = parse_entries(spec.prefixes)
     if not listed:
         raise InvalidPool(["prefixes is required"])
-    if any(one.family != 6 for one in listed):
+    if any(prefixes.family != 6 for prefixes in listed):
         raise InvalidPool(["only IPv6 prefixes are supported"])
     length = spec.allocationPrefixLength
     if not 1 <= length <= BITS[6]:
         raise InvalidPool(["allocationPrefixLength must be between 1 and 128"])
-    if any(one.size < 1 << BITS[6] - length for one in listed):
+    if any(prefixes.size < 1 << BITS[6] - length for prefixes in listed):
         raise InvalidPool([f"CIDR prefix length must be <= allocationPrefixLength ({length})"])
     holes = parse_entries(spec.excludedPrefixes)
     shift = BITS[6] - length
@@ -244,39 +244,39 @@ def parse_entries(texts: Iterable[str]) -> list[AddressRange]:
     Raises:
         InvalidPool: one is none of these; names every one.
     """
-    found, wrong = [], []
-    for text in texts:
+    parsed, wrong = [], []
+    for entry in texts:
         try:
-            found.append(parse_entry(text))
+            parsed.append(parse_entry(entry))
         except MalformedText:
-            wrong.append(f"{quote_value(text)} is not a valid IP, range, nor CIDR")
+            wrong.append(f"{quote_value(entry)} is not a valid IP, range, nor CIDR")
     if wrong:
         raise InvalidPool(wrong)
-    return found
+    return parsed
 
 
-def _parse_gateway(text: str) -> AddressRange:
+def _parse_gateway(gateway: str) -> AddressRange:
     try:
-        return AddressRange.parse(text, text)
+        return AddressRange.parse(gateway, gateway)
     except MalformedText:
-        raise InvalidPool([f"gateway {quote_value(text)} is not an IP address"]) from None
+        raise InvalidPool([f"gateway {quote_value(gateway)} is not an IP address"]) from None
 
 
-def parse_entry(text: str) -> AddressRange:
+def parse_entry(entry: str) -> AddressRange:
     """Read an address, a range or a CIDR, whose host bits are masked away.
 
     Raises:
         MalformedText: the text is none of these; blanks are none of its parts.
     """
-    start, dash, end = text.partition("-")
+    start, dash, end = entry.partition("-")
     if dash:
         return AddressRange.parse(start, end)
-    _, slash, length = text.partition("/")
+    _, slash, length = entry.partition("/")
     if slash:
         if length != "0" and length.startswith("0"):
-            raise InvalidRange(f"{quote_value(text)} has a prefix length with a leading zero")
-        return AddressRange.parse_cidr(text)
-    return AddressRange.parse(text, text)
+            raise InvalidRange(f"{quote_value(entry)} has a prefix length with a leading zero")
+        return AddressRange.parse_cidr(entry)
+    return AddressRange.parse(entry, entry)
 
 
 def _layout(
@@ -295,15 +295,17 @@ def _layout(
         (-(-first >> shift), ((last + 1) >> shift) - 1)
         for first, last in union(_spans(listed, family))
     ]
-    outside = minus([(whole.first, whole.last)], [one for one in inside if one[0] <= one[1]])
+    outside = minus([(whole.first, whole.last)], [span for span in inside if span[0] <= span[1]])
     touched = ((first >> shift, last >> shift) for first, last in _spans(holes, family))
     closed = [AddressRange(*span, family) for span in (*outside, *touched)]
     return Layout(whole, tuple(closed), (whole,))
 
 
-def _spans(found: Iterable[AddressRange], family: Family) -> Iterator[Span]:
-    """Yield those of one family as numbers, ascending."""
-    yield from sorted((one.first, one.last) for one in found if one.family == family)
+def _spans(ranges: Iterable[AddressRange], family: Family) -> Iterator[Span]:
+    """Yield the ranges of one family as pairs of numbers, ascending."""
+    yield from sorted(
+        (addresses.first, addresses.last) for addresses in ranges if addresses.family == family
+    )
 
 
 def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:

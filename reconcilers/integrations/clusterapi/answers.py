@@ -71,8 +71,8 @@ def body_of(
 
 def spec_of(address: str, prefix: int, gateway: str) -> dict[str, Any]:
     """Return address, prefix and, unless it is empty, gateway; an empty one is refused."""
-    found: dict[str, Any] = {"address": address, "prefix": prefix}
-    return found | ({"gateway": gateway} if gateway else {})
+    spec: dict[str, Any] = {"address": address, "prefix": prefix}
+    return spec | ({"gateway": gateway} if gateway else {})
 
 
 def owners(
@@ -101,10 +101,10 @@ def owners(
 
 def controlling_claim(address: IPAddress) -> OwnerReference | None:
     """Return the claim that controls an IPAddress by its owner references; None if none does."""
-    for one in address.metadata.ownerReferences:
-        group = one.apiVersion.rpartition("/")[0]
-        if one.controller and (group, one.kind) == (GROUP, "IPAddressClaim"):
-            return one
+    for reference in address.metadata.ownerReferences:
+        group = reference.apiVersion.rpartition("/")[0]
+        if reference.controller and (group, reference.kind) == (GROUP, "IPAddressClaim"):
+            return reference
     return None
 
 
@@ -217,7 +217,7 @@ def ready_of_refused(
 
 
 def missing_metadata(
-    address: IPAddress, wanted: tuple[OwnerReference, ...], claim: IPAddressClaim
+    address: IPAddress, owner_references: tuple[OwnerReference, ...], claim: IPAddressClaim
 ) -> dict[str, Any]:
     """Return a patch of what an IPAddress lacks: finalizer, owners, label; empty for nothing.
 
@@ -230,19 +230,21 @@ def missing_metadata(
         return patch
     if ADDRESS_FINALIZER not in meta.finalizers and not meta.terminating:
         patch["finalizers"] = [*meta.finalizers, ADDRESS_FINALIZER]
-    rest = list(wanted)
+    rest = list(owner_references)
     references: list[OwnerReference] = []
-    for one in meta.ownerReferences:
-        same = next((mine for mine in rest if _identity(mine) == _identity(one)), None)
+    for reference in meta.ownerReferences:
+        same = next(
+            (candidate for candidate in rest if _identity(candidate) == _identity(reference)), None
+        )
         if same is None:
-            references.append(one)
+            references.append(reference)
             continue
         rest.remove(same)
-        kept = one.uid == same.uid and one.controller == same.controller
-        references.append(one if kept and one.blockOwnerDeletion else same)
+        kept = reference.uid == same.uid and reference.controller == same.controller
+        references.append(reference if kept and reference.blockOwnerDeletion else same)
     references += rest
     if tuple(references) != meta.ownerReferences:
-        patch["ownerReferences"] = [_reference(one) for one in references]
+        patch["ownerReferences"] = [_reference(reference) for reference in references]
     cluster = claim.cluster
     if cluster is not None and meta.labels.get(CLUSTER_LABEL) != cluster.name:
         patch["labels"] = {CLUSTER_LABEL: cluster.name}
@@ -298,26 +300,26 @@ class Answers:
             Conflict: it changed meanwhile.
             ControllerError: a request failed.
         """
-        kind, wanted = self._caches.address_kind, self._owners(claim, pool, pool_kind)
-        found = self._caches.addresses.get(claim.metadata.key)
-        if found is None:
-            body = body_of(claim, *wanted, spec)
+        kind, owner_references = self._caches.address_kind, self._owners(claim, pool, pool_kind)
+        address = self._caches.addresses.get(claim.metadata.key)
+        if address is None:
+            body = body_of(claim, *owner_references, spec)
             try:
                 return await self._client.create(kind, claim.metadata.namespace, body)
             except AlreadyExists:
-                found = await self._client.get(kind, claim.metadata.key)
-        if reason := why_not(found, claim):
+                address = await self._client.get(kind, claim.metadata.key)
+        if reason := why_not(address, claim):
             raise NotOurs(reason)
-        if must_be_recorded(found, claim):
-            raise NotOurs(f"IPAddress {found.metadata.key} was restored, and is recreated soon")
-        if is_restored(found, claim):
-            return await self._recreated(found, wanted, claim)
-        return await self._repaired(found, wanted, claim)
+        if must_be_recorded(address, claim):
+            raise NotOurs(f"IPAddress {address.metadata.key} was restored, and is recreated soon")
+        if is_restored(address, claim):
+            return await self._recreate(address, owner_references, claim)
+        return await self._write_missing_metadata(address, owner_references, claim)
 
-    async def _recreated(
+    async def _recreate(
         self,
         address: IPAddress,
-        wanted: tuple[OwnerReference, OwnerReference],
+        owner_references: tuple[OwnerReference, OwnerReference],
         claim: IPAddressClaim,
     ) -> IPAddress:
         """Replace an IPAddress that is being deleted by one that stays, with the same address.
@@ -327,7 +329,7 @@ class Answers:
         """
         kind, spec = self._caches.address_kind, address.spec
         await self.remove(address, "it is being deleted; its claim gets another with its address")
-        body = body_of(claim, *wanted, spec_of(spec.address, spec.prefix, spec.gateway))
+        body = body_of(claim, *owner_references, spec_of(spec.address, spec.prefix, spec.gateway))
         try:
             return await self._client.create(kind, claim.metadata.namespace, body)
         except AlreadyExists:
@@ -337,12 +339,15 @@ class Answers:
         self, address: IPAddress, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]
     ) -> None:
         """Restore finalizer, owners and label on the IPAddress of a claim, where missing."""
-        await self._repaired(address, self._owners(claim, pool, pool_kind), claim)
+        await self._write_missing_metadata(address, self._owners(claim, pool, pool_kind), claim)
 
-    async def _repaired(
-        self, address: IPAddress, wanted: tuple[OwnerReference, ...], claim: IPAddressClaim
+    async def _write_missing_metadata(
+        self,
+        address: IPAddress,
+        owner_references: tuple[OwnerReference, ...],
+        claim: IPAddressClaim,
     ) -> IPAddress:
-        patch = missing_metadata(address, wanted, claim)
+        patch = missing_metadata(address, owner_references, claim)
         if not patch:
             return address
         return await self._client.patch(
@@ -373,11 +378,11 @@ class Answers:
         _log.info("releasing IPAddress", address=str(address.metadata.key), **fields)
         self._caches.logged.add(address.metadata.uid)
         try:
-            left: IPAddress | None = address
+            remaining: IPAddress | None = address
             if not address.metadata.terminating:
-                left = await self._client.delete(kind, Version.from_object(address))
-            if left is not None:
-                await remove_finalizer(self._client, kind, left, ADDRESS_FINALIZER)
+                remaining = await self._client.delete(kind, Version.from_object(address))
+            if remaining is not None:
+                await remove_finalizer(self._client, kind, remaining, ADDRESS_FINALIZER)
         except NotFound as error:
             if error.reason != "NotFound":
                 raise
@@ -389,6 +394,10 @@ class Answers:
         and the garbage collector takes the reference away anyhow, once the claim is gone.
         """
         claim = controlling_claim(address)
-        left = [_reference(one) for one in address.metadata.ownerReferences if one != claim]
-        patch = {"metadata": {"annotations": {RELEASED_AT: since}, "ownerReferences": left}}
+        kept_owners = [
+            _reference(reference)
+            for reference in address.metadata.ownerReferences
+            if reference != claim
+        ]
+        patch = {"metadata": {"annotations": {RELEASED_AT: since}, "ownerReferences": kept_owners}}
         await self._client.patch(self._caches.address_kind, Version.from_object(address), patch)

@@ -258,7 +258,12 @@ class IPAddressClaim:
         name = self.spec.clusterName or self.metadata.labels.get(CLUSTER_LABEL, "")
         if not name:
             name = next(
-                (one.name for one in self.metadata.ownerReferences if _is_cluster(one)), ""
+                (
+                    reference.name
+                    for reference in self.metadata.ownerReferences
+                    if _is_cluster(reference)
+                ),
+                "",
             )
         return Key(self.metadata.namespace, name) if name else None
 
@@ -345,7 +350,7 @@ def clusters(version: str) -> Resource[Cluster]:
 
 
 def pool_key(ref: PoolRef, namespace: str) -> Key | None:
-    """Return which pool a claim or an address of `namespace` names; None if it is not of ours.
+    """Return the pool that a claim or an address of `namespace` names; None for a foreign kind.
 
     A NetworkPool, as an InClusterIPPool or InClusterPrefixPool, is one of the same namespace.
     """

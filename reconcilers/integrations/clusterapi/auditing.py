@@ -53,10 +53,10 @@ def audit(
             it is not missing, and figures that may count it are not compared.
     """
     yield from unreadable_troubles(unreadable)
-    for one in pools:
-        yield from _pool(one, not_read)
-        if one.kind != NETWORK_POOL:
-            yield from _host_bits(one)
+    for contents in pools:
+        yield from _pool(contents, not_read)
+        if contents.kind != NETWORK_POOL:
+            yield from _host_bits(contents)
     yield from _claims(caches, now, not_read)
     yield from _addresses(caches, not_read)
 
@@ -74,43 +74,51 @@ def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
         )
 
 
-def _pool(one: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
+def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
     """Yield the troubles of one pool: shared or stray addresses, status."""
-    kind, key, own = one.kind.kind, one.pool.metadata.key, one.kind != NETWORK_POOL
-    if one.space is None or one.holdings is None:
+    kind, key, own = contents.kind.kind, contents.pool.metadata.key, contents.kind != NETWORK_POOL
+    if contents.space is None or contents.holdings is None:
         if own:
             yield Trouble(
-                "InvalidPool", "error", kind, key, f"hands out nothing: {one.fault}", one.pool
+                "InvalidPool",
+                "error",
+                kind,
+                key,
+                f"hands out nothing: {contents.fault}",
+                contents.pool,
             )
         return
-    for blocks, (state, holders) in one.held.items():
-        text, last = one.space.text(blocks.first), max(holders, key=lambda key: _age(one, key))
-        subject, seen = CLAIM if last in one.claims else ADDRESS, one.holder(last)
+    for blocks, (state, holders) in contents.held.items():
+        first_address, last = (
+            contents.space.text(blocks.first),
+            max(holders, key=lambda key: _age(contents, key)),
+        )
+        subject, seen = CLAIM if last in contents.claims else ADDRESS, contents.holder(last)
         if state == "shared":
-            others = ", ".join(one.name_of(other) for other in holders if other != last)
+            others = ", ".join(contents.name_of(other) for other in holders if other != last)
             sentence = (
-                f"holds {text} of {kind} {key}, which {others} has too: delete this one (action"
-                " delete) once its owner no longer uses the address"
+                f"holds {first_address} of {kind} {key}, which {others} has too: delete this one"
+                " (action delete) once its owner no longer uses the address"
             )
             yield Trouble("Overlap", "error", subject, last, sentence, seen, removable=True)
         elif state == "outside":
             sentence = (
-                f"holds {text}, which {kind} {key} may not hand out; it is never taken away: widen"
-                " the pool, or delete this one (action delete)"
+                f"holds {first_address}, which {kind} {key} may not hand out; it is never taken"
+                " away: widen the pool, or delete this one (action delete)"
             )
             yield Trouble("OutOfRange", "warning", subject, last, sentence, seen, removable=True)
-    for holder, parts in one.held_of_other_family.items() if own else ():
-        text = ", ".join(part.text for part in parts)
+    for holder, parts in contents.held_of_other_family.items() if own else ():
+        addresses = ", ".join(part.text for part in parts)
         sentence = (
-            f"holds {text}, of a family that {kind} {key} does not have; it is never taken away:"
-            " delete this one (action delete)"
+            f"holds {addresses}, of a family that {kind} {key} does not have; it is never taken"
+            " away: delete this one (action delete)"
         )
-        subject = CLAIM if holder in one.claims else ADDRESS
-        seen = one.holder(holder)
+        subject = CLAIM if holder in contents.claims else ADDRESS
+        seen = contents.holder(holder)
         yield Trouble("OutOfRange", "warning", subject, holder, sentence, seen, removable=True)
     if not own or limits_in(key.namespace, _HOLDERS, not_read):
         return
-    said, counts = one.pool.status.ipAddresses, counts_of(one.space, one.holdings)
+    said, counts = contents.pool.status.ipAddresses, counts_of(contents.space, contents.holdings)
     if said is not None and said != counts:
         wrong = [
             f"{field.name} is {getattr(said, field.name)}, not {getattr(counts, field.name)}"
@@ -118,7 +126,7 @@ def _pool(one: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
             if getattr(said, field.name) != getattr(counts, field.name)
         ]
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
-        yield Trouble("StatusDrift", "warning", kind, key, sentence, one.pool)
+        yield Trouble("StatusDrift", "warning", kind, key, sentence, contents.pool)
 
 
 def _pool_may_exist(
@@ -133,15 +141,15 @@ def _pool_may_exist(
     )
 
 
-def _age(one: PoolContents, key: Key) -> tuple[str, Key]:
-    """Return what the youngest holder has the highest of."""
-    since = one.holder(key).metadata.creationTimestamp
+def _age(contents: PoolContents, key: Key) -> tuple[str, Key]:
+    """Return a sort key that is highest for the youngest holder."""
+    since = contents.holder(key).metadata.creationTimestamp
     return since.isoformat() if since else "", key
 
 
 def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
     """Yield the troubles of claims, in order of their keys."""
-    for claim in sorted(caches.claims, key=lambda one: one.metadata.key):
+    for claim in sorted(caches.claims, key=lambda claim: claim.metadata.key):
         key, kind = claim.metadata.key, kind_of(claim.spec.poolRef)
         if kind is None:
             continue
@@ -157,11 +165,11 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
             )
             sentence = f"names Cluster {claim.cluster}, which does not exist; {consequence}"
             yield Trouble("UnknownCluster", "error", CLAIM, key, sentence, claim)
-        named = Key(key.namespace, claim.address_name)
+        address_key = Key(key.namespace, claim.address_name)
         has_lost = (
-            named not in caches.addresses
-            and named not in caches.addresses.unreadable
-            and not is_left_out(caches.address_kind, named, not_read)
+            address_key not in caches.addresses
+            and address_key not in caches.addresses.unreadable
+            and not is_left_out(caches.address_kind, address_key, not_read)
         )
         if since is None and claim.address_name and has_lost:
             sentence = f"its addressRef names IPAddress {claim.address_name}, which is gone"
@@ -176,13 +184,16 @@ def _addresses(caches: ClaimCaches, not_read: Sequence[NotRead]) -> Iterator[Tro
     """Yield the troubles of IPAddresses, in order of their keys."""
     for address in sorted(caches.addresses, key=lambda address: address.metadata.key):
         key = address.metadata.key
-        named, kind = Key(key.namespace, address.spec.claimRef.name), kind_of(address.spec.poolRef)
+        claim_key, kind = (
+            Key(key.namespace, address.spec.claimRef.name),
+            kind_of(address.spec.poolRef),
+        )
         if kind is None or RELEASED_AT in address.metadata.annotations:
             continue
         if (
-            named in caches.claims
-            or named in caches.claims.unreadable
-            or is_left_out(caches.claim_kind, named, not_read)
+            claim_key in caches.claims
+            or claim_key in caches.claims.unreadable
+            or is_left_out(caches.claim_kind, claim_key, not_read)
         ):
             continue
         if not _pool_may_exist(caches, address, not_read):
@@ -190,7 +201,7 @@ def _addresses(caches: ClaimCaches, not_read: Sequence[NotRead]) -> Iterator[Tro
             yield Trouble("UnknownPool", "warning", ADDRESS, key, sentence, address)
         if ADDRESS_FINALIZER in address.metadata.finalizers:
             sentence = (
-                f"its IPAddressClaim {named} does not exist; its address stays in use until it is"
-                " deleted (action delete)"
+                f"its IPAddressClaim {claim_key} does not exist; its address stays in use until"
+                " it is deleted (action delete)"
             )
             yield Trouble("Unclaimed", "warning", ADDRESS, key, sentence, address, removable=True)

@@ -50,11 +50,11 @@ KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
 
 
 def journals_of(kind: Resource[Any]) -> JournalStore[Any]:
-    """Return what reads and writes the journals of pools of one kind."""
+    """Return the store that reads and writes the journals of pools of one kind."""
     return STATUS_JOURNALS if kind == NETWORK_POOL else api.JOURNALS
 
 
-_BY_NAME = {(one.group, one.kind): one for one in KINDS}
+_BY_NAME = {(kind.group, kind.kind): kind for kind in KINDS}
 CLUSTER_INDEX = "cluster"
 
 
@@ -89,7 +89,7 @@ def pool_key(kind: Resource[Any], obj: IPAddressClaim | IPAddress | PoolOutline)
 
 
 def promised_address(promise: Promise) -> AddressRange:
-    """Return what is promised to a claim: one range, in whichever space of its pool."""
+    """Return the range that is promised to a claim, in whichever space of its pool."""
     [part] = promise.ranges
     return part.range
 
@@ -141,7 +141,7 @@ def cluster_index(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
 
 
 def geometry_of(pool: Any) -> PoolSpace:
-    """Return what a pool may hand out.
+    """Return the space of a pool.
 
     Raises:
         InvalidPool: it cannot be read.
@@ -161,7 +161,7 @@ def holder_of(obj: IPAddressClaim | IPAddress) -> Holder:
 def claim_facts(
     claim: IPAddressClaim | None, address: IPAddress | None, space: ClaimSpace
 ) -> Facts | None:
-    """Return what a claim and the IPAddress of its name mean to a pool; None without both.
+    """Return the facts of a claim and the IPAddress of its name for a pool; None without both.
 
     Args:
         claim: the claim, if it names the pool.
@@ -269,8 +269,8 @@ class ClaimCaches:
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.
         """
-        every: list[Cache[Any]] = [self.claims, self.addresses, *self.pools.values()]
-        return all(cache.history_confirmed for cache in every)
+        caches: list[Cache[Any]] = [self.claims, self.addresses, *self.pools.values()]
+        return all(cache.history_confirmed for cache in caches)
 
     def pool_of(self, obj: IPAddressClaim | IPAddress) -> Any | None:
         """Return the pool that a claim or address names; None if it does not exist."""
@@ -357,7 +357,7 @@ class ClaimCaches:
             return f"Cluster {key}, which the claim names, does not exist"
         return f"Cluster {key} is paused" if cluster.paused else ""
 
-    def paused(self, claim: IPAddressClaim) -> bool:
+    def claim_is_paused(self, claim: IPAddressClaim) -> bool:
         """Return whether a person paused a claim, by itself, its Cluster or its pool."""
         key, pool = claim.cluster, self.pool_of(claim)
         cluster = self.clusters.get(key) if key and self.clusters is not None else None

@@ -51,19 +51,19 @@ class ClaimEvents:
             written: the claims that were written.
         """
         by_reason: dict[str, list[Reported]] = {}
-        for one in written:
-            by_reason.setdefault(one[1].reason, []).append(one)
-        for reason, some in by_reason.items():
-            type_: EventType = "Normal" if some[0][1].status else "Warning"
+        for report in written:
+            by_reason.setdefault(report[1].reason, []).append(report)
+        for reason, reports in by_reason.items():
+            type_: EventType = "Normal" if reports[0][1].status else "Warning"
             name = Key(pool_kind.kind, str(pool.metadata.key))
-            if self._may_record_each(name, len(some)):
-                for claim, finding in some:
+            if self._may_record_each(name, len(reports)):
+                for claim, finding in reports:
                     self._recorder.record(
                         self._kind, claim, type_, reason, finding.message, action=ACTION
                     )
             else:
-                texts = (f"{claim.metadata.key}: {found.message}" for claim, found in some)
-                note = shorten(f"{len(some)} IPAddressClaims: " + "; ".join(texts))
+                texts = (f"{claim.metadata.key}: {finding.message}" for claim, finding in reports)
+                note = shorten(f"{len(reports)} IPAddressClaims: " + "; ".join(texts))
                 self._recorder.record(pool_kind, pool, type_, reason, note, action=ACTION)
 
     def _may_record_each(self, pool: Key, count: int) -> bool:

@@ -197,24 +197,24 @@ class ClaimReconciler:
             if must_be_recorded(address, claim) and not why_not(address, claim):
                 await self._record_restored(claim, address)
                 return SETTLED  # the answer to that write wakes the pool
-        what = self._caches.why_pool_absent(claim)
-        if not what:
+        problem = self._caches.why_pool_absent(claim)
+        if not problem:
             return SETTLED
-        finding = ready_of_refused(claim, self._caches, POOL_NOT_READY, what)
+        finding = ready_of_refused(claim, self._caches, POOL_NOT_READY, problem)
         if not shows(claim, finding):
             kind = self._caches.claim_kind
             status = with_ready(claim, finding, kind.version, self._clock.now())
             written = await self._client.patch_status(kind, claim, status)
             self._recorder.record(
-                kind, written, "Warning", POOL_NOT_READY, what, action="Allocating"
+                kind, written, "Warning", POOL_NOT_READY, problem, action="Allocating"
             )
         return SETTLED
 
     async def _record_restored(self, claim: IPAddressClaim, address: IPAddress) -> None:
         """Annotate a claim with the address of its IPAddress, which is to be recreated."""
         spec = address.spec
-        text = message_of(spec.address, spec.prefix, claim.spec.poolRef)
-        await self._annotate(claim, text)
+        restored = message_of(spec.address, spec.prefix, claim.spec.poolRef)
+        await self._annotate(claim, restored)
 
     async def _annotate(self, claim: IPAddressClaim, restored: str | None) -> None:
         """Write which address of a restore a claim has; None to remove that."""
@@ -284,9 +284,9 @@ class ClaimReconciler:
         Another replica may have made it a moment ago, and nothing would look for it later.
         """
         key = claim.metadata.key
-        found = self._caches.addresses.get(key)
-        if found is not None or not has_finalizer(claim, CLAIM_FINALIZER):
-            return found
+        address = self._caches.addresses.get(key)
+        if address is not None or not has_finalizer(claim, CLAIM_FINALIZER):
+            return address
         return await self._client.find(self._caches.address_kind, key)
 
     def _rests(self, since: datetime, pool: Any) -> float:
@@ -313,8 +313,8 @@ class ClaimReconciler:
         if await self._was_moved(address, owner.uid if owner is not None else ""):
             return SETTLED
         name = owner.name if owner is not None else address.spec.claimRef.name
-        if (left := self._fresh(address)) > 0:
-            return Again(left)
+        if (seconds_left := self._fresh(address)) > 0:
+            return Again(seconds_left)
         if await self._exists(Key(address.metadata.namespace, name)):
             return Again(RETRY) if name == key.name else SETTLED
         await self._release(address, pool, self._clock.now(), "its claim is gone")
@@ -351,9 +351,11 @@ class ClaimReconciler:
 
     def _may_be_released(self, address: IPAddress) -> bool:
         """Return whether an IPAddress is, or was, of a claim of ours, and is not paused."""
-        made = is_made_for_claim(address) or is_held_back(address)
-        made = made or address.metadata.uid in self._orphaned or is_left_over(address)
-        ours = kind_of(address.spec.poolRef) is not None and made
+        is_of_claim = is_made_for_claim(address) or is_held_back(address)
+        is_of_claim = (
+            is_of_claim or address.metadata.uid in self._orphaned or is_left_over(address)
+        )
+        ours = kind_of(address.spec.poolRef) is not None and is_of_claim
         return ours and not self._caches.address_stopped(address)
 
     async def _was_moved(self, address: IPAddress, claim_uid: str) -> bool:
@@ -404,16 +406,16 @@ class ClaimReconciler:
 
     async def _held_back(self, address: IPAddress, pool: Any) -> Outcome:
         """Remove an IPAddress that rests, once its time is over."""
-        text = address.metadata.annotations.get(RELEASED_AT)
-        if text is None:
+        released_at = address.metadata.annotations.get(RELEASED_AT)
+        if released_at is None:
             return SETTLED
         try:
-            since: datetime | None = datetime.fromisoformat(text)
+            since: datetime | None = datetime.fromisoformat(released_at)
         except ValueError:
             since = None  # edited by hand into what is no time
         if since is not None and since.tzinfo:
             rest = await self._rest_of(address, since, pool)
             if rest > 0:
                 return Again(rest)
-        await self._answers.remove(address, f"its claim released it at {text}")
+        await self._answers.remove(address, f"its claim released it at {released_at}")
         return SETTLED

@@ -109,8 +109,8 @@ class ClaimTaker:
             return self._adopt_blocks(claim, address)
         restored = restored_record_of(claim)
         if restored is not None:
-            text = f"claim {key} had {restored.address}"
-            return self._own_blocks(claim, restored, text)
+            origin = f"claim {key} had {restored.address}"
+            return self._own_blocks(claim, restored, origin)
         if self._restored is not None and self._restored.seconds_left(claim) > 0:
             return None
         if self._closed:
@@ -137,30 +137,30 @@ class ClaimTaker:
         record = Record(address.spec.address, address.spec.prefix)
         return self._own_blocks(claim, record, f"IPAddress {claim.metadata.key} exists")
 
-    def _own_blocks(self, claim: IPAddressClaim, record: Record, what: str) -> AddressRange:
+    def _own_blocks(self, claim: IPAddressClaim, record: Record, origin: str) -> AddressRange:
         """Return the blocks of an address that a claim has already.
 
         Args:
             claim: one without an address in its status.
             record: the address.
-            what: how it is known that the claim has it, for a refusal.
+            origin: how it is known that the claim has it, for a refusal.
 
         Raises:
             Refused: another one has the address, too, or the pool does not have it.
         """
-        blocks = self._space.held(record.address, record.prefix)
+        blocks = self._space.find_blocks(record.address, record.prefix)
         if blocks is None:
             raise Refused(
-                ALLOCATION_FAILED, f"{what} and is not of the family of {self._pool_name}"
+                ALLOCATION_FAILED, f"{origin} and is not of the family of {self._pool_name}"
             )
         holdings = self._view.holdings
         other = holdings.other_holder(blocks, holder_of(claim), self._space.name)
         if other is not None:
             why = f"but {describe_holder(other)} has {record.address} too"
-            raise Refused(ALLOCATION_FAILED, f"{what}, {why}")
+            raise Refused(ALLOCATION_FAILED, f"{origin}, {why}")
         if any(blocks.overlaps(part) for part in self._observed):
             why = f"but an IPAMAllocation has {record.address}"
-            raise Refused(ALLOCATION_FAILED, f"{what}, {why}")
-        if any(blocks.overlaps(one) for one in self._promised):
-            raise Refused(ALLOCATION_FAILED, f"{what}, but its address is promised to another")
+            raise Refused(ALLOCATION_FAILED, f"{origin}, {why}")
+        if any(blocks.overlaps(promised) for promised in self._promised):
+            raise Refused(ALLOCATION_FAILED, f"{origin}, but its address is promised to another")
         return blocks

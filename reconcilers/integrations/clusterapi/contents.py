@@ -80,20 +80,20 @@ class PoolContents:
     @cached_property
     def states(self) -> Mapping[AddressRange, Mapping[Key, str]]:
         """What is held, by blocks: held, promised or resting for each of its holders."""
-        found: dict[AddressRange, dict[Key, str]] = {}
+        states: dict[AddressRange, dict[Key, str]] = {}
         if self.space is None:
             return {}
         for promise in journals_of(self.kind).read(self.pool).promises:
             claim = self.claims.get(promise.key)
             if claim and promise.kind == CLAIM_KIND and claim.metadata.uid == promise.uid:
                 promised = promised_address(promise)
-                blocks = self.space.held(promised.start_text, self.space.prefix)
+                blocks = self.space.find_blocks(promised.start_text, self.space.prefix)
                 if blocks is not None and record_of(claim) is None:
-                    found.setdefault(blocks, {})[promise.key] = "promised"
+                    states.setdefault(blocks, {})[promise.key] = "promised"
         for key, state, part in self._parts:
             if part.space == self.space.name:
-                found.setdefault(part.range, {})[key] = state
-        return found
+                states.setdefault(part.range, {})[key] = state
+        return states
 
     @cached_property
     def held_of_other_family(self) -> Mapping[Key, Collection[AddressRange]]:
@@ -102,11 +102,11 @@ class PoolContents:
         A NetworkPool may have that family, for IPAllocations. Other pools lack it, so that such
         addresses are strays.
         """
-        found: dict[Key, dict[AddressRange, None]] = {}
+        ranges: dict[Key, dict[AddressRange, None]] = {}
         for key, _, part in self._parts:
             if part.space == OTHER_FAMILY:
-                found.setdefault(key, {})[part.range] = None
-        return {key: found[key].keys() for key in sorted(found)}
+                ranges.setdefault(key, {})[part.range] = None
+        return {key: ranges[key].keys() for key in sorted(ranges)}
 
     @cached_property
     def _parts(self) -> Sequence[tuple[Key, str, PromisedRange]]:
@@ -131,11 +131,11 @@ class PoolContents:
         return next(iter(by.values())) if self.space.layout.could_ever_pin(blocks) else "outside"
 
     def holder(self, key: Key) -> IPAddressClaim | IPAddress:
-        """Return who holds something under a key: the claim if there is one."""
+        """Return the holder with a key: the claim if there is one, else the IPAddress."""
         return self.claims.get(key) or self.addresses[key]
 
     def name_of(self, key: Key) -> str:
-        """Return what people call the holder of a key: the claim if there is one."""
+        """Return kind and name of the holder with a key: of the claim if there is one."""
         return f"{CLAIM if key in self.claims else ADDRESS} {key}"
 
 
@@ -143,22 +143,27 @@ def _ranges_of(facts: Facts | None) -> tuple[PromisedRange, ...]:
     return () if facts is None else facts.ranges
 
 
-def pools_of(caches: ClaimCaches, wanted: Wanted = every_pool) -> Iterator[PoolContents]:
+def pools_of(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[PoolContents]:
     """Yield every pool with its contents, by kind, namespace and name.
 
     Of NetworkPools those that a claim or an IPAddress names, or may name.
 
     Args:
         caches: the objects.
-        wanted: which pools.
+        is_wanted: which pools.
     """
     for kind in KINDS:
-        for pool in sorted(caches.pools[kind.kind], key=lambda one: one.metadata.key):
-            if not wanted(PoolName(kind.kind, pool.metadata.key)):
+        for pool in sorted(caches.pools[kind.kind], key=lambda pool: pool.metadata.key):
+            if not is_wanted(PoolName(kind.kind, pool.metadata.key)):
                 continue
             name = space_name(kind, pool.metadata.key)
-            claims = {one.metadata.key: one for one in caches.claims.by_index(SPACE_INDEX, name)}
-            found = {one.metadata.key: one for one in caches.addresses.by_index(SPACE_INDEX, name)}
+            claims = {
+                claim.metadata.key: claim for claim in caches.claims.by_index(SPACE_INDEX, name)
+            }
+            addresses = {
+                address.metadata.key: address
+                for address in caches.addresses.by_index(SPACE_INDEX, name)
+            }
             unreadable = find_unreadable(
                 partial(
                     check_readable,
@@ -168,8 +173,8 @@ def pools_of(caches: ClaimCaches, wanted: Wanted = every_pool) -> Iterator[PoolC
                     caches.addresses.unreadable,
                 )
             )
-            if kind != NETWORK_POOL or claims or found or unreadable:
-                contents = _contents(kind, pool, claims, found)
+            if kind != NETWORK_POOL or claims or addresses or unreadable:
+                contents = _contents(kind, pool, claims, addresses)
                 yield replace(contents, unreadable=unreadable) if unreadable else contents
 
 

@@ -30,18 +30,18 @@ POOL_GAUGES: tuple[tuple[str, str, Callable[[PoolCounts], int]], ...] = (
     (
         "butler_claim_pool_total",
         "Addresses, or prefixes, that a pool may hand out.",
-        lambda one: one.total,
+        lambda counts: counts.total,
     ),
-    ("butler_claim_pool_used", "IPAddresses that name a pool.", lambda one: one.used),
+    ("butler_claim_pool_used", "IPAddresses that name a pool.", lambda counts: counts.used),
     (
         "butler_claim_pool_free",
         "Addresses, or prefixes, that a pool can hand out now.",
-        lambda one: one.free,
+        lambda counts: counts.free,
     ),
     (
         "butler_claim_pool_out_of_range",
         "What is in use that a pool may not hand out.",
-        lambda one: one.outOfRange,
+        lambda counts: counts.outOfRange,
     ),
 )
 
@@ -78,8 +78,8 @@ class ClaimGauges(Collector):
             yield from self._of_claims()
 
     def _of_pools(self) -> Iterator[Metric]:
-        for name, text, value in POOL_GAUGES:
-            family = GaugeMetricFamily(name, text, labels=LABELS)
+        for name, description, value in POOL_GAUGES:
+            family = GaugeMetricFamily(name, description, labels=LABELS)
             for kind in POOLS:
                 for pool in self._caches.pools.get(kind.kind, ()):
                     counts, meta = pool.status.ipAddresses, pool.metadata
@@ -100,7 +100,7 @@ class ClaimGauges(Collector):
         ages: dict[tuple[str, str, str], list[float]] = {}
         for claim in self._waiting:
             kind, since = kind_of(claim.spec.poolRef), claim.metadata.creationTimestamp
-            if kind is not None and not self._caches.paused(claim):
+            if kind is not None and not self._caches.claim_is_paused(claim):
                 key = pool_key(kind, claim)
                 age = (now - since).total_seconds() if since else 0.0
                 ages.setdefault((kind.kind, key.namespace, key.name), []).append(age)
@@ -114,13 +114,13 @@ class ClaimGauges(Collector):
             "For how long the oldest of these has had none.",
             labels=LABELS,
         )
-        for names, some in sorted(ages.items()):
-            count.add_metric(names, len(some))
-            oldest.add_metric(names, max(some))
+        for names, seconds in sorted(ages.items()):
+            count.add_metric(names, len(seconds))
+            oldest.add_metric(names, max(seconds))
         yield count
         yield oldest
 
 
 def _waits(claim: IPAddressClaim) -> bool:
-    named = kind_of(claim.spec.poolRef) is not None
-    return named and not claim.metadata.terminating and record_of(claim) is None
+    is_of_ours = kind_of(claim.spec.poolRef) is not None
+    return is_of_ours and not claim.metadata.terminating and record_of(claim) is None

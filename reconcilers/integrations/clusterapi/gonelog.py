@@ -23,8 +23,8 @@ def release_fields(
     claim: Key, pool: PoolRef, address: str, prefix: int, reason: str
 ) -> dict[str, str]:
     """Return the fields of a log line about an address that a claim gives back."""
-    held = [f"{address}/{prefix}"]
-    return holder_fields(f"IPAddressClaim {claim}", held, f"{pool.kind} {pool.name}", reason)
+    addresses = [f"{address}/{prefix}"]
+    return holder_fields(f"IPAddressClaim {claim}", addresses, f"{pool.kind} {pool.name}", reason)
 
 
 class GoneAddresses:

@@ -159,8 +159,8 @@ class Granting:
         promised = promised_address(promise)
         spec = spec_of(promised.start_text, space.prefix, space.gateway)
         address = await self._answers.ensure(claim, pool, pool_kind, spec)
-        held = space.held(address.spec.address, address.spec.prefix)
-        if held != blocks_of(space, promised):
+        blocks = space.find_blocks(address.spec.address, address.spec.prefix)
+        if blocks != blocks_of(space, promised):
             raise NotOurs(
                 f"IPAddress {address.metadata.key} exists and is {address.spec.address},"
                 f" not {promised.start_text}"
@@ -170,8 +170,8 @@ class Granting:
     async def _refer_to(self, address: IPAddress, claim: IPAddressClaim) -> Reported:
         """Write into a claim that it has an IPAddress; the promise is kept by that."""
         # What an adopted one says counts, to the letter: it may have another prefix than the pool.
-        text = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
-        finding = Finding(READY, True, ADDRESS_ALLOCATED, text)
+        message = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
+        finding = Finding(READY, True, ADDRESS_ALLOCATED, message)
         kind = self._caches.claim_kind
         status = {
             **with_ready(claim, finding, kind.version, self._clock.now()),
@@ -203,7 +203,7 @@ class Granting:
             refused = Finding(READY, False, reason, message)  # of the event
             written.extend((answer, refused) for answer in answers)
 
-        await run_concurrently([partial(refuse_one, one) for one in refusals], self._width)
+        await run_concurrently([partial(refuse_one, refusal) for refusal in refusals], self._width)
         self._events.record(pool_kind, pool, written)
         return self.seconds_until_due(refusals)
 

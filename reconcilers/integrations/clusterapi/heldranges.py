@@ -60,7 +60,7 @@ def held_ranges(
     *,
     unreadable: Container[Key] = frozenset(),
 ) -> list[HeldRange]:
-    """Return what claims hold of a pool, or were promised, by the names of the claims.
+    """Return the ranges that claims hold of a pool, or were promised, by the names of the claims.
 
     Args:
         pool: the pool, with its journal.
@@ -95,7 +95,7 @@ def held_ranges(
 
 
 async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
-    """Return what claims hold of a pool, or were promised, by lists that begin now.
+    """Return the holdings of claims in a pool, with promises, by lists that begin now.
 
     Args:
         client: for the lists.

@@ -82,7 +82,7 @@ class Leftovers:
             In how many seconds to look again; None if nothing is in the way.
         """
         waits = []
-        for claim in _blocked(view, refusals, promises):
+        for claim in _list_blocked(view, refusals, promises):
             key = claim.metadata.key
             address = self._caches.addresses.get(key)
             if not _may_go(address, claim):
@@ -130,7 +130,7 @@ class Leftovers:
         return not live_claim.address_name and (is_of_pool or is_of_earlier_claim)
 
 
-def _blocked(
+def _list_blocked(
     view: View[IPAddressClaim],
     refusals: Iterable[Refusal[IPAddressClaim]],
     promises: Iterable[Promise],

@@ -23,30 +23,32 @@ from reconcilers.spaces.offers import PoolName
 _BY_POOL = {SPACE_INDEX: space_of}
 
 
-def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
+def _live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
     """Return the pools of claims; None where claims or IPAddresses are not served."""
-    claim_kind = _newest([api.claims(one) for one in api.CONTRACT_VERSIONS], served)
-    address_kind = _newest([api.addresses(one) for one in api.CONTRACT_VERSIONS], served)
+    claim_kind = _newest([api.claims(version) for version in api.CONTRACT_VERSIONS], served_kinds)
+    address_kind = _newest(
+        [api.addresses(version) for version in api.CONTRACT_VERSIONS], served_kinds
+    )
     if claim_kind is None or address_kind is None:
         return None
     claims = source.informer(claim_kind, _BY_POOL)
     addresses = source.informer(address_kind, _BY_POOL)
-    pools = {kind.kind: source.informer(kind, {}) for kind in api.POOLS if kind in served}
+    pools = {kind.kind: source.informer(kind, {}) for kind in api.POOLS if kind in served_kinds}
     by_kind: dict[str, Cache[Any]] = {kind.kind: Cache(kind) for kind in api.POOLS}
     by_kind |= {kind: informer.cache for kind, informer in pools.items()}
     by_kind[NETWORK_POOL.kind] = source.networkpools
     caches = ClaimCaches(claims.cache, addresses.cache, None, by_kind, claim_kind, address_kind)
 
     def names() -> list[PoolName]:
-        return [one for kind in api.POOLS for one in names_of(kind.kind, by_kind[kind.kind])]
+        return [name for kind in api.POOLS for name in names_of(kind.kind, by_kind[kind.kind])]
 
-    def show(wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
-        return views_of_contents(list(pools_of(caches, wanted)), not_read)
+    def show(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
+        return views_of_contents(list(pools_of(caches, is_wanted)), not_read)
 
     return Live(
         [
-            Watched(claims, either(_named)),
-            Watched(addresses, either(_named)),
+            Watched(claims, either(_name_pool)),
+            Watched(addresses, either(_name_pool)),
             *(Watched(informer, either(_itself)) for informer in pools.values()),
         ],
         names,
@@ -54,24 +56,24 @@ def _live(served: Collection[Resource[Any]], source: Source) -> Live | None:
     )
 
 
-def _newest(versions: Iterable[Resource[Any]], served: Collection[Resource[Any]]) -> Any:
-    return next((one for one in versions if one in served), None)
+def _newest(versions: Iterable[Resource[Any]], served_kinds: Collection[Resource[Any]]) -> Any:
+    return next((kind for kind in versions if kind in served_kinds), None)
 
 
-def _named(obj: IPAddressClaim | IPAddress) -> Iterable[PoolName]:
+def _name_pool(obj: IPAddressClaim | IPAddress) -> Iterable[PoolName]:
     kind = kind_of(obj.spec.poolRef)
     return () if kind is None else (PoolName(kind.kind, pool_key(kind, obj)),)
 
 
 def _itself(pool: Any) -> Iterable[PoolName]:
-    kind = next(one for one in api.POOLS if isinstance(pool, one.type))
+    kind = next(kind for kind in api.POOLS if isinstance(pool, kind.type))
     return (PoolName(kind.kind, pool.metadata.key),)
 
 
 PLATFORM = Platform(
     (
-        *(api.claims(one) for one in api.CONTRACT_VERSIONS),
-        *(api.addresses(one) for one in api.CONTRACT_VERSIONS),
+        *(api.claims(version) for version in api.CONTRACT_VERSIONS),
+        *(api.addresses(version) for version in api.CONTRACT_VERSIONS),
         *api.POOLS,
     ),
     _live,

@@ -205,7 +205,7 @@ class NetworkPoolClaims(PoolClaims):
 
 
 def _claims_of(pool: NetworkPool, reading: Any) -> ClaimReading:
-    """Return what was read of the claims of a pool, with what the pool hands out to claims.
+    """Return the reading of the claims of a pool, with the space that the pool offers to claims.
 
     Args:
         pool: the pool; its spec was parsed.

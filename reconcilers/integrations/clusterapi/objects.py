@@ -26,7 +26,7 @@ from reconcilers.integrations.clusterapi.caches import (
 from reconcilers.integrations.core.objects import (
     SPACE_INDEX,
     decode_failure,
-    filled,
+    fill_cache,
     stamped_metadata,
 )
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
@@ -71,7 +71,7 @@ class Objects:
         version = api.CONTRACT_VERSIONS[0]
 
         def cache(kind: Resource[Any], objects: Iterable[Any], **more: Any) -> Cache[Any]:
-            return filled(kind, objects, self.unreadable, **more)
+            return fill_cache(kind, objects, self.unreadable, **more)
 
         pools: Mapping[str, Cache[Any]] = {
             kind.kind: cache(kind, self.pools.get(kind.kind, ())) for kind in api.POOLS
@@ -80,7 +80,7 @@ class Objects:
             cache(api.claims(version), self.claims, indexes=_INDEXES),
             cache(api.addresses(version), self.addresses, indexes=_INDEXES),
             None if self.clusters is None else cache(api.clusters(version), self.clusters),
-            {**pools, NETWORK_POOL.kind: filled(NETWORK_POOL, networkpools, unreadable)},
+            {**pools, NETWORK_POOL.kind: fill_cache(NETWORK_POOL, networkpools, unreadable)},
             api.claims(version),
             api.addresses(version),
         )
@@ -103,7 +103,7 @@ async def read(lists: ScopedLists) -> Objects:
                 return resource
         return None
 
-    async def listed(resource: Resource[Any] | None) -> list[Any] | None:
+    async def list_kind(resource: Resource[Any] | None) -> list[Any] | None:
         """Return the objects of a kind; None if the user may not read them."""
         if resource is None:
             return []
@@ -119,10 +119,10 @@ async def read(lists: ScopedLists) -> Objects:
     if address_kind is None or claim_kind is None:
         return Objects()
     # IPAddresses first: the claim of each was there before it.
-    addresses = await listed(address_kind)
-    claims = await listed(claim_kind)
-    clusters = await listed(await find_served(map(api.clusters, api.CONTRACT_VERSIONS)))
-    pools = {kind.kind: await listed(await find_served([kind])) or [] for kind in api.POOLS}
+    addresses = await list_kind(address_kind)
+    claims = await list_kind(claim_kind)
+    clusters = await list_kind(await find_served(map(api.clusters, api.CONTRACT_VERSIONS)))
+    pools = {kind.kind: await list_kind(await find_served([kind])) or [] for kind in api.POOLS}
     return Objects(
         claims or [],
         addresses or [],
@@ -154,9 +154,9 @@ async def remove(client: Client, kind: str, at: Version) -> None:
             api.claims(version) if kind == "IPAddressClaim" else api.addresses(version)
         )
         if await client.is_served(resource):
-            left = await client.delete(resource, at)
-            if left is not None and kind == "IPAddress":
-                await remove_finalizer(client, resource, left, api.ADDRESS_FINALIZER)
+            remaining = await client.delete(resource, at)
+            if remaining is not None and kind == "IPAddress":
+                await remove_finalizer(client, resource, remaining, api.ADDRESS_FINALIZER)
             return
 
 
@@ -176,32 +176,40 @@ def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, now: dateti
         namespace: of those that name none.
         now: the time.
     """
-    found, numbers = Objects(), count(1)
+    objects, numbers = Objects(), count(1)
     clusters: list[Cluster] = []
     into: dict[str, list[Any]] = {
-        "IPAddressClaim": found.claims,
-        "IPAddress": found.addresses,
+        "IPAddressClaim": objects.claims,
+        "IPAddress": objects.addresses,
         "Cluster": clusters,
     }
     for body in bodies:
         kind, number = str(body["kind"]), next(numbers)
         resource = _MODELS[_group(body), kind]
-        given = body.get("metadata") or {}
-        meta = stamped_metadata(given, kind, number, now)
-        meta["namespace"] = (given.get("namespace") or namespace) if resource.namespaced else ""
+        metadata = body.get("metadata") or {}
+        meta = stamped_metadata(metadata, kind, number, now)
+        meta["namespace"] = (metadata.get("namespace") or namespace) if resource.namespaced else ""
         key = Key(meta["namespace"], str(meta.get("name", "")))
         try:
             typed = msgspec.convert({**body, "metadata": meta}, resource.type)
         except msgspec.ValidationError as error:
-            found.unreadable[kind, key] = decode_failure(resource, body, meta, error)
+            objects.unreadable[kind, key] = decode_failure(resource, body, meta, error)
         else:
-            into.setdefault(kind, found.pools.setdefault(kind, [])).append(typed)
-            placed = {**given, "namespace": key.namespace} if resource.namespaced else given
-            found.bodies[kind, key] = {**body, "metadata": placed}
-    named = {claim.cluster for claim in found.claims if claim.cluster is not None}
-    known = clusters or [Cluster(ObjectMeta(key.name, key.namespace)) for key in sorted(named)]
-    pools = {kind: some for kind, some in found.pools.items() if kind not in _CONTRACT}
-    return Objects(found.claims, found.addresses, known, pools, found.unreadable, found.bodies)
+            into.setdefault(kind, objects.pools.setdefault(kind, [])).append(typed)
+            placed = {**metadata, "namespace": key.namespace} if resource.namespaced else metadata
+            objects.bodies[kind, key] = {**body, "metadata": placed}
+    cluster_keys = {claim.cluster for claim in objects.claims if claim.cluster is not None}
+    known = clusters or [
+        Cluster(ObjectMeta(key.name, key.namespace)) for key in sorted(cluster_keys)
+    ]
+    pools = {
+        kind: objects_of_kind
+        for kind, objects_of_kind in objects.pools.items()
+        if kind not in _CONTRACT
+    }
+    return Objects(
+        objects.claims, objects.addresses, known, pools, objects.unreadable, objects.bodies
+    )
 
 
 def _group(body: Mapping[str, Any]) -> str:
@@ -214,4 +222,6 @@ _KINDS: tuple[Resource[Any], ...] = (
     *(api.claims(_NEWEST), api.addresses(_NEWEST), api.clusters(_NEWEST)),
     *api.POOLS,
 )
-_MODELS: Mapping[tuple[str, str], Resource[Any]] = {(one.group, one.kind): one for one in _KINDS}
+_MODELS: Mapping[tuple[str, str], Resource[Any]] = {
+    (kind.group, kind.kind): kind for kind in _KINDS
+}

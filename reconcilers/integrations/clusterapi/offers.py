@@ -11,7 +11,7 @@ from reconcilers.spaces.offers import Offer, PoolName, offer_of
 
 
 def offers_of(kind: Resource[Any], pool: Any) -> tuple[Offer, ...]:
-    """Return what a pool hands out; nothing if its spec cannot be served.
+    """Return the offers of a pool; none if its spec cannot be served.
 
     Args:
         kind: of the pool; not NetworkPool, which has its own rules.

@@ -60,8 +60,8 @@ def picture_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Pool
 
 
 def holders_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> PoolHolders:
-    """Return what claims and IPAddresses hold of a pool, and the claims that wait."""
-    return PoolHolders(list(_held(contents)), list(_waiting(contents, not_read)))
+    """Return the addresses that claims and IPAddresses hold of a pool, and waiting claims."""
+    return PoolHolders(list(_list_held(contents)), list(_waiting(contents, not_read)))
 
 
 def views_of_contents(contents: Sequence[PoolContents], not_read: Sequence[NotRead] = ()) -> Views:
@@ -97,7 +97,7 @@ def _family(contents: PoolContents, offers: str) -> PoolFamily:
         cidr,
         usable,
         reserved,
-        list(_held(contents)),
+        list(_list_held(contents)),
         partial(_capacity, contents, holdings),
         space.prefix if space.prefixes else None,
         owns_cidr=False,
@@ -115,16 +115,16 @@ def _capacity(contents: PoolContents, holdings: Holdings) -> Capacity:
         return space.capacity()
 
 
-def _held(contents: PoolContents) -> Iterator[HeldAddresses]:
-    """Yield what claims and IPAddresses hold, of either family."""
+def _list_held(contents: PoolContents) -> Iterator[HeldAddresses]:
+    """Yield the addresses that claims and IPAddresses hold, of either family."""
     if contents.space is None:
         return
     for blocks, states in contents.states.items():
         addresses = addresses_of(contents.space, blocks)
         for key in sorted(states):
             yield HeldAddresses(_holder(contents, key, states[key]), addresses)
-    for key, held in contents.held_of_other_family.items():
-        yield from (HeldAddresses(_holder(contents, key, "held"), part) for part in held)
+    for key, ranges in contents.held_of_other_family.items():
+        yield from (HeldAddresses(_holder(contents, key, "held"), part) for part in ranges)
 
 
 def _holder(contents: PoolContents, key: Key, state: str) -> AddressHolder:
@@ -153,8 +153,8 @@ def _waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Po
     for key, claim in contents.claims.items():
         if key in holding or record_of(claim) is not None or claim.metadata.terminating:
             continue
-        named = Key(key.namespace, claim.address_name)
-        if claim.address_name and is_left_out(_ADDRESSES, named, not_read):
+        address_key = Key(key.namespace, claim.address_name)
+        if claim.address_name and is_left_out(_ADDRESSES, address_key, not_read):
             continue
         ready = find(claim.status.conditions, READY)
         yield PoolRequest(

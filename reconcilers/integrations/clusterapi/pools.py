@@ -223,7 +223,7 @@ class InClusterPoolKind(
             space: what it may hand out.
             ready: its condition Ready; None for the one of a pool that serves.
         """
-        holdings = self._parts.reader.cached(self.kind, pool.metadata.key, space).holdings
+        holdings = self._parts.reader.read_cached(self.kind, pool.metadata.key, space).holdings
         with writing_pool():
             await self._statuses.write_figures(self.kind, pool, space, holdings, ready)
 

@@ -87,14 +87,14 @@ class PoolStatuses:
         if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
             self._report(kind, pool, overlapping)
 
-    def _report(self, kind: Resource[Any], pool: Any, found: Finding) -> None:
+    def _report(self, kind: Resource[Any], pool: Any, overlap: Finding) -> None:
         """Record an event when other pools begin to overlap with one."""
         identity = kind.kind, pool.metadata.key
-        if not found.status:
+        if not overlap.status:
             self._reported.end(identity)
-        elif self._reported.begin(identity, pool.metadata.uid, found.message):
+        elif self._reported.begin(identity, pool.metadata.uid, overlap.message):
             self._recorder.record(
-                kind, pool, "Warning", "PoolsOverlap", found.message, action="Serving"
+                kind, pool, "Warning", "PoolsOverlap", overlap.message, action="Serving"
             )
 
     async def write(
@@ -160,7 +160,9 @@ def patch_of(
             "outOfRange": counts.outOfRange,
         }
     if conditions:
-        found = with_findings(status.conditions, findings, pool.metadata.generation, now)
-        if found != tuple(status.conditions):
-            patch["conditions"] = render_conditions(found)
+        conditions_after = with_findings(
+            status.conditions, findings, pool.metadata.generation, now
+        )
+        if conditions_after != tuple(status.conditions):
+            patch["conditions"] = render_conditions(conditions_after)
     return patch

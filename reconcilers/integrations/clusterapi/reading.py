@@ -72,8 +72,8 @@ class CreatedAddresses:
 
         A claim without a record may have been served: a person can wipe its status.
         """
-        shown = _revision_of(self.find(promise.key), promise)
-        return self.known.get(promise.identity) if shown is None else shown
+        revision = _revision_of(self.find(promise.key), promise)
+        return self.known.get(promise.identity) if revision is None else revision
 
 
 def _revision_of(address: IPAddress | None, promise: Promise) -> int | None:
@@ -140,7 +140,7 @@ class Reader:
         """By space: the resourceVersions of the IPAddresses of promises of its journal."""
 
     def facts_of(self, pool: str, holder: Holder, space: ClaimSpace) -> Facts | None:
-        """Return what a claim and its IPAddress mean to a pool, as the caches show them."""
+        """Return the facts of a claim and its IPAddress for a pool, as the caches show them."""
         claim = self._caches.claims.get(holder.key)
         address = self._caches.addresses.get(holder.key)
         return claim_facts(
@@ -149,7 +149,9 @@ class Reader:
             space,
         )
 
-    def cached(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
+    def read_cached(
+        self, kind: Resource[Any], pool: Key, space: PoolSpace
+    ) -> View[IPAddressClaim]:
         """Return the view that the caches give, however old it is."""
         return self.with_holdings(kind, pool, self._kept.holdings(space_name(kind, pool), space))
 
@@ -192,7 +194,7 @@ class Reader:
         """
         self.check_cached(kind, pool)
         if self.suffices(kind, pool, journal):
-            return self.cached(kind, pool, space)
+            return self.read_cached(kind, pool, space)
         return await self.live(kind, pool, space, journal)
 
     def suffices(self, kind: Resource[Any], pool: Key, journal: Journal) -> bool:
@@ -232,8 +234,8 @@ class Reader:
         for promise in journal.promises:
             if promise.kind != CLAIM_KIND:
                 continue
-            shown = _revision_of(self._caches.addresses.get(promise.key), promise)
-            revision = known.get(promise.identity) if shown is None else shown
+            cached_revision = _revision_of(self._caches.addresses.get(promise.key), promise)
+            revision = known.get(promise.identity) if cached_revision is None else cached_revision
             if revision is not None:
                 created[promise.identity] = revision
         self._created[name] = created
@@ -301,7 +303,7 @@ class Reader:
         name = space_name(kind, pool)
         page = await self._client.list(self._caches.claim_kind, namespace=pool.namespace)
         check_readable(kind, pool, page.unreadable, {})
-        return page.revision, [one for one in page.items if name in space_of(one)]
+        return page.revision, [claim for claim in page.items if name in space_of(claim)]
 
     async def addresses(self, kind: Resource[Any], pool: Key) -> list[IPAddress]:
         """Return the IPAddresses that name a pool, by a list that begins now.

@@ -48,7 +48,7 @@ def faults(spec: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
 
 
 def immutable(new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
-    """Return what an edit changes that cannot be changed."""
+    """Return the causes to reject an edit of immutable fields."""
     if not isinstance(new, PrefixPoolSpec) or not isinstance(old, PrefixPoolSpec):
         return []
     length = new.allocationPrefixLength
@@ -58,7 +58,7 @@ def immutable(new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec
 
 
 def warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
-    """Yield what is allowed and likely to be a slip."""
+    """Yield warnings about values that are allowed and likely to be a mistake."""
     yield from host_bit_warnings(spec)
     if not isinstance(spec, PrefixPoolSpec) or spec.allocationPrefixLength != BITS[6]:
         return
@@ -66,9 +66,11 @@ def warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
         "spec.allocationPrefixLength=128 behaves like host-address allocation; consider"
         " InClusterIPPool for single-address semantics"
     )
-    gateway = _parsed_address(spec.gateway)
+    gateway = _parse_single(spec.gateway)
     if gateway is not None and any(
-        one.contains(gateway) for one in _readable(spec.prefixes) if one.family == gateway.family
+        prefixes.contains(gateway)
+        for prefixes in _parse_readable(spec.prefixes)
+        if prefixes.family == gateway.family
     ):
         yield (
             "spec.gateway is within spec.prefixes and is not reserved; with /128"
@@ -90,7 +92,7 @@ def host_bit_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
 
 
 def space_of(spec: IPPoolSpec | PrefixPoolSpec) -> PoolSpace:
-    """Return what a pool may hand out.
+    """Return the space of a pool.
 
     Raises:
         InvalidPool: the spec cannot be read.
@@ -136,9 +138,9 @@ def left_out(
     if not lost:
         return ""
     if isinstance(new, PrefixPoolSpec):
-        named = sorted(address for address, _ in lost)
-        return f"existing allocations become non-allocatable: [{' '.join(named)}]"
-    spans = _joined(_readable(address for address, _ in lost))
+        addresses = sorted(address for address, _ in lost)
+        return f"existing allocations become non-allocatable: [{' '.join(addresses)}]"
+    spans = _join_runs(_parse_readable(address for address, _ in lost))
     return f"pool addresses do not contain allocated addresses: [{' '.join(spans)}]"
 
 
@@ -166,39 +168,41 @@ def _ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
     if spec.prefix < 0:
         yield _invalid("spec.prefix", spec.prefix, "a valid prefix is required")
     yield from _entry_faults(where, spec.addresses, f"provided address {_ENTRY}")
-    families = {one.family for one in _readable(spec.addresses)}
+    families = {entry.family for entry in _parse_readable(spec.addresses)}
     if len(families) > 1:
-        yield _mixed(where, spec.addresses, "provided addresses are")
+        yield _mixed_families(where, spec.addresses, "provided addresses are")
     if spec.gateway:
-        gateway = _parsed_address(spec.gateway)
+        gateway = _parse_single(spec.gateway)
         if gateway is None:
             yield _no_gateway(spec.gateway)
         elif families - {gateway.family}:
-            yield _mixed(_GATEWAY, spec.gateway, "provided gateway and addresses are")
+            yield _mixed_families(_GATEWAY, spec.gateway, "provided gateway and addresses are")
     yield from _entry_faults(excluded, spec.excludedAddresses, f"provided address {_ENTRY}")
-    holes = {one.family for one in _readable(spec.excludedAddresses)}
+    holes = {entry.family for entry in _parse_readable(spec.excludedAddresses)}
     if len(holes) > 1:
-        yield _mixed(excluded, spec.excludedAddresses, "provided addresses are")
+        yield _mixed_families(excluded, spec.excludedAddresses, "provided addresses are")
     elif families and holes - families:
-        yield _mixed(excluded, spec.excludedAddresses, "addresses and excluded addresses are")
+        yield _mixed_families(
+            excluded, spec.excludedAddresses, "addresses and excluded addresses are"
+        )
     grace = spec.addressReuseGracePeriodSeconds
     if grace is not None and grace < 0:
-        what = "addressReuseGracePeriodSeconds must not be negative"
-        yield _invalid("spec.addressReuseGracePeriodSeconds", grace, what)
+        problem = "addressReuseGracePeriodSeconds must not be negative"
+        yield _invalid("spec.addressReuseGracePeriodSeconds", grace, problem)
 
 
 def _subnet_faults(spec: IPPoolSpec) -> Iterator[Cause]:
     """Yield the faults in the subnet of a pool whose addresses can all be read."""
-    listed = [(text, parse_entry(text)) for text in spec.addresses]
+    listed = [(entry, parse_entry(entry)) for entry in spec.addresses]
     family = listed[0][1].family
     if spec.prefix > BITS[family]:
         yield _invalid("spec.prefix", spec.prefix, "provided prefix is not valid")
         return
-    subnet = subnet_of(min(one.first for _, one in listed), spec.prefix, family)
-    for text, one in listed:
-        if not subnet.contains(one):
-            what = "provided address belongs to a different subnet than others"
-            yield _invalid("spec.addresses", text, what)
+    subnet = subnet_of(min(addresses.first for _, addresses in listed), spec.prefix, family)
+    for entry, addresses in listed:
+        if not subnet.contains(addresses):
+            problem = "provided address belongs to a different subnet than others"
+            yield _invalid("spec.addresses", entry, problem)
 
 
 def _prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
@@ -208,64 +212,64 @@ def _prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
     if not spec.prefixes:
         yield Cause(where, "FieldValueRequired", "Required value: prefixes is required")
     if not 1 <= length <= BITS[6]:
-        what = "allocationPrefixLength must be between 1 and 128"
-        yield _invalid(_LENGTH, length, what)
-    for text in spec.prefixes:
-        what = _prefix_fault(text, length)
-        if what:
-            yield _invalid(where, text, what)
+        problem = "allocationPrefixLength must be between 1 and 128"
+        yield _invalid(_LENGTH, length, problem)
+    for entry in spec.prefixes:
+        problem = _prefix_fault(entry, length)
+        if problem:
+            yield _invalid(where, entry, problem)
     if spec.gateway:
-        gateway = _parsed_address(spec.gateway)
+        gateway = _parse_single(spec.gateway)
         if gateway is None:
             yield _no_gateway(spec.gateway)
         elif gateway.family != 6:
             yield _invalid(_GATEWAY, spec.gateway, "provided gateway must be IPv6")
     yield from _entry_faults(excluded, spec.excludedPrefixes, f"provided entry {_ENTRY}")
-    for text in spec.excludedPrefixes:
-        if any(one.family != 6 for one in _readable([text])):
-            yield _invalid(excluded, text, "only IPv6 excluded prefixes are supported")
+    for entry in spec.excludedPrefixes:
+        if any(addresses.family != 6 for addresses in _parse_readable([entry])):
+            yield _invalid(excluded, entry, "only IPv6 excluded prefixes are supported")
 
 
-def _prefix_fault(text: str, length: int) -> str:
+def _prefix_fault(entry: str, length: int) -> str:
     """Return the fault of a CIDR that prefixes are cut from; empty if it has none."""
-    found = _readable([text]) if "/" in text and "-" not in text else []
-    if not found:
+    prefixes = _parse_readable([entry]) if "/" in entry and "-" not in entry else []
+    if not prefixes:
         return "provided entry is not a valid IPv6 CIDR"
-    [one] = found
-    if one.family != 6:
+    [prefix] = prefixes
+    if prefix.family != 6:
         return "only IPv6 prefixes are supported"
-    if parse_address(text.partition("/")[0]) != (one.first, 6):
+    if parse_address(entry.partition("/")[0]) != (prefix.first, 6):
         return "CIDR must be network-aligned"
-    if 1 <= length <= BITS[6] and one.size < 1 << BITS[6] - length:
+    if 1 <= length <= BITS[6] and prefix.size < 1 << BITS[6] - length:
         return f"CIDR prefix length must be <= allocationPrefixLength ({length})"
     return ""
 
 
-def _entry_faults(field: str, texts: Iterable[str], what: str) -> Iterator[Cause]:
-    for text in texts:
-        if not _readable([text]):
-            yield _invalid(field, text, what)
+def _entry_faults(field: str, texts: Iterable[str], problem: str) -> Iterator[Cause]:
+    for entry in texts:
+        if not _parse_readable([entry]):
+            yield _invalid(field, entry, problem)
 
 
-def _readable(texts: Iterable[str]) -> list[AddressRange]:
-    """Return what can be read of a list of entries."""
-    found = []
-    for text in texts:
+def _parse_readable(texts: Iterable[str]) -> list[AddressRange]:
+    """Return the entries of a list that can be parsed."""
+    parsed = []
+    for entry in texts:
         try:
-            found.append(parse_entry(text))
+            parsed.append(parse_entry(entry))
         except MalformedText:
             continue  # told by the faults of its field
-    return found
+    return parsed
 
 
-def _parsed_address(text: str) -> AddressRange | None:
-    parsed = parse_address(text)
+def _parse_single(address: str) -> AddressRange | None:
+    parsed = parse_address(address)
     return None if parsed is None else AddressRange(parsed[0], parsed[0], parsed[1])
 
 
-def _joined(addresses: Iterable[AddressRange]) -> Iterator[str]:
+def _join_runs(addresses: Iterable[AddressRange]) -> Iterator[str]:
     """Yield the runs of single addresses, as that provider writes them: `first-last`."""
-    ordered = sorted({(one.family, one.first) for one in addresses})
+    ordered = sorted({(address.family, address.first) for address in addresses})
     while ordered:
         family, first = ordered[0]
         count = 1
@@ -276,14 +280,14 @@ def _joined(addresses: Iterable[AddressRange]) -> Iterator[str]:
         ordered = ordered[count:]
 
 
-def _no_gateway(text: str) -> Cause:
-    return _invalid(_GATEWAY, text, f"ParseAddr({dumps(text)}): unable to parse IP")
+def _no_gateway(gateway: str) -> Cause:
+    return _invalid(_GATEWAY, gateway, f"ParseAddr({dumps(gateway)}): unable to parse IP")
 
 
-def _mixed(field: str, value: str | Sequence[str], what: str) -> Cause:
-    return _invalid(field, value, f"{what} of mixed IP families")
+def _mixed_families(field: str, value: str | Sequence[str], subject: str) -> Cause:
+    return _invalid(field, value, f"{subject} of mixed IP families")
 
 
-def _invalid(field: str, value: Any, what: str) -> Cause:
+def _invalid(field: str, value: Any, problem: str) -> Cause:
     """Return the cause for a value, as the API server's own libraries put it."""
-    return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {what}")
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {problem}")

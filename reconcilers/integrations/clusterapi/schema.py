@@ -40,7 +40,7 @@ def requiring(fields: tuple[str, ...], *cel: Rule) -> Config:
     return {"use_attribute_docstrings": True, "json_schema_extra": extend}
 
 
-def _listed(name: str, rule: str) -> str:
+def _rule_for_list(name: str, rule: str) -> str:
     """Return CEL that a rule holds for an optional list of texts, called `x` one by one."""
     return f"(!has(self.{name}) || self.{name}.all(x, {rule}))"
 
@@ -74,7 +74,9 @@ IP_POOL = (
     ),
     Rule(
         "!has(self.addresses) || size(self.addresses) == 0 || "
-        + _listed("excludedAddresses", "x.contains(':') == self.addresses[0].contains(':')"),
+        + _rule_for_list(
+            "excludedAddresses", "x.contains(':') == self.addresses[0].contains(':')"
+        ),
         "addresses and excluded addresses are of mixed IP families",
         ".excludedAddresses",
     ),

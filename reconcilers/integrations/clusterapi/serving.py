@@ -111,16 +111,18 @@ class ClusterApi(Integration[Served]):
         self.claims.known, self.claims.incomplete, self.claims.pool_claims = False, "", None
 
     @override
-    def _begin(self, served: Served) -> Work | None:
+    def _begin(self, served_kinds: Served) -> Work | None:
         self._end()
         work = None
-        if served.claims is not None and served.addresses is not None:
-            work = self._extension(served, served.claims, served.addresses)
-            self._log.info("Serving IPAddressClaims", version=served.claims.version)
-        elif served.claims is not None:
-            self._wait_for_second(served.claims, api.addresses(served.claims.version))
-        elif served.addresses is not None:
-            self._wait_for_second(served.addresses, api.claims(served.addresses.version))
+        if served_kinds.claims is not None and served_kinds.addresses is not None:
+            work = self._extension(served_kinds, served_kinds.claims, served_kinds.addresses)
+            self._log.info("Serving IPAddressClaims", version=served_kinds.claims.version)
+        elif served_kinds.claims is not None:
+            self._wait_for_second(served_kinds.claims, api.addresses(served_kinds.claims.version))
+        elif served_kinds.addresses is not None:
+            self._wait_for_second(
+                served_kinds.addresses, api.claims(served_kinds.addresses.version)
+            )
         else:
             self._log.info("IPAddressClaims are not served by the API server: waiting for them")
         self.claims.known = True
@@ -142,32 +144,32 @@ class ClusterApi(Integration[Served]):
     async def _served(self) -> Served:
         look = Look(self._manager.client)
         versions = api.CONTRACT_VERSIONS
-        served = Served(
+        served_kinds = Served(
             claims=await look.first_served(map(api.claims, versions)),
             addresses=await look.first_served(map(api.addresses, versions)),
             clusters=await look.first_served(map(api.clusters, versions)),
-            pools=tuple([one for one in api.POOLS if await look.first_served([one])]),
+            pools=tuple([kind for kind in api.POOLS if await look.first_served([kind])]),
         )
         look.check_complete()
-        return served
+        return served_kinds
 
     @override
-    def _suffices(self, served: Served) -> bool:
-        return served.claims is not None and served.addresses is not None
+    def _suffices(self, served_kinds: Served) -> bool:
+        return served_kinds.claims is not None and served_kinds.addresses is not None
 
     def _extension(
         self,
-        served: Served,
+        served_kinds: Served,
         claim_kind: Resource[IPAddressClaim],
         address_kind: Resource[IPAddress],
     ) -> Work:
-        """Return what runs the informers and controllers for what is served."""
+        """Return a function that runs the informers and controllers for the served kinds."""
         extension = self._manager.extension(sharded=True)
         indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
         claims = extension.informer(claim_kind, indexes=indexes)
         addresses = extension.informer(address_kind, indexes=indexes)
-        clusters = extension.informer(served.clusters) if served.clusters else None
-        pools = {kind.kind: extension.informer(kind) for kind in served.pools}
+        clusters = extension.informer(served_kinds.clusters) if served_kinds.clusters else None
+        pools = {kind.kind: extension.informer(kind) for kind in served_kinds.pools}
         pools[NETWORK_POOL.kind] = self._pools
         caches = ClaimCaches(
             claims.cache,
@@ -194,7 +196,7 @@ class ClusterApi(Integration[Served]):
             caches, claims, addresses, clusters, settings.gather, pools, self._overlaps
         )
         self.claims.pool_claims = NetworkPoolClaims(parts)
-        for kind in served.pools:
+        for kind in served_kinds.pools:
             in_cluster = InClusterPoolKind(kind, parts, statuses)
             reconciler = PoolPasses(in_cluster, client, self._clock, settings)
             extension.controller(

@@ -43,7 +43,7 @@ def message_of(address: str, prefix: int, pool: PoolRef) -> str:
 
 
 def record_of(claim: IPAddressClaim) -> Record | None:
-    """Return what a claim holds by its status; None if nothing.
+    """Return the address that a claim holds by its status; None without address.
 
     A claim that is being deleted holds it until our finalizer is gone: it can never get another
     one, even if finalizers of others keep the claim around.
@@ -59,22 +59,22 @@ def record_of(claim: IPAddressClaim) -> Record | None:
 
 
 def restored_record_of(claim: IPAddressClaim) -> Record | None:
-    """Return what a claim holds while its restored IPAddress is recreated; None if nothing.
+    """Return the address of a claim while its restored IPAddress is recreated; None otherwise.
 
     Between the removal of the IPAddress and its creation no IPAddress holds the address.
     """
     if record_of(claim) is not None or CLAIM_FINALIZER not in claim.metadata.finalizers:
         return None
-    text = claim.metadata.annotations.get(RESTORED_ADDRESS, "")
-    return _parse_record(text, claim.spec.poolRef)
+    record = claim.metadata.annotations.get(RESTORED_ADDRESS, "")
+    return _parse_record(record, claim.spec.poolRef)
 
 
-def _parse_record(text: str, pool: PoolRef) -> Record | None:
+def _parse_record(record: str, pool: PoolRef) -> Record | None:
     """Return the address in a message of `message_of`; None if it says nothing of this pool."""
-    found = _RECORD.fullmatch(text)
-    if found is None or (found[3], found[4]) != (pool.kind, pool.name):
+    match = _RECORD.fullmatch(record)
+    if match is None or (match[3], match[4]) != (pool.kind, pool.name):
         return None
-    return Record(found[1], int(found[2]))
+    return Record(match[1], int(match[2]))
 
 
 def waits(claim: IPAddressClaim) -> bool:
@@ -111,8 +111,8 @@ def legacy(condition: Condition) -> dict[str, Any]:
 
 def shows(claim: IPAddressClaim, finding: Finding) -> bool:
     """Return whether a claim's Ready condition says this already."""
-    wanted = (TRUE if finding.status else "False", finding.reason, finding.message)
-    return shown_reason(claim) == wanted
+    shown_after = (TRUE if finding.status else "False", finding.reason, finding.message)
+    return shown_reason(claim) == shown_after
 
 
 def shown_reason(claim: IPAddressClaim) -> tuple[str, str, str]:

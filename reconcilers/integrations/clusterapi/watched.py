@@ -70,17 +70,25 @@ class Watched:
         """Return the watches of claims, IPAddresses and Clusters for pools of one kind."""
 
         def of_cluster(cluster: Key) -> Iterable[Key]:
-            return {key for claim in self._claims_of(cluster) for key in named(kind, claim)}
+            return {
+                key for claim in self._claims_of(cluster) for key in list_pools_named(kind, claim)
+            }
 
         def of_address(address: IPAddress) -> Iterable[Key]:
             # It may be of another pool than the claim of its name, which it keeps waiting.
             claim = self.caches.claims.get(address.metadata.key)
-            waiting = named(kind, claim) if claim is not None else ()
-            return {*named(kind, address), *waiting}
+            waiting = list_pools_named(kind, claim) if claim is not None else ()
+            return {*list_pools_named(kind, address), *waiting}
 
         may_name = partial(self._pools_named_from, kind)
         watches: list[Watch[Any]] = [
-            Watch(self.claims, partial(named, kind), None, self.gather, unreadable=may_name),
+            Watch(
+                self.claims,
+                partial(list_pools_named, kind),
+                None,
+                self.gather,
+                unreadable=may_name,
+            ),
             Watch(self.addresses, of_address, None, self.gather, unreadable=may_name),
         ]
         if self.clusters is not None:
@@ -92,12 +100,12 @@ class Watched:
 
         def claims_of_address(address: IPAddress) -> Iterable[Key]:
             meta, owner = address.metadata, controlling_claim(address)
-            found = {meta.name, address.spec.claimRef.name, owner.name if owner else meta.name}
-            return [Key(meta.namespace, name) for name in found if name]
+            names = {meta.name, address.spec.claimRef.name, owner.name if owner else meta.name}
+            return [Key(meta.namespace, name) for name in names if name]
 
         def claims_of_cluster(cluster: Key) -> Iterable[Key]:
-            left = self.caches.addresses.by_index(CLUSTER_INDEX, str(cluster))
-            return keys(self._claims_of(cluster), left)
+            addresses = self.caches.addresses.by_index(CLUSTER_INDEX, str(cluster))
+            return keys(self._claims_of(cluster), addresses)
 
         def claims_of_pool(kind: Resource[Any], pool: Key) -> Iterable[Key]:
             space = space_name(kind, pool)
@@ -113,8 +121,8 @@ class Watched:
                 unreadable=lambda address: [address],
             ),
             *(
-                _by_key(one, partial(claims_of_pool, one.resource), serving_changed)
-                for one in pools
+                _by_key(informer, partial(claims_of_pool, informer.resource), serving_changed)
+                for informer in pools
             ),
         ]
         if self.clusters is not None:
@@ -126,10 +134,10 @@ class Watched:
 
         Not when it was made just now, and lacks nothing, for a claim that exists.
         """
-        made = change.new
-        if made is None or change.old is not None or not is_made_for_claim(made):
+        address = change.new
+        if address is None or change.old is not None or not is_made_for_claim(address):
             return True
-        claim = self.caches.claims.get(made.metadata.key)
+        claim = self.caches.claims.get(address.metadata.key)
         return claim is None or claim.metadata.terminating
 
     def _pools_named_from(self, kind: Resource[Any], key: Key) -> Iterable[Key]:
@@ -150,14 +158,14 @@ def _by_key(
     return Watch(informer, lambda obj: mapping(obj.metadata.key), predicate, unreadable=mapping)
 
 
-def named(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
+def list_pools_named(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
     """Return the pool of that kind that a claim or an IPAddress names."""
     return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
 
 
-def keys(*found: Iterable[Object]) -> set[Key]:
+def keys(*collections: Iterable[Object]) -> set[Key]:
     """Return the keys of objects, each once."""
-    return {one.metadata.key for some in found for one in some}
+    return {obj.metadata.key for objects in collections for obj in objects}
 
 
 def concerns_claim(change: Change[IPAddressClaim]) -> bool:

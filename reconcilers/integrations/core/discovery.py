@@ -94,10 +94,10 @@ async def find_served(client: Client, versions: Iterable[Resource[R]]) -> Resour
         ControllerError: discovery failed.
     """
     look = Look(client)
-    served = await look.first_served(versions)
-    if served is None:
+    first_served = await look.first_served(versions)
+    if first_served is None:
         look.check_complete()
-    return served
+    return first_served
 
 
 class Discovery(Generic[S]):
@@ -137,8 +137,8 @@ class Discovery(Generic[S]):
 
     def check(self, name: str) -> Check:
         """Return a readiness check that fails while it is not known what is served."""
-        what = "it is not known which kinds are served"
-        return Check(name, lambda: Failing(what, self._unknown) if self._unknown else None)
+        problem = "it is not known which kinds are served"
+        return Check(name, lambda: Failing(problem, self._unknown) if self._unknown else None)
 
     async def run(self, begin: Callable[[S], Work | None]) -> None:
         """Run what `begin` returns for what is served, each time anew, until cancelled.
@@ -148,9 +148,9 @@ class Discovery(Generic[S]):
         """
         registration = self._definitions.add_handler(self._note)
         try:
-            served = await self._served()
+            kinds = await self._ask_until_answered()
             while True:
-                served = await self._run_until_other(served, begin(served))
+                kinds = await self._run_until_other(kinds, begin(kinds))
         finally:
             registration.close()
 
@@ -171,28 +171,28 @@ class Discovery(Generic[S]):
             self._is_doubted = True
             self._doubt()
 
-    async def _run_until_other(self, served: S, work: Work | None) -> S:
-        """Run the work until something else is served; return what."""
+    async def _run_until_other(self, kinds: S, work: Work | None) -> S:
+        """Run the work until other kinds are served; return these."""
         async with anyio.create_task_group() as group:
             if work is not None:
                 group.start_soon(work)
-            found = await self._other(served)
+            other_kinds = await self._wait_for_other(kinds)
             group.cancel_scope.cancel()
-        return found
+        return other_kinds
 
-    async def _other(self, served: S) -> S:
-        """Return what is served as soon as that is something else, or no longer doubted."""
-        self._is_absent, self._is_doubted = not self._suffices(served), False
+    async def _wait_for_other(self, kinds: S) -> S:
+        """Return the served kinds as soon as they are others, or no longer doubted."""
+        self._is_absent, self._is_doubted = not self._suffices(kinds), False
         while True:
             while self._clock.monotonic() < self._poll_until:
-                found = await self._served()
-                if found != served:
-                    return found
+                other_kinds = await self._ask_until_answered()
+                if other_kinds != kinds:
+                    return other_kinds
                 await self._clock.sleep(POLL_SECONDS)
             if self._is_doubted:
-                return served
+                return kinds
             self._changed = anyio.Event()
-            if self._suffices(served):
+            if self._suffices(kinds):
                 await self._changed.wait()
                 continue
             with self._clock.move_on_after(LOOK_AGAIN_SECONDS) as scope:
@@ -200,16 +200,16 @@ class Discovery(Generic[S]):
             if scope.cancelled_caught:
                 self._poll_until = self._clock.monotonic() + POLL_SECONDS  # one look
 
-    async def _served(self) -> S:
-        """Return what is served, once the API server says so."""
+    async def _ask_until_answered(self) -> S:
+        """Return the served kinds, once the API server answers."""
         while True:
             try:
-                found = await self._find_served()
+                kinds = await self._find_served()
             except ControllerError as error:
                 self._unknown = str(error)
                 self._note_doubt()
                 log.warning("Cannot find out which kinds are served", error=str(error))
             else:
                 self._unknown = ""
-                return found
+                return kinds
             await self._clock.sleep(RETRY_SECONDS)

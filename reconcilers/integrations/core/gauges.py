@@ -55,7 +55,7 @@ class PoolGauges(Collector):
 
     Args:
         prefix: of the metrics' names.
-        what: what is counted, in a sentence.
+        subject: of the counts, in a sentence.
         labels: the labels of the metrics.
         list_figures: returns the figures of all pools.
         clock: for ages.
@@ -64,14 +64,14 @@ class PoolGauges(Collector):
     def __init__(
         self,
         prefix: str,
-        what: str,
+        subject: str,
         labels: Labels,
         list_figures: Callable[[], Iterable[PoolFigures]],
         *,
         clock: Clock,
     ) -> None:
         self._prefix = prefix
-        self._what = what
+        self._what = subject
         self._labels = labels
         self._list_figures = list_figures
         self._clock = clock
@@ -83,8 +83,8 @@ class PoolGauges(Collector):
     @override
     def collect(self) -> Iterator[Metric]:
         pools = list(self._list_figures())
-        for name, text, value in GAUGES:
-            family = self._gauge(name, text)
+        for name, description, value in GAUGES:
+            family = self._gauge(name, description)
             for figures in pools:
                 if figures.is_known or name not in UNKNOWN_TOGETHER:
                     family.add_metric(self._label(figures), value(figures))
@@ -97,9 +97,9 @@ class PoolGauges(Collector):
             oldest.add_metric(self._label(figures), age)
         yield oldest
 
-    def _gauge(self, name: str, text: str) -> GaugeMetricFamily:
-        text = text.format(self._what)
-        return GaugeMetricFamily(f"{self._prefix}_{name}", text, labels=[*self._labels])
+    def _gauge(self, name: str, description: str) -> GaugeMetricFamily:
+        description = description.format(self._what)
+        return GaugeMetricFamily(f"{self._prefix}_{name}", description, labels=[*self._labels])
 
     def _label(self, figures: PoolFigures) -> list[str]:
         return [label(figures) for label in self._labels.values()]

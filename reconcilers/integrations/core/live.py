@@ -72,7 +72,7 @@ class Platform:
 
 def names_of(kind: str, pools: Cache[Any]) -> list[PoolName]:
     """Return the pools of a kind, by namespace and name."""
-    return [PoolName(kind, key) for key in sorted(one.metadata.key for one in pools)]
+    return [PoolName(kind, key) for key in sorted(pool.metadata.key for pool in pools)]
 
 
 def either(of: Callable[[Any], Iterable[PoolName]]) -> Callable[[Change[Any]], set[PoolName]]:
@@ -82,7 +82,7 @@ def either(of: Callable[[Any], Iterable[PoolName]]) -> Callable[[Change[Any]], s
         of: returns the pools of an object.
     """
 
-    def concerned(change: Change[Any]) -> set[PoolName]:
-        return {name for one in (change.old, change.new) if one is not None for name in of(one)}
+    def list_pools(change: Change[Any]) -> set[PoolName]:
+        return {name for obj in (change.old, change.new) if obj is not None for name in of(obj)}
 
-    return concerned
+    return list_pools

@@ -24,13 +24,13 @@ class Objects:
     """Everything of some kinds that there is.
 
     Args:
-        found: the objects by kind.
+        by_kind: the objects by kind.
         unreadable: those that could not be decoded, by kind and key, with the reason.
         bodies: the manifests that they were read from, by kind and key.
         not_read: the kinds, or kinds of other namespaces, that the user may not read.
     """
 
-    found: dict[str, list[Any]] = field(default_factory=dict)
+    by_kind: dict[str, list[Any]] = field(default_factory=dict)
     unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
     bodies: dict[tuple[str, Key], Mapping[str, Any]] = field(default_factory=dict)
     not_read: Sequence[NotRead] = ()
@@ -38,14 +38,14 @@ class Objects:
     @property
     def empty(self) -> bool:
         """Whether there is nothing of them."""
-        return not any(self.found.values()) and not self.unreadable
+        return not any(self.by_kind.values()) and not self.unreadable
 
     def cache(self, resource: Resource[Any], **more: Any) -> Cache[Any]:
         """Return a cache of the objects of a kind, as a list would have filled it."""
-        return filled(resource, self.found.get(resource.kind, ()), self.unreadable, **more)
+        return fill_cache(resource, self.by_kind.get(resource.kind, ()), self.unreadable, **more)
 
 
-def filled(
+def fill_cache(
     resource: Resource[Any],
     objects: Iterable[Any],
     unreadable: Mapping[tuple[str, Key], str],
@@ -59,10 +59,10 @@ def filled(
         unreadable: those that could not be, of any kind, by kind and key, with the reason.
         **more: what the cache is made with, its indexes for example.
     """
-    every = list(objects)
+    listed = list(objects)
     of_kind = {key: why for (kind, key), why in unreadable.items() if kind == resource.kind}
     cache: Cache[Any] = Cache(resource, **more)
-    cache.replace(every, max((one.metadata.revision for one in every), default=0), of_kind)
+    cache.replace(listed, max((obj.metadata.revision for obj in listed), default=0), of_kind)
     return cache
 
 
@@ -106,7 +106,7 @@ async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:
         page = await lists.list_allowed(resource)
         if page is None:
             continue  # `not_read` says so, and no caller takes what may exist for missing
-        objects.found[resource.kind] = list(page.items)
+        objects.by_kind[resource.kind] = list(page.items)
         objects.unreadable.update(
             ((resource.kind, key), reason) for key, reason in page.unreadable.items()
         )
@@ -119,9 +119,9 @@ def is_of(body: Mapping[str, Any], kinds: Iterable[Resource[Any]]) -> bool:
 
 
 def resource_of(body: Mapping[str, Any], kinds: Iterable[Resource[Any]]) -> Resource[Any] | None:
-    """Return which of these kinds a manifest is of; None for none."""
-    named = str(body.get("apiVersion", "")).rpartition("/")[0], body.get("kind")
-    return next((one for one in kinds if (one.group, one.kind) == named), None)
+    """Return the kind of a manifest among these kinds; None if it is of another kind."""
+    group_and_kind = str(body.get("apiVersion", "")).rpartition("/")[0], body.get("kind")
+    return next((kind for kind in kinds if (kind.group, kind.kind) == group_and_kind), None)
 
 
 Body = Mapping[str, Any]
@@ -133,12 +133,12 @@ def as_it_is(body: Body) -> Body:
 
 
 def stamped_metadata(
-    given: Mapping[str, Any], kind: str, number: int, now: datetime
+    metadata: Mapping[str, Any], kind: str, number: int, now: datetime
 ) -> dict[str, Any]:
     """Return a manifest's metadata with the uid, version and time that a server would fill in.
 
     Args:
-        given: the manifest's metadata; a field that is null counts as absent, as on a server.
+        metadata: the manifest's metadata; a field that is null counts as absent, as on a server.
         kind: of the manifest.
         number: of the manifest among all; a later manifest counts as created later.
         now: the time.
@@ -147,7 +147,7 @@ def stamped_metadata(
         "uid": f"planned-{kind}-{number}",
         "resourceVersion": str(number),
         "creationTimestamp": (now + timedelta(microseconds=number)).isoformat(),
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in metadata.items() if value is not None},
     }
 
 
@@ -174,16 +174,16 @@ def from_bodies(
         resource = resource_of(body, kinds)
         if resource is None:
             continue
-        number, given = next(numbers), dict(body.get("metadata") or {})
-        meta = stamped_metadata(given, resource.kind, number, now)
-        meta["namespace"] = (given.get("namespace") or namespace) if resource.namespaced else ""
+        number, metadata = next(numbers), dict(body.get("metadata") or {})
+        meta = stamped_metadata(metadata, resource.kind, number, now)
+        meta["namespace"] = (metadata.get("namespace") or namespace) if resource.namespaced else ""
         key = Key(meta["namespace"], str(meta.get("name", "")))
         try:
             typed = msgspec.convert({**filled(body), "metadata": meta}, resource.type)
         except msgspec.ValidationError as error:
             objects.unreadable[resource.kind, key] = decode_failure(resource, body, meta, error)
             continue
-        objects.found.setdefault(resource.kind, []).append(typed)
-        placed = {**given, "namespace": key.namespace} if resource.namespaced else given
+        objects.by_kind.setdefault(resource.kind, []).append(typed)
+        placed = {**metadata, "namespace": key.namespace} if resource.namespaced else metadata
         objects.bodies[resource.kind, key] = {**body, "metadata": placed}
     return objects

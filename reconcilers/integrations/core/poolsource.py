@@ -64,7 +64,7 @@ class PoolSource:
         self._offers_of = offers_of
         groups = sorted({resource.group for resource in resources})
         self._discovery = Discovery(
-            manager, groups, self._served, self._suffices, self._doubt, clock
+            manager, groups, self._find_served, self._suffices, self._doubt, clock
         )
         spaces.expect(kinds)
         manager.add_service(f"pools/{resources[0].group}", self.run, leader_only=False)
@@ -76,28 +76,28 @@ class PoolSource:
         finally:
             self._doubt()
 
-    async def _served(self) -> Served:
+    async def _find_served(self) -> Served:
         look = Look(self._manager.client)
-        served = frozenset(
+        served_kinds = frozenset(
             [kind for kind in self._resources if await look.first_served([kind]) is not None]
         )
         look.check_complete()
-        return served
+        return served_kinds
 
-    def _suffices(self, served: Served) -> bool:
+    def _suffices(self, served_kinds: Served) -> bool:
         """Return whether all kinds of pools are served, so that no other has to be looked for."""
-        return served == frozenset(self._resources)
+        return served_kinds == frozenset(self._resources)
 
     def _doubt(self) -> None:
         self._spaces.expect(self._kinds)
 
-    def _begin(self, served: Served) -> Work | None:
-        if not served:
+    def _begin(self, served_kinds: Served) -> Work | None:
+        if not served_kinds:
             self._spaces.settle(self._kinds)  # a kind that is not served has no pools
             return None
         self._spaces.expect(self._kinds)
         extension = self._manager.extension(measured=False)
-        informers = [extension.informer(kind) for kind in self._resources if kind in served]
+        informers = [extension.informer(kind) for kind in self._resources if kind in served_kinds]
         return partial(self._follow, extension, informers)
 
     async def _follow(self, extension: Extension, informers: Sequence[Informer[Any]]) -> None:

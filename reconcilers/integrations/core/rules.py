@@ -46,8 +46,8 @@ class View(Generic[R]):
         return find_promised_version(promise, self.find(promise.holder))
 
 
-def needs_fence(revision: int | None, position: int, *, wanted: bool) -> bool:
-    """Return whether what an object may have promised has to be voided before it hands out.
+def needs_fence(revision: int | None, position: int, *, has_requests: bool) -> bool:
+    """Return whether earlier promises of an object have to be voided before it hands out.
 
     Its journal was never written, is lost, or is of another cluster's history. One of the latter
     is fenced even if nothing is to be handed out, or each pass would list to find out.
@@ -55,6 +55,6 @@ def needs_fence(revision: int | None, position: int, *, wanted: bool) -> bool:
     Args:
         revision: that the object's journal remembers; None without memory.
         position: the revision up to which all requests were read, by a list if the caches had not.
-        wanted: whether something is to be handed out.
+        has_requests: whether something is to be handed out.
     """
-    return wanted if revision is None else position < revision
+    return has_requests if revision is None else position < revision

@@ -41,7 +41,7 @@ class NotRead:
 
 
 def describe_limits(not_read: Iterable[NotRead]) -> str:
-    """Return what a user may not read as a list that names each namespace once."""
+    """Return the kinds that a user may not read, as a list that names each namespace once."""
     kinds_by_namespace: dict[str, list[str]] = {}
     for limit in not_read:
         kinds_by_namespace.setdefault(limit.except_namespace, []).append(limit.kind)
@@ -54,7 +54,7 @@ def describe_limits(not_read: Iterable[NotRead]) -> str:
 def limits_in(
     namespace: str, kinds: Collection[str], not_read: Iterable[NotRead]
 ) -> list[NotRead]:
-    """Return what may not be read of some kinds in a namespace.
+    """Return the limits on reading some kinds in a namespace.
 
     Args:
         namespace: the namespace.

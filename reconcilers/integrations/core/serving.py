@@ -67,15 +67,15 @@ class Integration(ABC, Generic[S]):
 
     @abstractmethod
     async def _served(self) -> S:
-        """Return what is served, by discovery."""
+        """Return the served kinds, by discovery."""
 
     @abstractmethod
-    def _suffices(self, served: S) -> bool:
-        """Return whether all that the integration needs is served."""
+    def _suffices(self, served_kinds: S) -> bool:
+        """Return whether all kinds that the integration needs are served."""
 
     @abstractmethod
-    def _begin(self, served: S) -> Work | None:
-        """Return what runs the controllers for what is served; None if there are none."""
+    def _begin(self, served_kinds: S) -> Work | None:
+        """Return a function that runs the controllers for these kinds; None without any."""
 
 
 class AllKindsIntegration(Integration[bool]):
@@ -101,24 +101,24 @@ class AllKindsIntegration(Integration[bool]):
     @override
     async def _served(self) -> bool:
         look = Look(self._manager.client)
-        served = [await look.first_served([kind]) for kind in self.kinds]
+        first_served = [await look.first_served([kind]) for kind in self.kinds]
         look.check_complete()
-        return all(served)
+        return all(first_served)
 
     @override
-    def _suffices(self, served: bool) -> bool:
-        return served
+    def _suffices(self, are_served: bool) -> bool:
+        return are_served
 
     @override
-    def _begin(self, served: bool) -> Work | None:
-        if not served:
+    def _begin(self, are_served: bool) -> Work | None:
+        if not are_served:
             self._log.info(f"{self.missing} are not served by the API server: waiting for them")
             return None
         return self._work()
 
     @abstractmethod
     def _work(self) -> Work:
-        """Return what runs the informers and controllers; say in the log what they serve."""
+        """Return a function that runs informers and controllers; log the kinds that they serve."""
 
 
 class AllocatingIntegration(AllKindsIntegration):

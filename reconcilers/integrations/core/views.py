@@ -85,7 +85,7 @@ def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
 
 
 def overlap_sentence(spaces: SpaceIndex, offers: Sequence[Offer]) -> str:
-    """Return which other pools hand out addresses of a pool, and whether that is right; or ''."""
+    """Return a sentence about other pools that hand out addresses of a pool; empty without any."""
     sentence = spaces.sharing(offers).sentence
     if not sentence:
         return ""
@@ -141,7 +141,7 @@ class Views:
     unreadable: Mapping[Key, Sequence[UnreadableObject]] = field(default_factory=dict)
 
     def within(self, namespaces: Collection[str]) -> "Views":
-        """Return what is shown of the pools and objects of some namespaces.
+        """Return the views of the pools and objects of some namespaces.
 
         Args:
             namespaces: which; an empty one is that of objects of the whole cluster.
@@ -178,14 +178,14 @@ def merge_views(parts: Iterable[Views]) -> Views:
         [trouble for part in views for trouble in part.troubles],
         {key: holders for part in views for key, holders in part.holders.items()},
         [limit for part in views for limit in part.not_read],
-        unreadable={key: held for part in views for key, held in part.unreadable.items()},
+        unreadable={key: objects for part in views for key, objects in part.unreadable.items()},
     )
 
 
 PLAN_COLUMNS: Sequence[tuple[str, Callable[[Planned], str | int | None]]] = (
-    ("REQUEST", lambda one: f"{one.kind} {one.key}"),
-    ("POOL", lambda one: one.pool),
-    ("GETS", lambda one: one.gets or None),
-    ("WHY NOT", lambda one: one.reason or None),
+    ("REQUEST", lambda planned: f"{planned.kind} {planned.key}"),
+    ("POOL", lambda planned: planned.pool),
+    ("GETS", lambda planned: planned.gets or None),
+    ("WHY NOT", lambda planned: planned.reason or None),
 )
 """How a plan is shown."""

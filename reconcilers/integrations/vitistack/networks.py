@@ -213,7 +213,7 @@ class Networks(
         self, pool: NetworkNamespace, journal: Journal, reading: NetworkReading, limits: Limits
     ) -> bool:
         revision, view = journal.revisions.get(JOURNALS.kind), reading.view
-        return needs_fence(revision, view.position, wanted=view.holdings.waiting_count > 0)
+        return needs_fence(revision, view.position, has_requests=view.holdings.waiting_count > 0)
 
     @override
     async def void_earlier(self, pool: NetworkNamespace, reading: NetworkReading) -> Fenced:

@@ -18,8 +18,8 @@ from reconcilers.addressmap.page import page
 from reconcilers.addressmap.pagedata import page_state, pool_documents
 from reconcilers.addressmap.svg import svg
 from reconcilers.addressmap.tenants import number_looks
-from reconcilers.cli.cluster.drawing import drawn
-from reconcilers.cli.output import as_json, as_yaml, fitted, wrapped
+from reconcilers.cli.cluster.drawing import draw_family
+from reconcilers.cli.output import as_json, as_yaml, fit_table, wrap_line
 from reconcilers.cli.tables import _ANSWERS, _POOLS, PoolRow, answers
 from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.documents import map_document
@@ -81,9 +81,9 @@ def test_tables_and_maps_have_no_controls_and_one_line_for_each_row(texts: list[
         rows = [PoolRow(shown, shown.families[0])]
         found = list(answers([shown], WHOLE))
         parts = (
-            drawn(shown, shown.families[0], "wide"),
-            fitted(_POOLS, rows, "wide"),
-            fitted(_ANSWERS, found, "wide"),
+            draw_family(shown, shown.families[0], "wide"),
+            fit_table(_POOLS, rows, "wide"),
+            fit_table(_ANSWERS, found, "wide"),
         )
         return click.unstyle("".join(parts)).split("\n")
 
@@ -124,6 +124,6 @@ def test_conditions_and_sentences_are_one_line(text: str) -> None:
     message = Finding("Ready", False, "Stalled", text).message
     assert controls(message) == []
     assert "\n" not in message
-    sentence = wrapped(text)
+    sentence = wrap_line(text)
     assert controls(sentence) == []
     assert sentence.count("\n") == 1

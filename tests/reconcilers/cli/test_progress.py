@@ -16,7 +16,7 @@ from reconcilers.cli import progress as module
 from reconcilers.cli.demo.story import WEB
 from reconcilers.cli.local.platform import Tenant, platform
 from reconcilers.cli.problems import say
-from reconcilers.cli.progress import Work, advance, counted, progress, show_progress
+from reconcilers.cli.progress import Work, advance, count_progress, progress, show_progress
 from reconcilers.cli.up import load
 from reconcilers.configuration.settings import Settings
 from tests.reconcilers.cli.commandline import pool
@@ -77,7 +77,7 @@ def test_where_the_end_is_known_a_bar_shows_how_far_it_is(terminal: Terminal) ->
 
 def test_who_takes_one_after_the_other_is_counted(terminal: Terminal) -> None:
     with redirect_stderr(terminal), progress("drawing"):
-        for one in counted(["a", "b"]):
+        for one in count_progress(["a", "b"]):
             assert terminal.shows(f" {'ab'.index(one)} of 2 ...")
 
 
@@ -154,7 +154,7 @@ def test_commands_that_work_on_much_say_what_they_do(
 ) -> None:
     outcome = ask(tmp_path, *command, objects=OBJECTS)
     assert outcome.out, outcome.err
-    assert [one.what for one in works] == wanted
+    assert [one.activity for one in works] == wanted
     if "drawing" in wanted and "--svg" not in command:  # which is of one pool
         assert {one.of for one in works} == {0, 2}
 
@@ -163,10 +163,10 @@ async def test_starting_servers_and_applying_samples_is_counted(works: list[Work
     clock = SystemClock()
     async with platform([Tenant("tenant", WEB)], clock, {"one": Settings()}) as whole:
         starting, controllers = works
-        assert (starting.what, starting.done, starting.of) == ("starting API servers", 2, 2)
-        assert controllers.what == "starting MetalLB and the controllers"
+        assert (starting.activity, starting.done, starting.of) == ("starting API servers", 2, 2)
+        assert controllers.activity == "starting MetalLB and the controllers"
         with progress("applying samples"):
             samples = documents("samples")[:3]
             assert await load(whole.management, samples) == 3
         assert (works[-1].done, works[-1].of) == (2, 3)
-    assert works[-1].what == "stopping API servers"
+    assert works[-1].activity == "stopping API servers"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcilers.api.crd import crds
-from reconcilers.cli.cluster.drawing import drawn
+from reconcilers.cli.cluster.drawing import draw_family
 from reconcilers.cli.local.servers import api_server
 from reconcilers.networkpool.picture import picture_of
 from tests.controller.test_execplugin import runs, waiting
@@ -98,7 +98,7 @@ def test_a_cell_says_held_only_where_each_of_its_addresses_is(
             ends = (make.address(first), make.address(last))
             allocations.append(make.allocation(f"a{number}", phase="Allocated", held=ends))
     pool = picture_of(make.pool(cidr=make.cidr(12)), allocations)
-    text = click.unstyle(drawn(pool, pool.families[0]))
+    text = click.unstyle(draw_family(pool, pool.families[0]))
     grid, _, rest = text.partition("each cell: 2 addresses\n")
     cells = "".join(line.split()[1] for line in grid.splitlines()[1:])
     counts = [sum(at in taken for at in range(cell, cell + 2)) for cell in range(0, 4096, 2)]

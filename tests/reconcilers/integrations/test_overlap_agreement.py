@@ -59,7 +59,7 @@ async def warnings(kind: str, spaces: SpaceIndex) -> list[str]:
         validator = ClusterApiPoolValidator(CLIENT, clusterapi.IN_CLUSTER_IP_POOL, spaces)
         return [*(await validator.review_creation(ip_pool)).warnings]
     read = from_bodies(bodies(kind), kubermatic.KINDS, HOME, NOW, fill_defaults)
-    [ipam_pool] = read.found[kind]
+    [ipam_pool] = read.by_kind[kind]
     return [*(await IPAMPoolValidator(CLIENT, spaces).review_creation(ipam_pool)).warnings]
 
 

@@ -181,13 +181,13 @@ def own_answers_count_as_read(mp: Patch) -> None:
     What promises left, which would hold the address as well, is not read either.
     """
     created_addresses_unread(mp)
-    read = Reader.cached
+    read = Reader.read_cached
 
     def further(self: Reader, kind: Any, pool: Key, space: Any) -> Any:
         view = read(self, kind, pool, space)
         return replace(view, position=self._caches.claims.highest_revision)
 
-    mp.setattr(Reader, "cached", further)
+    mp.setattr(Reader, "read_cached", further)
 
 
 def addresses_never_rest(mp: Patch) -> None:
