@@ -22,6 +22,7 @@ PACKAGES = (
     "reconcilers/addressing",
     "reconcilers/addressmap",
     "reconcilers/api",
+    "reconcilers/cli",
     "reconcilers/clusteraccess",
     "reconcilers/configuration",
     "reconcilers/health",

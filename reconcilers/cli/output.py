@@ -44,13 +44,13 @@ class Cell:
     Its text is one line without control characters, whoever wrote it.
     """
 
-    text: str
+    content: str
     colour: str | None = None
     right: bool = False
 
     def __post_init__(self) -> None:
         """Escape the text."""
-        object.__setattr__(self, "text", escape_text(self.text))
+        object.__setattr__(self, "content", escape_text(self.content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def table(columns: Sequence[Column[T]], rows: Iterable[T], *, wide: bool = True)
         for column, first in zip(shown_columns, cells[0], strict=True)
     ]
     lines = [heads, *cells]
-    widths = [max(len(line[at].text) for line in lines) for at in range(len(shown_columns))]
+    widths = [max(len(line[at].content) for line in lines) for at in range(len(shown_columns))]
     return "".join(_line(line, widths) for line in lines)
 
 
@@ -176,7 +176,7 @@ def _wrapped_table(columns: Sequence[Column[T]], rows: Sequence[T], room: int) -
     width = room - margin - len(GAP)
     if width < NARROWEST_TEXT:
         return ""
-    texts = [_wrap(last.cell(row).text, width) for row in rows]
+    texts = [_wrap(last.cell(row).content, width) for row in rows]
     first_texts = iter([cell_lines[0] for cell_lines in texts])
     first_line = replace(last, value=lambda _: next(first_texts), narrow=None)
     lines = table([*others, first_line], rows).splitlines(keepends=True)
@@ -198,9 +198,9 @@ def _block(columns: Sequence[Column[T]], row: T, room: int) -> str:
     lines = []
     for column in columns:
         cell = _narrow(column).cell(row)
-        is_below = max(map(len, cell.text.split()), default=0) > room - margin
+        is_below = max(map(len, cell.content.split()), default=0) > room - margin
         indent = GAP if is_below else " " * margin
-        texts = _wrap(cell.text, max(room - len(indent), 1))
+        texts = _wrap(cell.content, max(room - len(indent), 1))
         texts = [painted_text(line, cell.colour) for line in texts]
         if is_below:
             lines += [column.head, *(f"{indent}{line}" for line in texts)]
@@ -256,7 +256,7 @@ def plain(columns: Plain[T], rows: Iterable[T]) -> str:
 
 def _line(cells: Sequence[Cell], widths: Sequence[int]) -> str:
     texts = [
-        cell.text.rjust(width) if cell.right else cell.text.ljust(width)
+        cell.content.rjust(width) if cell.right else cell.content.ljust(width)
         for cell, width in zip(cells, widths, strict=True)
     ]
     texts[-1] = texts[-1].rstrip()

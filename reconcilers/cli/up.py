@@ -100,7 +100,7 @@ async def load(server: ApiServer, samples: Sequence[Manifest]) -> int:
     namespaces = (document["metadata"].get("namespace") for document in samples)
     await make_namespaces(server.transport, filter(None, namespaces))
     applied = 0
-    async with server.connected() as transport:
+    async with server.connect() as transport:
         for document in count_progress(samples):
             name = f"sample {document['kind']} {document['metadata']['name']}"
             if isinstance(transport, HttpTransport):
@@ -114,8 +114,8 @@ async def load(server: ApiServer, samples: Sequence[Manifest]) -> int:
     return applied
 
 
-def _warn(name: str, text: str) -> None:
-    say("warning", f"{name}: {text}")
+def _warn(name: str, message: str) -> None:
+    say("warning", f"{name}: {message}")
 
 
 def _description(whole: Platform, cluster: Key, places: tuple[Path, Path], applied: int) -> str:
@@ -140,8 +140,10 @@ def _description(whole: Platform, cluster: Key, places: tuple[Path, Path], appli
 def _as_kubectl_applies(document: Manifest) -> Manifest:
     """Return `document` with the note that `kubectl apply` leaves, so that it can take over."""
     meta = {"annotations": {}, **document["metadata"]}
-    text = json.dumps({**document, "metadata": meta}, sort_keys=True, separators=(",", ":"))
-    noted = {**meta["annotations"], LAST_APPLIED: f"{text}\n"}
+    last_applied = json.dumps(
+        {**document, "metadata": meta}, sort_keys=True, separators=(",", ":")
+    )
+    noted = {**meta["annotations"], LAST_APPLIED: f"{last_applied}\n"}
     return {**document, "metadata": {**meta, "annotations": noted}}
 
 

@@ -5,7 +5,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from reconcilers.cli.demo.story import written
+from reconcilers.cli.demo.story import read_story
 from tests.docs.text import ROOT
 
 LINES = (ROOT / "docs" / "demo.cast").read_text(encoding="utf-8").splitlines()
@@ -24,7 +24,7 @@ def shown() -> str:
 
 def test_it_has_every_step_of_the_story_in_order_to_its_end() -> None:
     text, at = shown(), 0
-    story: dict[str, Any] = dict(written())
+    story: dict[str, Any] = dict(read_story())
     parts = [story["introduction"]]
     for number, step in enumerate(story["steps"], start=1):
         parts += [f"{number} {step['title']}", step["text"]]

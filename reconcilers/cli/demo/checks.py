@@ -15,18 +15,23 @@ from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses
 
 
-def _condition(whose: str, conditions: Sequence[Condition], wanted: str, status: str) -> Condition:
+def _condition(
+    whose: str, conditions: Sequence[Condition], condition_type: str, status: str
+) -> Condition:
     """Return a condition of an object.
 
     Raises:
         NotYet: it has none of that type, or another status.
     """
-    found = find(conditions, wanted)
-    if found is None:
-        raise NotYet(f"{whose} says nothing of {wanted} yet")
-    if found.status != status:
-        raise NotYet(f"{whose}: {wanted} is {found.status}, {found.reason}: {found.message}")
-    return found
+    condition = find(conditions, condition_type)
+    if condition is None:
+        raise NotYet(f"{whose} says nothing of {condition_type} yet")
+    if condition.status != status:
+        raise NotYet(
+            f"{whose}: {condition_type} is {condition.status},"
+            f" {condition.reason}: {condition.message}"
+        )
+    return condition
 
 
 @of_view
@@ -44,15 +49,17 @@ def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
 def pool_says(view: PlatformView, name: str, condition: str, status: str) -> list[str]:
     """Check a condition of a pool."""
     conditions = view.pool(name).status.conditions
-    found = _condition(f"NetworkPool {name}", conditions, condition, status)
-    return [f"NetworkPool {name}: {condition} is {found.status}, {found.message}"]
+    pool_condition = _condition(f"NetworkPool {name}", conditions, condition, status)
+    return [
+        f"NetworkPool {name}: {condition} is {pool_condition.status}, {pool_condition.message}"
+    ]
 
 
 @of_view
 def capacity(view: PlatformView, name: str) -> list[str]:
     """Check how many addresses a provider reports as free."""
-    found = existing(view.providers, Key(names.DEFAULT_NAMESPACE, name))
-    whose, conditions = f"ProviderConfig {name}", found.status.conditions
+    provider = existing(view.providers, Key(names.DEFAULT_NAMESPACE, name))
+    whose, conditions = f"ProviderConfig {name}", provider.status.conditions
     available = _condition(whose, conditions, "PoolAvailable", "True")
     _condition(whose, conditions, READY, "True")
     return [f"{whose}: {available.message}"]
@@ -67,77 +74,81 @@ def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> l
         {cluster.metadata.key: cluster for cluster in view.clusters},
         {provider.metadata.key: provider for provider in view.providers},
     )
-    shown = page(objects, namespace)
-    text = shown.as_text("wide")  # the words are found whatever the width of the terminal
-    missing = [word for word in words if word not in text]
-    if shown.exit_code != exit_code or missing:
-        found = "; ".join(f"{one.kind}: {one.sentence}" for one in shown.findings) or "nothing"
-        raise NotYet(f"`butler-ipam status -n {namespace}` finds {found}")
+    status_page = page(objects, namespace)
+    # In the widest form, so that the words are found whatever the width of the terminal.
+    page_text = status_page.as_text("wide")
+    missing = [word for word in words if word not in page_text]
+    if status_page.exit_code != exit_code or missing:
+        findings = (
+            "; ".join(f"{finding.kind}: {finding.sentence}" for finding in status_page.findings)
+            or "nothing"
+        )
+        raise NotYet(f"`butler-ipam status -n {namespace}` finds {findings}")
     head = f"$ butler-ipam status -n {namespace}"
-    return [head, *(f"  {line}" for line in text.splitlines()), f"  exit code {exit_code}"]
+    return [head, *(f"  {line}" for line in page_text.splitlines()), f"  exit code {exit_code}"]
 
 
 @of_view
 def event(view: PlatformView, kind: str, name: str, reason: str, saying: str = "") -> list[str]:
     """Check that there is an event about an object."""
-    for one in view.events:
-        about = (one.regarding.kind, one.regarding.name, one.reason)
-        if about == (kind, name, reason) and saying in one.note:
-            return [f"event, {one.type}: {one.reason}: {one.note}"]
+    for event in view.events:
+        about = (event.regarding.kind, event.regarding.name, event.reason)
+        if about == (kind, name, reason) and saying in event.note:
+            return [f"event, {event.type}: {event.reason}: {event.note}"]
     raise NotYet(f"no event {reason} about {kind} {name} was seen")
 
 
-def _served(view: PlatformView, name: str) -> IPAllocation:
+def _find_allocated(view: PlatformView, name: str) -> IPAllocation:
     """Return an allocation that has a range.
 
     Raises:
         NotYet: it has none.
     """
-    found = view.allocation(name)
-    if found.status.phase != ALLOCATED or statusranges.find_held_range(found) is None:
-        ready = find(found.status.conditions, READY)
+    allocation = view.allocation(name)
+    if allocation.status.phase != ALLOCATED or statusranges.find_held_range(allocation) is None:
+        ready = find(allocation.status.conditions, READY)
         why = f": {ready.message}" if ready else ""
-        raise NotYet(f"IPAllocation {name} is {found.status.phase or 'new'}{why}")
-    return found
+        raise NotYet(f"IPAllocation {name} is {allocation.status.phase or 'new'}{why}")
+    return allocation
 
 
 def _in_words(allocation: IPAllocation) -> str:
     status, spec = allocation.status, allocation.spec
-    held = f"{status.startAddress}-{status.endAddress}"
+    span = f"{status.startAddress}-{status.endAddress}"
     return (
         f"IPAllocation {allocation.metadata.name}: {status.allocatedCount}"
-        f" for {spec.type}, {held}, from {spec.poolRef.name}"
+        f" for {spec.type}, {span}, from {spec.poolRef.name}"
     )
 
 
 @of_view
-def allocated(view: PlatformView, name: str, start: str = "", end: str = "") -> list[str]:
+def has_range(view: PlatformView, name: str, start: str = "", end: str = "") -> list[str]:
     """Check that an allocation has a range, or exactly this one."""
-    found = _served(view, name)
-    if start and (found.status.startAddress, found.status.endAddress) != (start, end):
-        raise NotYet(f"IPAllocation {name} has {found.status.startAddress}")
-    return [_in_words(found)]
+    allocation = _find_allocated(view, name)
+    if start and (allocation.status.startAddress, allocation.status.endAddress) != (start, end):
+        raise NotYet(f"IPAllocation {name} has {allocation.status.startAddress}")
+    return [_in_words(allocation)]
 
 
 @of_view
-def unserved(view: PlatformView, name: str, wanted: str, reason: str) -> list[str]:
+def lacks_range(view: PlatformView, name: str, expected_phase: str, reason: str) -> list[str]:
     """Check that an allocation waits or failed, for the reason in its condition."""
-    found = view.allocation(name)
-    ready = _condition(f"IPAllocation {name}", found.status.conditions, READY, "False")
-    if (found.status.phase, ready.reason) != (wanted, reason):
-        raise NotYet(f"IPAllocation {name} is {found.status.phase}, {ready.reason}")
-    return [f"IPAllocation {name} is {wanted}, {ready.reason}: {ready.message}"]
+    allocation = view.allocation(name)
+    ready = _condition(f"IPAllocation {name}", allocation.status.conditions, READY, "False")
+    if (allocation.status.phase, ready.reason) != (expected_phase, reason):
+        raise NotYet(f"IPAllocation {name} is {allocation.status.phase}, {ready.reason}")
+    return [f"IPAllocation {name} is {expected_phase}, {ready.reason}: {ready.message}"]
 
 
 @of_view
-def served(view: PlatformView, cluster: Key, balancers: str, nodes: str) -> list[str]:
+def has_both_ranges(view: PlatformView, cluster: Key, balancers: str, nodes: str) -> list[str]:
     """Check that a cluster has both ranges, each from the right pool."""
     status, lines = existing(view.clusters, cluster).status, []
     for field, pool in (("lbAllocationRef", balancers), ("ipAllocationRef", nodes)):
         reference = getattr(status, field)
         if reference is None:
             raise NotYet(f"TenantCluster {cluster} has no {field}")
-        allocation = _served(view, reference.name)
+        allocation = _find_allocated(view, reference.name)
         if allocation.spec.poolRef.name != pool:
             raise NotYet(f"IPAllocation {reference.name} asks {allocation.spec.poolRef.name}")
         lines.append(_in_words(allocation))
@@ -145,13 +156,13 @@ def served(view: PlatformView, cluster: Key, balancers: str, nodes: str) -> list
 
 
 @of_view
-def phase(view: PlatformView, cluster: Key, wanted: str, saying: str = "") -> list[str]:
+def phase(view: PlatformView, cluster: Key, expected_phase: str, saying: str = "") -> list[str]:
     """Check the phase of a cluster, and that its message contains `saying`."""
-    found = existing(view.clusters, cluster)
-    ready = find(found.status.conditions, READY)
+    tenant_cluster = existing(view.clusters, cluster)
+    ready = find(tenant_cluster.status.conditions, READY)
     message = ready.message if ready else "nothing said yet"
-    line = f"TenantCluster {cluster} is {found.status.phase}: {message}"
-    if found.status.phase != wanted or saying not in message:
+    line = f"TenantCluster {cluster} is {tenant_cluster.status.phase}: {message}"
+    if tenant_cluster.status.phase != expected_phase or saying not in message:
         raise NotYet(line)
     return [line]
 
@@ -160,46 +171,59 @@ def phase(view: PlatformView, cluster: Key, wanted: str, saying: str = "") -> li
 def says(view: PlatformView, cluster: Key, condition: str, status: str, reason: str) -> list[str]:
     """Check a condition of a cluster, and its reason."""
     conditions = existing(view.clusters, cluster).status.conditions
-    found = _condition(f"TenantCluster {cluster}", conditions, condition, status)
-    if found.reason != reason:
-        raise NotYet(f"TenantCluster {cluster}: {condition} is {status}, {found.reason}")
-    return [f"TenantCluster {cluster}: {condition} is {status}, {reason}: {found.message}"]
+    cluster_condition = _condition(f"TenantCluster {cluster}", conditions, condition, status)
+    if cluster_condition.reason != reason:
+        raise NotYet(
+            f"TenantCluster {cluster}: {condition} is {status}, {cluster_condition.reason}"
+        )
+    return [
+        f"TenantCluster {cluster}: {condition} is {status}, {reason}: {cluster_condition.message}"
+    ]
 
 
 @of_view
 def lacks_condition(view: PlatformView, cluster: Key, condition: str) -> list[str]:
     """Check that a cluster does not have a condition that is there only while it is False."""
-    found = find(existing(view.clusters, cluster).status.conditions, condition)
-    if found is not None:
-        raise NotYet(f"TenantCluster {cluster}: {condition} is {found.status}, {found.reason}")
+    cluster_condition = find(existing(view.clusters, cluster).status.conditions, condition)
+    if cluster_condition is not None:
+        raise NotYet(
+            f"TenantCluster {cluster}: {condition} is {cluster_condition.status},"
+            f" {cluster_condition.reason}"
+        )
     return [f"TenantCluster {cluster}: the condition {condition} is gone"]
 
 
 @of_view
 def grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[str]:
     """Check the number of growth allocations of a cluster, each with its range."""
-    found = [
-        _served(view, one.metadata.name)
-        for one in view.allocations
-        if one.spec.tenantClusterRef.key == cluster
-        and one.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_GROWTH
+    growth = [
+        _find_allocated(view, allocation.metadata.name)
+        for allocation in view.allocations
+        if allocation.spec.tenantClusterRef.key == cluster
+        and allocation.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_GROWTH
     ]
-    if len(found) != count:
-        raise NotYet(f"TenantCluster {cluster} has {len(found)} growth allocations")
-    if pool and any(one.spec.poolRef.name != pool for one in found):
+    if len(growth) != count:
+        raise NotYet(f"TenantCluster {cluster} has {len(growth)} growth allocations")
+    if pool and any(allocation.spec.poolRef.name != pool for allocation in growth):
         raise NotYet(f"TenantCluster {cluster} has grown from another pool than {pool}")
-    return [_in_words(one) for one in found] or [f"TenantCluster {cluster} has grown no more"]
+    return [_in_words(allocation) for allocation in growth] or [
+        f"TenantCluster {cluster} has grown no more"
+    ]
 
 
 @of_view
-def gone(view: PlatformView, *clusters: Key) -> list[str]:
+def are_gone(view: PlatformView, *clusters: Key) -> list[str]:
     """Check that clusters and all their allocations are gone."""
     for key in clusters:
         if key in view.clusters:
             phase(key, "gone")(view)
-    left = [one for one in view.allocations if one.spec.tenantClusterRef.key in clusters]
-    if left:
-        raise NotYet(f"IPAllocation {left[0].metadata.name} is still there")
+    remaining = [
+        allocation
+        for allocation in view.allocations
+        if allocation.spec.tenantClusterRef.key in clusters
+    ]
+    if remaining:
+        raise NotYet(f"IPAllocation {remaining[0].metadata.name} is still there")
     return [f"{len(clusters)} TenantClusters and all their IPAllocations are gone"]
 
 
@@ -208,7 +232,7 @@ def lacks_metallb(view: PlatformView, cluster: Key) -> list[str]:
     """Check that a tenant does not serve MetalLB's kinds."""
     kinds = view.tenants[cluster].kinds
     if len(kinds) or not kinds.synced:
-        served_kinds = ", ".join(one.metadata.name for one in kinds)
+        served_kinds = ", ".join(definition.metadata.name for definition in kinds)
         raise NotYet(f"the tenant {cluster} serves {served_kinds or 'none of them yet'}")
     return [f"in the tenant {cluster.name}: no kind of MetalLB's is served"]
 
@@ -216,23 +240,28 @@ def lacks_metallb(view: PlatformView, cluster: Key) -> list[str]:
 @of_view
 def has_metallb(view: PlatformView, cluster: Key) -> list[str]:
     """Check that a tenant serves MetalLB's kinds."""
-    kinds = [one.metadata.name for one in view.tenants[cluster].kinds if is_established(one)]
+    kinds = [
+        definition.metadata.name
+        for definition in view.tenants[cluster].kinds
+        if is_established(definition)
+    ]
     if len(kinds) < len(view.definitions):
         raise NotYet(f"the tenant {cluster} serves {len(kinds)} kinds")
     return [f"in the tenant {cluster.name}: {', '.join(sorted(kinds))} are served"]
 
 
 @of_view
-def projected(view: PlatformView, cluster: Key) -> list[str]:
+def is_projected(view: PlatformView, cluster: Key) -> list[str]:
     """Check that the tenant's load balancer has exactly the cluster's load-balancer ranges."""
-    wanted = [
-        f"{one.status.startAddress}-{one.status.endAddress}"
-        for one in view.allocations
-        if one.spec.tenantClusterRef.key == cluster and one.spec.type == names.TYPE_LOADBALANCER
+    expected_ranges = [
+        f"{allocation.status.startAddress}-{allocation.status.endAddress}"
+        for allocation in view.allocations
+        if allocation.spec.tenantClusterRef.key == cluster
+        and allocation.spec.type == names.TYPE_LOADBALANCER
     ]
     tenant = view.tenants[cluster]
     entries, kind = tenant.list_entries(), tenant.pools.resource.kind
-    if not wanted or sorted(entries) != sorted(wanted):
+    if not expected_ranges or sorted(entries) != sorted(expected_ranges):
         raise NotYet(f"in the tenant, objects of {kind} have {entries}")
     if missing := [cache for cache in tenant.advertisements if not len(cache)]:
         raise NotYet(f"there is no {missing[0].resource.kind} in the tenant")
@@ -248,8 +277,8 @@ def withdrawn(view: PlatformView, cluster: Key) -> list[str]:
     """Check that nothing of ours is left in the tenant."""
     tenant = view.tenants[cluster]
     caches = [tenant.pools, *tenant.advertisements]
-    if left := [cache.resource.kind for cache in caches if len(cache)]:
-        raise NotYet(f"the tenant {cluster} still has objects of {', '.join(left)}")
+    if remaining_kinds := [cache.resource.kind for cache in caches if len(cache)]:
+        raise NotYet(f"the tenant {cluster} still has objects of {', '.join(remaining_kinds)}")
     kinds = " and ".join(cache.resource.kind for cache in caches)
     return [f"in the tenant {cluster.name}: {kinds} {'is' if len(caches) == 1 else 'are'} gone"]
 
@@ -257,24 +286,24 @@ def withdrawn(view: PlatformView, cluster: Key) -> list[str]:
 def _address(view: PlatformView, cluster: Key, name: str) -> str:
     """Return the address that a Service shows; empty if it shows none."""
     service = existing(view.tenants[cluster].services, Key("default", name))
-    return next((one.ip for one in service.status.loadBalancer.ingress if one.ip), "")
+    return next((ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip), "")
 
 
 @of_view
-def addressed(view: PlatformView, cluster: Key, name: str) -> list[str]:
+def has_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
     """Check that a Service has an address out of its tenant's range."""
-    shown = _address(view, cluster, name)
-    if not shown:
+    shown_address = _address(view, cluster, name)
+    if not shown_address:
         raise NotYet(f"Service default/{name} of {cluster} has no address")
-    address = addresstexts.parse_ends(shown, shown)
+    address = addresstexts.parse_ends(shown_address, shown_address)
     entries = map(addresstexts.parse_cidr_or_span, view.tenants[cluster].list_entries())
     if address is None or not any(entry and entry.contains(address) for entry in entries):
-        raise NotYet(f"Service default/{name} has {shown}, which is not its tenant's")
-    return [f"in the tenant: Service {name} has {shown} ({view.balancer.name})"]
+        raise NotYet(f"Service default/{name} has {shown_address}, which is not its tenant's")
+    return [f"in the tenant: Service {name} has {shown_address} ({view.balancer.name})"]
 
 
 @of_view
-def unaddressed(view: PlatformView, cluster: Key, name: str) -> list[str]:
+def lacks_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
     """Check that a Service of a tenant has lost its address."""
     if _address(view, cluster, name):
         raise NotYet(f"Service default/{name} of {cluster} still has an address")

@@ -29,7 +29,7 @@ from reconcilers.cli.demo.steps import (
     play,
     silent_server,
 )
-from reconcilers.cli.demo.story import TENANTS, story, written
+from reconcilers.cli.demo.story import TENANTS, read_story, story
 from reconcilers.cli.demo.view import PlatformView
 from reconcilers.cli.flags import duration_option, option
 from reconcilers.cli.interrupts import Interrupted
@@ -89,7 +89,7 @@ def demo(
     logs.configure_logs("console", "info", stream=sys.stderr if verbose else log)
     try:
         way = Way(
-            each=wait_for_key if step else no_pause,
+            in_step=wait_for_key if step else no_pause,
             ends=wait_for_key if shows and terminal else no_pause,
             shows=shows,
             looks=step,
@@ -109,13 +109,13 @@ class Way:
     """How a story is played.
 
     Args:
-        each: awaited in each step, after its title and text.
+        in_step: awaited in each step, after its title and text.
         ends: awaited before the first step and after the last.
         shows: whether the live page is served.
         looks: whether there is time to look at the platform with kubectl.
     """
 
-    each: Pause = no_pause
+    in_step: Pause = no_pause
     ends: Pause = no_pause
     shows: bool = False
     looks: bool = False
@@ -168,7 +168,7 @@ async def perform(
             write_kubeconfig(place, whole.management.kubeconfig)
             click.echo("In another terminal, to look at it between the steps:")
             click.echo(f"    kubectl --kubeconfig {place} get np,ipa,tc -A\n")
-        click.echo(paragraph(written(provider)["introduction"]))
+        click.echo(paragraph(read_story(provider)["introduction"]))
         view, overlaps = PlatformView(whole, clock), OverlapWatch()
         releases = ReleaseWatch(view)
         view.allocations.subscribe(overlaps.see)
@@ -178,11 +178,11 @@ async def perform(
             tasks = [releases.run, *view.watches]
             async with run_in_background(tasks), _page(whole, clock, way):
                 await way.ends()
-                await play(steps, view, clock, click.echo, step_timeout, way.each)
+                await play(steps, view, clock, click.echo, step_timeout, way.in_step)
                 await way.ends()
     took = clock.monotonic() - begun
     click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.\n")
-    click.echo(paragraph(written(provider)["end"]))
+    click.echo(paragraph(read_story(provider)["end"]))
 
 
 @asynccontextmanager
@@ -192,7 +192,7 @@ async def _page(whole: Platform, clock: Clock, way: Way) -> AsyncIterator[None]:
         yield
         return
     async with (
-        whole.management.connected() as transport,
+        whole.management.connect() as transport,
         local_page(transport, clock, Bind("127.0.0.1", 0)) as url,
     ):
         click.echo(f"    the map       {url}\n")
@@ -206,5 +206,5 @@ def _where(whole: Platform, tenants: Sequence[Tenant]) -> str:
         balancer = whole.balancer.name if tenant.has_balancer else f"no {whole.balancer.title} yet"
         lines.append(f"    {tenant.cluster!s:13} {server.url}   {server.what}, {balancer}")
     lines.append("Times are scaled, so that the demo is short:")
-    lines += [f"    {line}" for line in settings.scaled()]
+    lines += [f"    {line}" for line in settings.describe_scaled_times()]
     return "\n".join(lines) + "\n"

@@ -28,14 +28,14 @@ def _span(start: str, end: str) -> Span:
     return int(ip_address(start)), int(ip_address(end))
 
 
-def _held(allocation: IPAllocation) -> Span | None:
+def _parse_span(allocation: IPAllocation) -> Span | None:
     """Return the first and last address in an allocation's status, as numbers."""
     start, end = allocation.status.startAddress, allocation.status.endAddress
     return _span(start, end) if start and end else None
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
+def _overlap(span: Span, other: Span) -> bool:
+    return span[0] <= other[1] and other[0] <= span[1]
 
 
 class OverlapWatch:
@@ -55,7 +55,7 @@ class OverlapWatch:
         self.changes += 1
         if change.old is not None:
             self._held.pop(change.old.metadata.key, None)
-        span = _held(change.new) if change.new is not None else None
+        span = _parse_span(change.new) if change.new is not None else None
         if change.new is None or span is None:
             return
         meta, pool = change.new.metadata, change.new.spec.poolRef.name
@@ -107,7 +107,7 @@ class ReleaseWatch:
                 self._view.wake()
 
     async def _look(self, allocation: IPAllocation) -> None:
-        span = _held(allocation)
+        span = _parse_span(allocation)
         tenant = self._view.tenants[allocation.spec.tenantClusterRef.key]
         name = allocation.metadata.name
         for holder, theirs in await _holdings(tenant):
@@ -125,29 +125,35 @@ class ReleaseWatch:
 
 
 async def _holdings(tenant: TenantView) -> list[tuple[str, Span]]:
-    """Return which addresses the tenant has now, and where; its pools' entries are `start-end`."""
+    """Return the addresses that the tenant has now, and their holders there."""
     client, kind = tenant.server.client, tenant.pools.resource
-    found = [
+    holdings = [
         (f"{kind.kind} {pool.metadata.name}", _span(*entry.split("-")))
         for pool in (await client.list(kind)).items
         for entry in tenant.balancer.list_entries(pool)
     ]
-    found += [
+    holdings += [
         (f"Service {service.metadata.name}", _span(ingress.ip, ingress.ip))
         for service in (await client.list(SERVICE)).items
         for ingress in service.status.loadBalancer.ingress
     ]
-    return found
+    return holdings
 
 
 @of_view
 def adds_up(view: PlatformView) -> Sequence[str]:
     """See, for every pool, that what is held and what is free make the whole."""
     parts = []
-    for pool in sorted(view.pools, key=lambda one: one.metadata.name):
+    for pool in sorted(view.pools, key=lambda pool: pool.metadata.name):
         name, status = pool.metadata.name, pool.status
-        of_pool = (one for one in view.allocations if one.pool_key == pool.metadata.key)
-        used = sum(span[1] - span[0] + 1 for one in of_pool if (span := _held(one)))
+        of_pool = (
+            allocation
+            for allocation in view.allocations
+            if allocation.pool_key == pool.metadata.key
+        )
+        used = sum(
+            span[1] - span[0] + 1 for allocation in of_pool if (span := _parse_span(allocation))
+        )
         if status.allocatedIPs != used or used + status.availableIPs != status.totalIPs:
             raise NotYet(
                 f"NetworkPool {name} says {status.allocatedIPs} used and"
@@ -170,7 +176,7 @@ def all_free(view: PlatformView, name: str) -> list[str]:
             f"NetworkPool {name} has {status.availableIPs} of {status.totalIPs} free,"
             f" {status.largestFreeBlock} of them in a row"
         )
-    if any(one.spec.poolRef.name == name for one in view.allocations):
+    if any(allocation.spec.poolRef.name == name for allocation in view.allocations):
         raise NotYet(f"there still are IPAllocations of {name}")
     where = "in its ranges" if several else "in one block"
     return [f"NetworkPool {name}: all {status.totalIPs} addresses are free, {where}"]
@@ -179,7 +185,7 @@ def all_free(view: PlatformView, name: str) -> list[str]:
 @of_view
 def everything_free(view: PlatformView) -> list[str]:
     """Check that all pools are free."""
-    return [line for one in view.pools for line in all_free(one.metadata.name)(view)]
+    return [line for pool in view.pools for line in all_free(pool.metadata.name)(view)]
 
 
 @of_view

@@ -44,12 +44,12 @@ ELECTION = ManagerOptions(
 )
 
 
-def scaled() -> list[str]:
-    """Return what is scaled, one line each."""
+def describe_scaled_times() -> list[str]:
+    """Return the times that are scaled, one line each."""
     ours, usual = _SETTINGS.tenant, TenantSettings()
     lines = [
-        f"{getattr(ours, name):g} s, not {getattr(usual, name):g} s, {what}"
-        for what, name in (
+        f"{getattr(ours, name):g} s, not {getattr(usual, name):g} s, {period}"
+        for period, name in (
             ("until a Service without an address makes its tenant grow", "growth_after"),
             ("until a range without a user is given back", "shrink_after"),
             ("between two looks at a cluster that is not Ready", "requeue_not_ready"),
@@ -58,9 +58,9 @@ def scaled() -> list[str]:
         )
     ]
     resync, lease = OrphanSettings().resync, ManagerOptions().lease_duration
-    taken = "until another replica takes the lease of one that is gone"
+    takeover = "until another replica takes the lease of one that is gone"
     return [
         *lines,
         f"{_SETTINGS.orphans.resync:g} s, not {resync:g} s, between two looks for orphans",
-        f"{ELECTION.lease_duration:g} s, not {lease:g} s, {taken}",
+        f"{ELECTION.lease_duration:g} s, not {lease:g} s, {takeover}",
     ]

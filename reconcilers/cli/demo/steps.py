@@ -46,16 +46,16 @@ class Step:
     title: str
     checks: tuple[Check, ...]
     actions: tuple[Action, ...] = ()
-    text: str = ""
+    explanation: str = ""
 
 
 class DidNotHappen(Exception):
     """A step did not happen; the message names it and says what was seen instead."""
 
 
-def paragraph(text: str) -> str:
+def paragraph(explanation: str) -> str:
     """Return a text as the story's lines, under its titles."""
-    return textwrap.indent(textwrap.fill(text, WIDTH, break_on_hyphens=False), "    ")
+    return textwrap.indent(textwrap.fill(explanation, WIDTH, break_on_hyphens=False), "    ")
 
 
 async def no_pause() -> None:
@@ -79,8 +79,8 @@ async def play(
     """
     for number, step in enumerate(steps, start=1):
         echo("\n" + click.style(f"{number:2}  {step.title}", bold=True))
-        if step.text:
-            echo(paragraph(step.text))
+        if step.explanation:
+            echo(paragraph(step.explanation))
         await pause()
         begun = clock.monotonic()
         try:
@@ -155,8 +155,8 @@ def silent_server() -> Iterator[str]:
 async def give_kubeconfig(view: PlatformView, cluster: Key, url: str, like: Key) -> None:
     """Write a cluster's kubeconfig: another one's, with another URL."""
     other = view.tenants[like].server
-    text = other.kubeconfig.replace(other.url, url)
-    await apply(view.management.transport, kubeconfig_secret(cluster, text))
+    kubeconfig = other.kubeconfig.replace(other.url, url)
+    await apply(view.management.transport, kubeconfig_secret(cluster, kubeconfig))
 
 
 class LeaderLoss:
@@ -184,7 +184,7 @@ class LeaderLoss:
         self._requests = requests
         half = len(self._requests) // 2
         await declare(*self._requests[:half])(view)
-        await view.until(self._begun)
+        await view.until(self._check_begun)
         leader, next_leader = self._roles(view)
         await webhooks.redirect(view.management.client, await next_leader.webhook_port())
         await leader.cut_off()
@@ -205,20 +205,22 @@ class LeaderLoss:
             f"NetworkPool {self._pool.name}: all {whole} are served",
         ]
 
-    def _begun(self, view: PlatformView) -> Sequence[str]:
+    def _check_begun(self, view: PlatformView) -> Sequence[str]:
         if not self._done(view):
             raise NotYet(f"no IPAllocation of {self._pool.name} is served")
         return ()
 
     def _done(self, view: PlatformView) -> list[IPAllocation]:
-        found = [one for one in view.allocations if one.pool_key == self._pool]
-        return [one for one in found if one.status.phase == ALLOCATED]
+        allocations = [
+            allocation for allocation in view.allocations if allocation.pool_key == self._pool
+        ]
+        return [allocation for allocation in allocations if allocation.status.phase == ALLOCATED]
 
     def _roles(self, view: PlatformView) -> tuple[Replica, Replica]:
-        """Return who leads, and who waits."""
+        """Return the replica that leads, and the one that waits."""
         holder = self._holder(view)
-        leader = [one for one in view.replicas if one.name == holder]
-        others = [one for one in view.replicas if one.name != holder]
+        leader = [replica for replica in view.replicas if replica.name == holder]
+        others = [replica for replica in view.replicas if replica.name != holder]
         if not leader or not others:
             raise NotYet(f"the lease is that of {holder or 'no replica'}")
         return leader[0], others[0]
@@ -237,7 +239,7 @@ MERGE = "application/merge-patch+json"
 class Attempt:
     """A write that should be refused or warned of; its `words` must be in the answer."""
 
-    what: str
+    description: str
     method: str
     path: str
     body: Mapping[str, Any] | None
@@ -260,18 +262,20 @@ class Attempt:
 
 
 def attempt(
-    what: str, verb: str, resource: Resource[Any], name: str, spec: Manifest, words: str
+    description: str, verb: str, resource: Resource[Any], name: str, spec: Manifest, words: str
 ) -> Attempt:
     """Return the attempt to `create` an object, to `change` its spec, or to `delete` it."""
     path = resource.path(Key(DEFAULT_NAMESPACE, name))
     match verb:
         case "create":
             body = ours(resource.kind, name, spec)
-            return Attempt(what, "POST", resource.collection(DEFAULT_NAMESPACE), body, words)
+            return Attempt(
+                description, "POST", resource.collection(DEFAULT_NAMESPACE), body, words
+            )
         case "change":
-            return Attempt(what, "PATCH", path, {"spec": spec}, words)
+            return Attempt(description, "PATCH", path, {"spec": spec}, words)
         case _:
-            return Attempt(what, "DELETE", path, None, words)
+            return Attempt(description, "DELETE", path, None, words)
 
 
 def ours(kind: str, name: str, spec: Manifest) -> Manifest:
@@ -295,11 +299,11 @@ class _Answers:
             except ApiError as refusal:
                 self._note(attempt, "refused", reasons(refusal))
             else:
-                raise Broken(f"{attempt.what}, and it was not refused")
+                raise Broken(f"{attempt.description}, and it was not refused")
 
     async def warn(self, view: PlatformView) -> None:
         """Try each of them, and hold the server to warning of it."""
-        async with view.management.connected() as transport:
+        async with view.management.connect() as transport:
             for attempt in self._attempts:
                 warnings = list[str]()
                 if isinstance(transport, HttpTransport):
@@ -308,31 +312,34 @@ class _Answers:
                 self._note(attempt, "warned", warnings)
 
     def lines(self, _: PlatformView) -> Sequence[str]:
-        """Return what was answered."""
+        """Return the answers of the API server."""
         return self._lines
 
     def _note(self, attempt: Attempt, how: str, said: Sequence[str]) -> None:
         if not any(attempt.words in line for line in said):
             answer = f"the server's answer: {'; '.join(said) or 'nothing'}"
-            raise Broken(f"{attempt.what}, and {attempt.words!r} is not in {answer}")
-        self._lines += [attempt.what, *(f"    {how}: {line}" for line in said[:MOST])]
+            raise Broken(f"{attempt.description}, and {attempt.words!r} is not in {answer}")
+        self._lines += [attempt.description, *(f"    {how}: {line}" for line in said[:MOST])]
         if more := len(said[MOST:]):
             self._lines.append(f"    and {more} more")
 
 
 def reasons(refusal: ApiError) -> list[str]:
     """Return why something was refused, one line for each cause that the server names."""
-    named = [f"{one.field}: {one.message}" if one.field else one.message for one in refusal.causes]
-    return named or [refusal.message]
+    causes = [
+        f"{cause.field}: {cause.message}" if cause.field else cause.message
+        for cause in refusal.causes
+    ]
+    return causes or [refusal.message]
 
 
-def refused(title: str, *attempts: Attempt, text: str = "") -> Step:
+def expect_refusals(title: str, *attempts: Attempt, explanation: str = "") -> Step:
     """Return the step in which all of these are refused."""
     answers = _Answers(attempts)
-    return Step(title, (answers.lines,), (answers.refuse,), text)
+    return Step(title, (answers.lines,), (answers.refuse,), explanation)
 
 
-def warned(title: str, *attempts: Attempt, text: str = "") -> Step:
+def expect_warnings(title: str, *attempts: Attempt, explanation: str = "") -> Step:
     """Return the step in which all of these are let through with a warning."""
     answers = _Answers(attempts)
-    return Step(title, (answers.lines,), (answers.warn,), text)
+    return Step(title, (answers.lines,), (answers.warn,), explanation)

@@ -34,11 +34,11 @@ from reconcilers.cli.demo.steps import (
     Stopwatch,
     attempt,
     declare,
+    expect_refusals,
+    expect_warnings,
     give_kubeconfig,
-    refused,
     remove,
     wait_for,
-    warned,
 )
 from reconcilers.cli.demo.view import PlatformView, existing, of_view
 from reconcilers.cli.local.objects import Manifest
@@ -58,7 +58,8 @@ TENANTS: Mapping[str, Sequence[Tenant]] = {
 FILES = {DEFAULT_LOAD_BALANCER: "story.yaml", CILIUM: "cilium.yaml"}
 """The file of each story, by the load balancer of its tenants."""
 KINDS: Mapping[str, Resource[Any]] = {
-    one.kind: one for one in (IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER)
+    resource.kind: resource
+    for resource in (IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER)
 }
 
 
@@ -104,14 +105,14 @@ def story(
         "touch": _touch,
         "wait_for": lambda check, *arguments: wait_for(seen[check](*arguments)),
     }
-    return [_step_of(one, done, seen) for one in written(provider)["steps"]]
+    return [_step_of(entry, done, seen) for entry in read_story(provider)["steps"]]
 
 
-def written(provider: str = DEFAULT_LOAD_BALANCER) -> Mapping[str, Any]:
+def read_story(provider: str = DEFAULT_LOAD_BALANCER) -> Mapping[str, Any]:
     """Return the file of a story: the steps, what is told before them and after them."""
-    text = files(__package__).joinpath(FILES[provider]).read_text(encoding="utf-8")
+    story_yaml = files(__package__).joinpath(FILES[provider]).read_text(encoding="utf-8")
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    whole: Mapping[str, Any] = yaml.load(text, Loader=loader)  # noqa: S506 - a safe one
+    whole: Mapping[str, Any] = yaml.load(story_yaml, Loader=loader)  # noqa: S506 - a safe one
     return whole
 
 
@@ -121,17 +122,17 @@ def _step_of(
     check_makers: Mapping[str, Callable[..., Check]],
 ) -> Step:
     """Return the step that an entry of story.yaml describes."""
-    title, text = entry["title"], entry["text"]
-    for word, make in (("refused", refused), ("warned", warned)):
+    title, explanation = entry["title"], entry["text"]
+    for word, make in (("refused", expect_refusals), ("warned", expect_warnings)):
         if word in entry:
-            return make(title, *map(_attempt, entry[word]), text=text)
-    actions = [_called(action_makers, act) for act in entry.get("do", ())]
-    checks_made = [_called(check_makers, check) for check in entry["see"]]
-    return Step(title, tuple(checks_made), tuple(actions), text)
+            return make(title, *map(_attempt, entry[word]), explanation=explanation)
+    actions = [_call_word(action_makers, act) for act in entry.get("do", ())]
+    checks_made = [_call_word(check_makers, check) for check in entry["see"]]
+    return Step(title, tuple(checks_made), tuple(actions), explanation)
 
 
-def _called(words: Mapping[str, Callable[..., Any]], entry: Mapping[str, list[Any]]) -> Any:
-    """Return what the one word of `entry` makes of its arguments."""
+def _call_word(words: Mapping[str, Callable[..., Any]], entry: Mapping[str, list[Any]]) -> Any:
+    """Call the function that the one word of `entry` names with its arguments."""
     [(word, arguments)] = entry.items()
     return words[word](*map(_argument, arguments))
 
@@ -164,16 +165,16 @@ def _copies(request: Manifest, count: int) -> list[Manifest]:
 @of_view
 async def _apply_bundle(view: PlatformView) -> None:
     """Apply the ConfigMap that installs MetalLB: here its kinds alone, as the rest are pods."""
-    text = "\n---\n".join(json.dumps(one) for one in view.definitions)
-    meta, data = {"name": BUNDLE}, {"metallb.yaml": text}
+    bundle = "\n---\n".join(json.dumps(definition) for definition in view.definitions)
+    meta, data = {"name": BUNDLE}, {"metallb.yaml": bundle}
     await declare({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})(view)
 
 
 @of_view
 async def _delete_all(view: PlatformView, kind: str) -> None:
     caches = (view.allocations, view.pools, view.providers)
-    [cache] = [one for one in caches if one.resource.kind == kind]
-    await remove(KINDS[kind], *[one.metadata.key for one in cache])(view)
+    [cache] = [candidate for candidate in caches if candidate.resource.kind == kind]
+    await remove(KINDS[kind], *[obj.metadata.key for obj in cache])(view)
 
 
 @of_view

@@ -83,8 +83,8 @@ class PlatformView:
         """The uid of each TenantCluster that was ever seen."""
         self.clusters.subscribe(self._remember)
         self.tenants = {
-            key: TenantView(one, self.balancer, self._follow)
-            for key, one in platform.tenants.items()
+            key: TenantView(server, self.balancer, self._follow)
+            for key, server in platform.tenants.items()
         }
         """By TenantCluster, those that have an API server."""
 
@@ -138,7 +138,7 @@ class PlatformView:
     async def until(
         self, look: Callable[["PlatformView"], Sequence[str]], seconds: float = 30.0
     ) -> Sequence[str]:
-        """Return what `look` returns as soon as it does not say NotYet.
+        """Return the result of `look` as soon as it does not raise NotYet.
 
         Raises:
             NotYet: it did for `seconds`; the message is its last.
@@ -163,10 +163,10 @@ def of_view(
 ) -> Callable[P, Callable[[PlatformView], R]]:
     """Return a function of the other arguments, which returns a function of the view."""
 
-    def given(*args: P.args, **kwargs: P.kwargs) -> Callable[[PlatformView], R]:
+    def bind_arguments(*args: P.args, **kwargs: P.kwargs) -> Callable[[PlatformView], R]:
         return lambda view: function(view, *args, **kwargs)
 
-    return given
+    return bind_arguments
 
 
 def existing(cache: Cache[T], key: Key) -> T:
@@ -175,7 +175,7 @@ def existing(cache: Cache[T], key: Key) -> T:
     Raises:
         NotYet: it is not there.
     """
-    found = cache.get(key)
-    if found is None:
+    obj = cache.get(key)
+    if obj is None:
         raise NotYet(f"there is no {cache.resource.kind} {key}")
-    return found
+    return obj

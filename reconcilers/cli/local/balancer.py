@@ -117,13 +117,15 @@ def is_established(definition: Applied) -> bool:
 
 async def wait_established(transport: Transport, clock: Clock, definitions: Definitions) -> None:
     """Return once all of these definitions are established in a tenant."""
-    needed = [Key("", one["metadata"]["name"]) for one in definitions]
+    needed = [Key("", definition["metadata"]["name"]) for definition in definitions]
     informer = Informer(DEFINITION, transport, clock)
     done = anyio.Event()
 
     def check_established(_: object) -> None:
-        found = [informer.cache.get(key) for key in needed]
-        if all(one is not None and is_established(one) for one in found):
+        established = [informer.cache.get(key) for key in needed]
+        if all(
+            definition is not None and is_established(definition) for definition in established
+        ):
             done.set()
 
     informer.add_handler(check_established)
@@ -139,7 +141,7 @@ async def wait_listed(
     One that is established may not be served for a moment; a real controller would look for it
     again after ten seconds only.
     """
-    for spec in (one["spec"] for one in definitions):
+    for spec in (definition["spec"] for definition in definitions):
         for version in spec["versions"]:
             path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
             while version["served"] and not await _answers(transport, path):

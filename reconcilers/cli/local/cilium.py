@@ -86,7 +86,11 @@ class RealLbIpam(StandInLbIpam):
     async def read_definitions(self) -> Definitions:
         pools: Definitions = await envtest().lbipam_definitions(self._settings)
         own_names = {definition["metadata"]["name"] for definition in pools}
-        others = [one for one in cilium_crds() if one["metadata"]["name"] not in own_names]
+        others = [
+            definition
+            for definition in cilium_crds()
+            if definition["metadata"]["name"] not in own_names
+        ]
         return [*pools, *others]
 
     @override

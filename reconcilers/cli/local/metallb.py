@@ -74,8 +74,8 @@ class RealMetalLB(StandInMetalLB):
 
     @override
     async def read_definitions(self) -> Definitions:
-        found: Definitions = envtest().metallb_definitions(self._settings)
-        return found
+        definitions: Definitions = envtest().metallb_definitions(self._settings)
+        return definitions
 
     @override
     async def _run(

@@ -22,18 +22,18 @@ class UnknownKind(ControllerError):
     """The server does not serve the kind of a manifest."""
 
 
-async def discovered(transport: Transport, api_version: str, kind: str) -> Resource[Untyped]:
+async def discover_kind(transport: Transport, api_version: str, kind: str) -> Resource[Untyped]:
     """Return how the server serves a kind.
 
     Raises:
         UnknownKind: it does not.
         ControllerError: it did not answer.
     """
-    found = await Client(transport).find_kind(api_version, kind)
-    if found is None:
+    path_and_scope = await Client(transport).find_kind(api_version, kind)
+    if path_and_scope is None:
         raise UnknownKind(f"the API server does not serve {api_version} {kind}")
     group, _, version = api_version.rpartition("/")
-    return Resource(group, version, kind, found[0], Untyped, namespaced=found[1])
+    return Resource(group, version, kind, path_and_scope[0], Untyped, namespaced=path_and_scope[1])
 
 
 async def apply(transport: Transport, manifest: Manifest, namespace: str = "default") -> Untyped:
@@ -43,7 +43,7 @@ async def apply(transport: Transport, manifest: Manifest, namespace: str = "defa
         UnknownKind: the server does not serve its kind.
         ControllerError: the server refused it or did not answer.
     """
-    resource = await discovered(transport, manifest["apiVersion"], manifest["kind"])
+    resource = await discover_kind(transport, manifest["apiVersion"], manifest["kind"])
     meta = manifest["metadata"]
     where = (meta.get("namespace") or namespace) if resource.namespaced else ""
     key = Key(where, meta["name"])

@@ -105,14 +105,14 @@ async def replica(
     server: ApiServer, clock: Clock, settings: Settings, options: ManagerOptions
 ) -> AsyncIterator[Replica]:
     """Run a replica for the time of the context."""
-    async with server.connected() as transport:
-        made = Replica(transport, clock, settings, options)
+    async with server.connect() as transport:
+        started_replica = Replica(transport, clock, settings, options)
         try:
-            async with run_in_background([made.run]):
-                yield made
+            async with run_in_background([started_replica.run]):
+                yield started_replica
         finally:
             with anyio.CancelScope(shield=True):
-                await made.tenants.aclose()
+                await started_replica.tenants.aclose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Platform:
 
 
 def announcement(provider: str = DEFAULT_LOAD_BALANCER) -> str:
-    """Return what is about to be started: real servers take seconds.
+    """Return a sentence about the servers that are about to start, which takes seconds.
 
     Args:
         provider: the load balancer of tenants, as a TenantCluster names it.
@@ -189,32 +189,34 @@ async def platform(
     balancer = BALANCERS[provider]()
     definitions = await balancer.read_definitions()
     # As they are shipped: to make them of the models takes half a second of CPU time.
-    wanted = {MANAGEMENT: documents("crds")} | {
-        one.name: definitions if one.has_balancer else () for one in tenants
+    definitions_by_server = {MANAGEMENT: documents("crds")} | {
+        tenant.name: definitions if tenant.has_balancer else () for tenant in tenants
     }
-    options = webhooks.served(options or ManagerOptions(), namespace)
+    options = webhooks.with_webhooks(options or ManagerOptions(), namespace)
     async with AsyncExitStack() as stack:
         with progress("starting API servers"):
-            found = await stack.enter_async_context(api_servers(wanted, data))
-        management = found[MANAGEMENT]
-        servers = {one.cluster: found[one.name] for one in tenants}
+            servers_by_name = await stack.enter_async_context(
+                api_servers(definitions_by_server, data)
+            )
+        management = servers_by_name[MANAGEMENT]
+        servers = {tenant.cluster: servers_by_name[tenant.name] for tenant in tenants}
         with progress(f"starting {balancer.title} and the controllers"):
             # The webhooks of an earlier start: nothing listens on their port any more.
             await delete(management.client, VALIDATING, webhooks.KEY)
             await _prepare(management, servers, namespace, balancer.namespaces)
-            for one in tenants:
+            for tenant in tenants:
                 serving = balancer.serve(
-                    servers[one.cluster], clock, definitions, is_installed=one.has_balancer
+                    servers[tenant.cluster], clock, definitions, is_installed=tenant.has_balancer
                 )
                 await stack.enter_async_context(serving)
             started = list[Replica]()
             for name, settings in replicas.items():
                 run = replica(management, clock, settings, replace(options, identity=name))
-                made = await stack.enter_async_context(run)
-                port = await made.webhook_port()
+                started_replica = await stack.enter_async_context(run)
+                port = await started_replica.webhook_port()
                 if not started:
                     await webhooks.put_in_force(management, port, clock)
-                started.append(made)
+                started.append(started_replica)
         yield Platform(management, servers, started, balancer, definitions)
 
 

@@ -68,10 +68,15 @@ def start_problems() -> Iterator[None]:
     Raises:
         Problem: it did not start.
     """
-    found = envtest()
+    envtest_module = envtest()
     try:
         yield
-    except (found.PlaneError, found.DiskError, found.ListenError, found.TokenFileError) as failure:
+    except (
+        envtest_module.PlaneError,
+        envtest_module.DiskError,
+        envtest_module.ListenError,
+        envtest_module.TokenFileError,
+    ) as failure:
         raise Problem(str(failure)) from failure
 
 
@@ -108,14 +113,14 @@ class ApiServer:
         return EMBEDDED if self.kind == "embedded" else f"kube-apiserver {self.version}"
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Transport]:
+    async def connect(self) -> AsyncIterator[Transport]:
         """Give another way into it, with connections of its own."""
-        async with _connected(self.kubeconfig) as transport:
+        async with _connect(self.kubeconfig) as transport:
             yield transport
 
 
 @asynccontextmanager
-async def _connected(kubeconfig: str) -> AsyncIterator[Transport]:
+async def _connect(kubeconfig: str) -> AsyncIterator[Transport]:
     config = parse_kubeconfig(kubeconfig.encode())
     transport = tenant_transport(config, max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS)
     try:
@@ -143,7 +148,7 @@ async def api_server(
     async with started as plane:
         await plane.install_crds(list(crds))
         kubeconfig = plane.kubeconfig()
-        async with _connected(kubeconfig) as transport:
+        async with _connect(kubeconfig) as transport:
             version = decode_json(await transport.request("GET", "/version"))["gitVersion"]
             yield ApiServer(name, plane.url, plane.kind, kubeconfig, transport, version)
 
@@ -163,7 +168,7 @@ def servers_source() -> str:
 
 
 def _settings() -> Any:
-    """Return what envtest reads from the environment."""
+    """Return the settings that envtest reads from the environment."""
     settings = envtest().read_settings()
     if settings.kind == "existing":
         raise Problem(
@@ -175,23 +180,23 @@ def _settings() -> Any:
 
 @asynccontextmanager
 async def api_servers(
-    wanted: Mapping[str, Definitions], data: Path | None = None
+    definitions_by_name: Mapping[str, Definitions], data: Path | None = None
 ) -> AsyncIterator[dict[str, ApiServer]]:
     """Start API servers all at once, as real ones take seconds; give them by name.
 
     Args:
-        wanted: the definitions that each serves, by its name.
+        definitions_by_name: the definitions that each serves, by its name.
         data: a folder with one folder for each; None keeps objects in memory.
     """
-    found: dict[str, ApiServer] = {}
-    advance(0, len(wanted))
+    servers: dict[str, ApiServer] = {}
+    advance(0, len(definitions_by_name))
     ended = anyio.Event()
 
     async def hold(name: str, crds: Definitions, *, task_status: TaskStatus[None]) -> None:
         with anyio.CancelScope() as scope:
             async with api_server(name, crds, data / name if data else None) as server:
-                found[name] = server
-                advance(len(found), len(wanted))
+                servers[name] = server
+                advance(len(servers), len(definitions_by_name))
                 # Ctrl-C ends those who talk to the server first.
                 scope.shield = True
                 task_status.started()
@@ -201,9 +206,9 @@ async def api_servers(
         async with anyio.create_task_group() as holding:
             try:
                 async with anyio.create_task_group() as starting:
-                    for name, crds in wanted.items():
+                    for name, crds in definitions_by_name.items():
                         starting.start_soon(partial(holding.start, hold, name, crds))
-                yield found
+                yield servers
             finally:
                 ended.set()
                 stopping.enter_context(progress("stopping API servers"))
@@ -212,16 +217,16 @@ async def api_servers(
 KUBECONFIG_MARK = "# Written by butler-ipam; it is replaced at the next start.\n"
 
 
-def kubeconfig_path(wanted: Path | None, data: Path | None, name: str) -> Path:
+def kubeconfig_path(asked_path: Path | None, data: Path | None, name: str) -> Path:
     """Return where a kubeconfig goes: where it is wanted, beside the data, or somewhere private.
 
     Args:
-        wanted: what the user said, if anything.
+        asked_path: what the user said, if anything.
         data: the folder that keeps the objects, if there is one.
         name: of the file, where the user did not say.
     """
-    if wanted is not None:
-        return wanted.expanduser().absolute()
+    if asked_path is not None:
+        return asked_path.expanduser().absolute()
     if data is not None:
         return data.absolute() / name
     folder = tempfile.mkdtemp(prefix="butler-ipam-")
@@ -250,8 +255,8 @@ def check_kubeconfig(path: Path) -> None:
         except OSError as wrong:
             raise Problem(f"{path} cannot be written: {wrong.strerror}") from wrong
     except BlockingIOError as held:
-        what = "was written by a butler-ipam that still runs: name another --kubeconfig"
-        raise Problem(f"{path} {what}") from held
+        problem = "was written by a butler-ipam that still runs: name another --kubeconfig"
+        raise Problem(f"{path} {problem}") from held
     except (OSError, UnicodeDecodeError) as wrong:
         raise Problem(f"{path} cannot be used for a kubeconfig: {wrong}") from wrong
 

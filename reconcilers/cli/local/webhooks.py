@@ -45,7 +45,7 @@ _REFUSED_BY_WEBHOOKS_ALONE: dict[str, Any] = {
 """A reservation across the end of a range: CEL has no arithmetic for that."""
 
 
-def served(options: ManagerOptions, namespace: str) -> ManagerOptions:
+def with_webhooks(options: ManagerOptions, namespace: str) -> ManagerOptions:
     """Return `options` of a manager that serves webhooks, with a certificate of its own."""
     signed = SelfSigned(namespace, SERVICE, SECRET, validating=[NAME], names=[HOST])
     return replace(options, webhook_bind=f"{HOST}:0", webhook_self_signed=signed)

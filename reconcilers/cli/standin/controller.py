@@ -73,25 +73,36 @@ def is_ours(service: Service) -> bool:
 
 def assignments(services: Iterable[Service], pools: Sequence[Pool]) -> list[Assignment]:
     """Return the addresses or the problem of each Service that asks for MetalLB, oldest first."""
-    ours = sorted((one for one in services if is_ours(one)), key=age)
-    taken: set[AddressRange] = set()
+    ours = sorted((service for service in services if is_ours(service)), key=age)
+    taken_addresses: set[AddressRange] = set()
     kept: dict[str, Assignment] = {}
     for service in ours:
-        shown = parse_addresses(addresses(service))
-        pool = _keeps(service, shown, pools)
-        if pool is not None and not taken.intersection(shown):
+        shown_addresses = parse_addresses(addresses(service))
+        pool = _keeps(service, shown_addresses, pools)
+        if pool is not None and not taken_addresses.intersection(shown_addresses):
             kept[service.metadata.uid] = Assignment(service, addresses(service), pool.name)
-            taken.update(shown)
-    return [kept.get(one.metadata.uid) or _assign(one, pools, taken) for one in ours]
+            taken_addresses.update(shown_addresses)
+    return [
+        kept.get(service.metadata.uid) or _assign(service, pools, taken_addresses)
+        for service in ours
+    ]
 
 
-def _keeps(service: Service, shown: Sequence[AddressRange], pools: Sequence[Pool]) -> Pool | None:
+def _keeps(
+    service: Service, shown_addresses: Sequence[AddressRange], pools: Sequence[Pool]
+) -> Pool | None:
     """Return the pool of the addresses that a Service shows; None if it may not keep them."""
-    pool = next((one for one in pools if all(address in one for address in shown)), None)
-    if not shown or pool is None or _first_annotation(service, WANTED_POOL) not in ("", pool.name):
+    pool = next(
+        (pool for pool in pools if all(address in pool for address in shown_addresses)), None
+    )
+    if (
+        not shown_addresses
+        or pool is None
+        or _first_annotation(service, WANTED_POOL) not in ("", pool.name)
+    ):
         return None
-    wanted = _wanted(service)
-    keeps = wanted is not None and (not wanted or set(wanted) == set(shown))
+    requested = _parse_requested(service)
+    keeps = requested is not None and (not requested or set(requested) == set(shown_addresses))
     return pool if keeps else None
 
 
@@ -101,56 +112,60 @@ def _first_annotation(service: Service, annotations: tuple[str, ...]) -> str:
     return next((carried[name] for name in annotations if carried.get(name)), "")
 
 
-def _wanted(service: Service) -> list[AddressRange] | None:
+def _parse_requested(service: Service) -> list[AddressRange] | None:
     """Return the addresses that the Service asks for by name; None if it asks for nonsense."""
-    text = _first_annotation(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
-    return parse_addresses(part.strip() for part in text.split(",")) or None if text else []
+    requested = _first_annotation(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
+    return (
+        parse_addresses(part.strip() for part in requested.split(",")) or None if requested else []
+    )
 
 
-def _assign(service: Service, pools: Sequence[Pool], taken: set[AddressRange]) -> Assignment:
+def _assign(
+    service: Service, pools: Sequence[Pool], taken_addresses: set[AddressRange]
+) -> Assignment:
     """Choose free addresses for a Service and add them to `taken`, or say why there are none."""
     try:
-        pool, found = _chosen(service, pools, taken)
+        pool, chosen = _choose(service, pools, taken_addresses)
     except CannotServe as why:
-        what = f'Failed to allocate IP for "{service.metadata.key}": {why}'
-        return Assignment(service, problem=what)
-    taken.update(found)
-    return Assignment(service, tuple(address.start_text for address in found), pool.name)
+        problem = f'Failed to allocate IP for "{service.metadata.key}": {why}'
+        return Assignment(service, problem=problem)
+    taken_addresses.update(chosen)
+    return Assignment(service, tuple(address.start_text for address in chosen), pool.name)
 
 
-def _chosen(
-    service: Service, pools: Sequence[Pool], taken: set[AddressRange]
+def _choose(
+    service: Service, pools: Sequence[Pool], taken_addresses: set[AddressRange]
 ) -> tuple[Pool, list[AddressRange]]:
     """Return a pool and free addresses of it; raise CannotServe if there are none."""
-    wanted, name = _wanted(service), _first_annotation(service, WANTED_POOL)
-    if wanted is None:
+    requested, name = _parse_requested(service), _first_annotation(service, WANTED_POOL)
+    if requested is None:
         raise CannotServe("the requested addresses are none")
     if name and name not in {pool.name for pool in pools}:
         raise CannotServe(f'unknown pool "{name}"')
     for pool in pools:
-        if pool.name != name if name else not (pool.auto_assign or wanted):
+        if pool.name != name if name else not (pool.auto_assign or requested):
             continue
-        if wanted:
-            if all(address in pool and address not in taken for address in wanted):
-                return pool, wanted
-        elif found := _free(service, pool, taken):
-            return pool, found
-    if wanted:
-        listed = ", ".join(address.start_text for address in wanted)
+        if requested:
+            if all(address in pool and address not in taken_addresses for address in requested):
+                return pool, requested
+        elif free_addresses := _free(service, pool, taken_addresses):
+            return pool, free_addresses
+    if requested:
+        listed = ", ".join(address.start_text for address in requested)
         raise CannotServe(f"[{listed}] is not allowed in config, or in use")
     raise CannotServe(f"no available IPs in pool {name}" if name else "no available IPs")
 
 
-def _free(service: Service, pool: Pool, taken: set[AddressRange]) -> list[AddressRange]:
+def _free(service: Service, pool: Pool, taken_addresses: set[AddressRange]) -> list[AddressRange]:
     """Return the first free address of each family the Service has; none if one is missing."""
     families = service.spec.ipFamilies or ("IPv4",)
-    found = [
+    free_addresses = [
         address
         for family in families
-        if (address := next((a for a in pool.addresses(family) if a not in taken), None))
+        if (address := next((a for a in pool.addresses(family) if a not in taken_addresses), None))
     ]
     partly = service.spec.ipFamilyPolicy == "PreferDualStack"
-    return found if len(found) == len(families) or partly else []
+    return free_addresses if len(free_addresses) == len(families) or partly else []
 
 
 class MetalLBStandIn:
@@ -177,14 +192,14 @@ class MetalLBStandIn:
             ExceptionGroup: the writes that failed.
         """
         self._configure(tuple(self._pools))
-        wanted = assignments(self._services, self._sound)
-        wanted += [
+        wanted_assignments = assignments(self._services, self._sound)
+        wanted_assignments += [
             Assignment(service)
             for service in self._services
             if not is_ours(service) and ALLOCATED_FROM in service.metadata.annotations
         ]
-        writes = [partial(self._write, one) for one in wanted]
-        writes += [partial(self._count, one, wanted) for one in self._pools]
+        writes = [partial(self._write, assignment) for assignment in wanted_assignments]
+        writes += [partial(self._count, pool, wanted_assignments) for pool in self._pools]
         failures = [error for write in writes if (error := await _try(write)) is not None]
         if failures:
             raise ExceptionGroup("some writes failed", failures)
@@ -202,39 +217,43 @@ class MetalLBStandIn:
         else:
             self.stale = ""
 
-    async def _count(self, declared: AddressPool, wanted: Sequence[Assignment]) -> None:
+    async def _count(
+        self, declared: AddressPool, wanted_assignments: Sequence[Assignment]
+    ) -> None:
         """Write how many addresses of a pool are in use, and how many are not.
 
         By the configuration in force, so that readers know which one that is.
         """
-        pool = next((one for one in self._sound if one.name == declared.metadata.name), None)
+        pool = next((pool for pool in self._sound if pool.name == declared.metadata.name), None)
         status = (
-            pool.status(a for w in wanted for a in parse_addresses(w.addresses)) if pool else {}
+            pool.status(a for w in wanted_assignments for a in parse_addresses(w.addresses))
+            if pool
+            else {}
         )
         if pool is not None and dict(declared.status) != status:
             await self._client.patch_status(ADDRESS_POOL, declared, status)
 
-    async def _write(self, wanted: Assignment) -> None:
+    async def _write(self, assignment: Assignment) -> None:
         """Write what the Service has; status first, as the annotation says where that is from."""
-        service = wanted.service
+        service = assignment.service
         uid = service.metadata.uid
-        if wanted.problem and self._problems.get(uid) != wanted.problem:
-            self._record(SERVICE, service, "Warning", "AllocationFailed", wanted.problem)
-        self._problems[uid] = wanted.problem
-        if addresses(service) != wanted.addresses:
-            service = await self._set_status(service, wanted)
-        if service.metadata.annotations.get(ALLOCATED_FROM, "") != wanted.pool:
-            origin = {"metadata": {"annotations": {ALLOCATED_FROM: wanted.pool or None}}}
+        if assignment.problem and self._problems.get(uid) != assignment.problem:
+            self._record(SERVICE, service, "Warning", "AllocationFailed", assignment.problem)
+        self._problems[uid] = assignment.problem
+        if addresses(service) != assignment.addresses:
+            service = await self._set_status(service, assignment)
+        if service.metadata.annotations.get(ALLOCATED_FROM, "") != assignment.pool:
+            origin = {"metadata": {"annotations": {ALLOCATED_FROM: assignment.pool or None}}}
             await self._client.patch(SERVICE, Version.from_object(service), origin)
 
-    async def _set_status(self, service: Service, wanted: Assignment) -> Service:
+    async def _set_status(self, service: Service, assignment: Assignment) -> Service:
         if addresses(service):
             lost = f"{', '.join(addresses(service))} is not ours to use"
             self._record(SERVICE, service, "Normal", "ClearAssignment", lost)
-        if wanted.addresses:
-            given = f"Assigned IP [{', '.join(wanted.addresses)}]"
-            self._record(SERVICE, service, "Normal", "IPAllocated", given)
-        ingress = [{"ip": address} for address in wanted.addresses] or None
+        if assignment.addresses:
+            message = f"Assigned IP [{', '.join(assignment.addresses)}]"
+            self._record(SERVICE, service, "Normal", "IPAllocated", message)
+        ingress = [{"ip": address} for address in assignment.addresses] or None
         status = {"status": {"loadBalancer": {"ingress": ingress}}}
         at = Version.from_object(service)
         return await self._client.patch(SERVICE, at, status, subresource="status")

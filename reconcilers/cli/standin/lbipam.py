@@ -46,8 +46,8 @@ _IPS_AVAILABLE = "cilium.io/IPsAvailable"
 
 def cilium_crds() -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of pools, and of what announces addresses."""
-    text = files(__package__).joinpath("cilium-crds.yaml").read_text(encoding="utf-8")
-    return list(yaml.safe_load_all(text))
+    definitions = files(__package__).joinpath("cilium-crds.yaml").read_text(encoding="utf-8")
+    return list(yaml.safe_load_all(definitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,26 +101,30 @@ def choose_addresses(
     services: Iterable[Service], pools: Sequence[ReadPool]
 ) -> list[tuple[Service, tuple[str, ...]]]:
     """Return the addresses of each Service that LB-IPAM serves, the oldest Service first."""
-    served = sorted((service for service in services if is_served(service)), key=age)
-    taken: set[AddressRange] = set()
+    served_services = sorted((service for service in services if is_served(service)), key=age)
+    taken_addresses: set[AddressRange] = set()
     kept: dict[str, list[AddressRange]] = {}
-    for service in served:
-        requested = _requested(service)
-        shown = [
+    for service in served_services:
+        requested = _parse_requested(service)
+        shown_addresses = [
             address
             for address in parse_addresses(addresses(service))
             if any(address in pool for pool in pools)
-            and address not in taken
+            and address not in taken_addresses
             and (not requested or address in requested)
         ]
-        kept[service.metadata.uid] = shown
-        taken.update(shown)
+        kept[service.metadata.uid] = shown_addresses
+        taken_addresses.update(shown_addresses)
     chosen = []
-    for service in served:
-        shown = kept[service.metadata.uid]
-        added = [] if service.metadata.deletionTimestamp else _add(service, shown, pools, taken)
-        taken.update(added)
-        texts = tuple(address.start_text for address in [*shown, *added])
+    for service in served_services:
+        shown_addresses = kept[service.metadata.uid]
+        added = (
+            []
+            if service.metadata.deletionTimestamp
+            else _add(service, shown_addresses, pools, taken_addresses)
+        )
+        taken_addresses.update(added)
+        texts = tuple(address.start_text for address in [*shown_addresses, *added])
         chosen.append((service, texts))
     return chosen
 
@@ -134,33 +138,35 @@ def is_served(service: Service) -> bool:
     )
 
 
-def _requested(service: Service) -> list[AddressRange]:
+def _parse_requested(service: Service) -> list[AddressRange]:
     """Return the addresses that a Service asks for by name."""
     carried = service.metadata.annotations
     asked = next((carried[name] for name in WANTED_ADDRESSES if carried.get(name)), "")
     asked = asked or service.spec.loadBalancerIP
-    return parse_addresses(text.strip() for text in asked.split(",")) if asked else []
+    return parse_addresses(part.strip() for part in asked.split(",")) if asked else []
 
 
 def _add(
     service: Service,
-    shown: Sequence[AddressRange],
+    shown_addresses: Sequence[AddressRange],
     pools: Iterable[ReadPool],
-    taken: Collection[AddressRange],
+    taken_addresses: Collection[AddressRange],
 ) -> list[AddressRange]:
     """Return the addresses that a Service gets beside those that it keeps, one of each family."""
     giving = [pool for pool in pools if pool.gives]
-    if requested := _requested(service):
+    if requested := _parse_requested(service):
         return [
             address
             for address in requested
-            if address not in taken and any(address in pool for pool in giving)
+            if address not in taken_addresses and any(address in pool for pool in giving)
         ]
-    families = {address.family for address in shown}
+    families = {address.family for address in shown_addresses}
     added = []
     for family in service.spec.ipFamilies or ("IPv4",):
         number = int(family.removeprefix("IPv"))
-        free = (address for address in _addresses_of(giving, number) if address not in taken)
+        free = (
+            address for address in _addresses_of(giving, number) if address not in taken_addresses
+        )
         if number not in families and (address := next(free, None)) is not None:
             added.append(address)
     return added
@@ -193,9 +199,9 @@ class LbIpamStandIn:
         if not pools:
             return SETTLED
         chosen = choose_addresses(self._services, pools)
-        for service, wanted in chosen:
-            if addresses(service) != wanted:
-                ingress = [{"ip": text} for text in wanted] or None
+        for service, chosen_addresses in chosen:
+            if addresses(service) != chosen_addresses:
+                ingress = [{"ip": address} for address in chosen_addresses] or None
                 status = {"status": {"loadBalancer": {"ingress": ingress}}}
                 at = Version.from_object(service)
                 await self._client.patch(SERVICE, at, status, subresource="status")
@@ -210,11 +216,11 @@ class LbIpamStandIn:
         total = sum(span.size for span in pool.spans)
         in_use = sum(address in pool for address in used)
         counts = {IPS_TOTAL: total, _IPS_AVAILABLE: total - in_use, IPS_USED: in_use}
-        wanted = [
+        new_conditions = [
             {"type": kind, "status": "Unknown", "reason": "noreason", "message": str(number)}
             for kind, number in counts.items()
         ]
-        wanted.append(
+        new_conditions.append(
             {
                 "type": POOL_CONFLICT,
                 "status": "True" if pool.conflict else "False",
@@ -222,21 +228,21 @@ class LbIpamStandIn:
                 "message": pool.conflict,
             }
         )
-        if all(map(partial(_is_written, declared), wanted)):
+        if all(map(partial(_is_written, declared), new_conditions)):
             return
         stamp = {
             "lastTransitionTime": rfc3339(self._clock.now()),
             "observedGeneration": declared.generation,
         }
-        conditions = [entry | stamp for entry in wanted]
+        conditions = [entry | stamp for entry in new_conditions]
         await self._client.patch_status(CILIUM_POOL, declared, {"conditions": conditions})
 
 
-def _is_written(pool: CiliumPool, wanted: Mapping[str, str]) -> bool:
+def _is_written(pool: CiliumPool, new_condition: Mapping[str, str]) -> bool:
     """Return whether a condition of a pool says this of the generation that the pool has."""
-    stored = condition(pool, wanted["type"])
+    stored = condition(pool, new_condition["type"])
     return (
         stored is not None
-        and (stored.status, stored.message) == (wanted["status"], wanted["message"])
+        and (stored.status, stored.message) == (new_condition["status"], new_condition["message"])
         and stored.observedGeneration == pool.generation
     )

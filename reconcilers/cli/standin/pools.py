@@ -25,8 +25,8 @@ NAMESPACE = "metallb-system"
 
 def crds() -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of IPAddressPool and L2Advertisement."""
-    text = files(__package__).joinpath("crds.yaml").read_text(encoding="utf-8")
-    return list(yaml.safe_load_all(text))
+    definitions = files(__package__).joinpath("crds.yaml").read_text(encoding="utf-8")
+    return list(yaml.safe_load_all(definitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +68,25 @@ class Pool:
     auto_assign: bool = True
 
     def __contains__(self, address: AddressRange) -> bool:
-        return any(one.contains(address) for one in self.entries.values())
+        return any(entry.contains(address) for entry in self.entries.values())
 
     def status(self, assigned: Iterable[AddressRange]) -> dict[str, int]:
         """Return how many addresses it has, of which `assigned` are in use, as MetalLB counts."""
-        mine = {one for one in assigned if one in self}
-        found: dict[str, int] = {}
+        assigned_here = {address for address in assigned if address in self}
+        counts: dict[str, int] = {}
         for family in (4, 6):
-            used = sum(one.family == family for one in mine)
+            used = sum(address.family == family for address in assigned_here)
             spans = (entry for entry in self.entries.values() if entry.family == family)
             size, _ = metallb_counts(spans)
-            found |= {f"assignedIPv{family}": used, f"availableIPv{family}": size - used}
-        return found
+            counts |= {f"assignedIPv{family}": used, f"availableIPv{family}": size - used}
+        return counts
 
     def addresses(self, family: str) -> Iterator[AddressRange]:
         """Yield the addresses of IPv4 or IPv6 in the order they are handed out."""
-        for one in self.entries.values():
-            if family == f"IPv{one.family}":
-                for number in range(one.first, one.last + 1):
-                    yield AddressRange(number, number, one.family)
+        for entry in self.entries.values():
+            if family == f"IPv{entry.family}":
+                for number in range(entry.first, entry.last + 1):
+                    yield AddressRange(number, number, entry.family)
 
 
 def configuration(declared: Iterable[AddressPool]) -> tuple[Pool, ...]:
@@ -114,14 +114,14 @@ def _parse_pool(declared: AddressPool) -> Pool:
     if not spec.addresses:
         raise InvalidConfig(f"{where}pool has no prefixes defined")
     entries = {}
-    for text in spec.addresses:
-        start, dash, end = text.partition("-")
+    for entry in spec.addresses:
+        start, dash, end = entry.partition("-")
         try:
-            entries[text] = (
+            entries[entry] = (
                 AddressRange.parse(start.strip(), end.strip())
                 if dash
-                else AddressRange.parse_cidr(text)
+                else AddressRange.parse_cidr(entry)
             )
         except AllocatorError as wrong:
-            raise InvalidConfig(f'{where}entry "{text}": {wrong}') from wrong
+            raise InvalidConfig(f'{where}entry "{entry}": {wrong}') from wrong
     return Pool(meta.name, entries, spec.autoAssign)

@@ -8,11 +8,11 @@ from reconcilers.api.resources import Service
 
 def addresses(service: Service) -> tuple[str, ...]:
     """Return the addresses that a Service's status shows."""
-    return tuple(one.ip for one in service.status.loadBalancer.ingress if one.ip)
+    return tuple(ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip)
 
 
 def age(service: Service) -> tuple[str, str]:
-    """Return what orders Services by age, the oldest first."""
+    """Return a sort key of a Service: the oldest first."""
     created = service.metadata.creationTimestamp
     return (created.isoformat() if created else "", str(service.metadata.key))
 
@@ -20,6 +20,6 @@ def age(service: Service) -> tuple[str, str]:
 def parse_addresses(texts: Iterable[str]) -> list[AddressRange]:
     """Return the addresses; none if one is no address."""
     try:
-        return [AddressRange.parse(text, text) for text in texts]
+        return [AddressRange.parse(address, address) for address in texts]
     except AllocatorError:
         return []

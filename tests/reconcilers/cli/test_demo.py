@@ -28,12 +28,12 @@ from reconcilers.cli.demo.steps import (
     Step,
     attempt,
     declare,
+    expect_refusals,
+    expect_warnings,
     ours,
     play,
     reasons,
-    refused,
     remove,
-    warned,
 )
 from reconcilers.cli.demo.story import WEB, story
 from reconcilers.cli.demo.view import Broken, PlatformView
@@ -157,7 +157,7 @@ async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
     view = PlatformView(Platform(nowhere, {}), clock)
-    step = Step("A pool is not served", (checks.pool_in_use("vlan40", 0),), text="Why.")
+    step = Step("A pool is not served", (checks.pool_in_use("vlan40", 0),), explanation="Why.")
     with redirect_stderr(terminal):
         async with anyio.create_task_group() as group:
             group.start_soon(play, [step], view, clock, printed.append, 3600.0)
@@ -171,8 +171,8 @@ def test_every_step_explains_itself_to_who_has_never_seen_it() -> None:
     steps = story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
     assert len(steps) == 28
     for step in steps:
-        assert len(step.text.split()) >= 15, step.title
-        assert step.text.endswith("."), step.title
+        assert len(step.explanation.split()) >= 15, step.title
+        assert step.explanation.endswith("."), step.title
 
 
 async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
@@ -239,7 +239,7 @@ async def test_what_the_server_refuses_is_reported() -> None:
 
 async def test_what_should_be_refused_and_is_not_stops_the_demo() -> None:
     sound = {"cidr": "10.0.0.0/24"}
-    step = refused(
+    step = expect_refusals(
         "All is refused",
         attempt("a sound pool", "create", NETWORK_POOL, "sound", sound, "unsound"),
     )
@@ -250,7 +250,7 @@ async def test_what_should_be_refused_and_is_not_stops_the_demo() -> None:
 
 async def test_a_refusal_for_another_reason_stops_the_demo() -> None:
     odd = {"cidr": "nonsense"}
-    step = refused(
+    step = expect_refusals(
         "It is refused", attempt("a pool", "create", NETWORK_POOL, "odd", odd, "straddles")
     )
     reason = r"'straddles' is not in the server's answer: .*cidr"
@@ -261,7 +261,7 @@ async def test_a_refusal_for_another_reason_stops_the_demo() -> None:
 
 async def test_what_should_be_warned_of_and_is_not_stops_the_demo() -> None:
     sound = {"cidr": "10.0.0.0/24"}
-    step = warned(
+    step = expect_warnings(
         "There is a warning",
         attempt("a pool", "create", NETWORK_POOL, "sound", sound, "host bits"),
     )

@@ -120,7 +120,7 @@ def test_nothing_but_the_plan_is_on_standard_output(tmp_path: Path) -> None:
 def test_a_bar_shows_that_anything_is_used_and_rounds_the_percentage_down(
     used: int, total: int, expected: str
 ) -> None:
-    assert bar(used, total).text == expected
+    assert bar(used, total).content == expected
 
 
 def test_bars_turn_yellow_and_red_at_the_pools_own_thresholds() -> None:

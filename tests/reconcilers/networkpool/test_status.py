@@ -89,7 +89,7 @@ def test_a_pool_shows_one_percentage_wherever_it_is_shown(total: int, used: int)
             for condition in document["conditions"]
             if condition["type"] in TIERS
         ),
-        int(str(bar(used, total).text).partition("]")[2].rstrip("%")),
+        int(str(bar(used, total).content).partition("]")[2].rstrip("%")),
     }
     assert shown == {100 * used // total}
 
