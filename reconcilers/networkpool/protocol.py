@@ -19,7 +19,7 @@ from reconcilers.networkpool.allocationtaking import AllocationTaker
 from reconcilers.networkpool.facts import KIND, name_spaces
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, settle_journal
 from reconcilers.networkpool.view import View
-from reconcilers.promises.choosing import Choice, Taker, choose, count_promise, taken
+from reconcilers.promises.choosing import Choice, Taker, choose, count_promise, exclude_ranges
 from reconcilers.promises.holdings import Layouts
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.shares import NO_LIMITS, Limits
@@ -96,7 +96,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     claimed = view.holdings.claimed_size + sum(part.range.size for part in (*promised, *others))
     by_family: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in geometry}
     view.holdings.lay_out(by_family)
-    with taken(view.holdings, promised, others):
+    with exclude_ranges(view.holdings, promised, others):
         spaces = [view.holdings.space(family) for family in by_family]
         choice: Choice[Any] = Choice()
         if batch:

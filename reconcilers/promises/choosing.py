@@ -149,7 +149,7 @@ class Taker(Protocol[AskerT]):
 
 
 @contextmanager
-def taken(
+def exclude_ranges(
     holdings: Holdings, promised: Iterable[PromisedRange], also_held: Iterable[PromisedRange] = ()
 ) -> Iterator[None]:
     """Let no range be chosen, in this context, that is promised or held by others.
@@ -192,7 +192,7 @@ def choose(
     """Choose ranges for the askers that wait without an open promise, the oldest first.
 
     Args:
-        holdings: what is held of the pool, and which askers wait; in a trial (`taken`).
+        holdings: what is held of the pool, and which askers wait; in a trial (`exclude_ranges`).
         takers: of the kinds of requests that are served.
         promises: the open promises of the pool.
         room: the most to promise, as `count` counts it.

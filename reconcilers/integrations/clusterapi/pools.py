@@ -38,7 +38,7 @@ from reconcilers.integrations.clusterapi.caches import (
 from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimParts, ClaimReading
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import Choice, choose, taken
+from reconcilers.promises.choosing import Choice, choose, exclude_ranges
 from reconcilers.promises.journal import Journal, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
@@ -157,7 +157,7 @@ class InClusterPoolKind(
             for part in promise.ranges
         )
         taker = self._claims.make_taker(pool, settled, reading)
-        with taken(view.holdings, promised):
+        with exclude_ranges(view.holdings, promised):
             choice = choose(view.holdings, [taker], settled.promises, room, limits=limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         return Allotment(settled, granted, choice.more, choice)

@@ -141,7 +141,7 @@ class ClusterApi(Integration[Served]):
         )
 
     @override
-    async def _served(self) -> Served:
+    async def _find_served(self) -> Served:
         look = Look(self._manager.client)
         versions = api.CONTRACT_VERSIONS
         served_kinds = Served(

@@ -44,7 +44,7 @@ class Integration(ABC, Generic[S]):
         self._clock = clock
         self._log = get_logger(type(self).__module__)
         self._discovery = Discovery(
-            manager, groups, self._served, self._suffices, self._end, clock
+            manager, groups, self._find_served, self._suffices, self._end, clock
         )
         manager.add_readiness_check(self._discovery.check(name))
         # Without shards only the leader works; a standby needs none of these caches.
@@ -66,7 +66,7 @@ class Integration(ABC, Generic[S]):
         """
 
     @abstractmethod
-    async def _served(self) -> S:
+    async def _find_served(self) -> S:
         """Return the served kinds, by discovery."""
 
     @abstractmethod
@@ -99,7 +99,7 @@ class AllKindsIntegration(Integration[bool]):
         super().__init__(manager, clock, self.service, groups, every_replica=every_replica)
 
     @override
-    async def _served(self) -> bool:
+    async def _find_served(self) -> bool:
         look = Look(self._manager.client)
         first_served = [await look.first_served([kind]) for kind in self.kinds]
         look.check_complete()

@@ -20,7 +20,7 @@ from reconcilers.integrations.kubermatic.holdings import (
     problems,
 )
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
-from reconcilers.promises.choosing import Choice, Refused, Taken, choose, taken
+from reconcilers.promises.choosing import Choice, Refused, Taken, choose, exclude_ranges
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Find, Holder
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
@@ -204,7 +204,7 @@ def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPla
         for name, datacenter in content.datacenters.items()
         for blocks in datacenter.promised_blocks
     ]
-    with taken(content.holdings, promised):
+    with exclude_ranges(content.holdings, promised):
         choice = choose(content.holdings, [taker], content.promises, room, limits=limits)
     for grant in choice.grants:
         asker, ranges = grant.asker, grant.addresses

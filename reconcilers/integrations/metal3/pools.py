@@ -40,7 +40,7 @@ from reconcilers.integrations.metal3.poolstatus import PoolIndexes
 from reconcilers.integrations.metal3.reading import Metal3Reading
 from reconcilers.integrations.metal3.taking import TakenAddresses
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import Choice, choose, taken
+from reconcilers.promises.choosing import Choice, choose, exclude_ranges
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
@@ -205,7 +205,7 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, Metal3Reading, Choice[Any]]):
         ]
         unavailable = TakenAddresses(settled.promises)
         takers = [kind.make_taker(pool, reading, unavailable) for kind in self._served.kinds]
-        with taken(reading.holdings, promised):
+        with exclude_ranges(reading.holdings, promised):
             choice = choose(reading.holdings, takers, settled.promises, room, limits=limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         return Allotment(settled, granted, choice.more, choice)

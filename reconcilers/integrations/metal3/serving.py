@@ -102,7 +102,7 @@ class Metal3(Integration[ServedMetal3Kinds]):
         self._kinds: ServedKinds | None = None
 
     @override
-    async def _served(self) -> ServedMetal3Kinds:
+    async def _find_served(self) -> ServedMetal3Kinds:
         look, versions = Look(self._manager.client), clusterapi.CONTRACT_VERSIONS
         resources: Sequence[Resource[Any]] = KINDS
         are_served = [await look.first_served([kind]) is not None for kind in resources]

@@ -58,7 +58,7 @@ from reconcilers.integrations.vitistack.writing import (
     has_problem,
 )
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import Refusal, Refused, Taken, choose, taken
+from reconcilers.promises.choosing import Refusal, Refused, Taken, choose, exclude_ranges
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
@@ -273,7 +273,7 @@ class Networks(
         }
         taker = NetworkTaker(network.metadata.name, space, view, settled.promises, shown_ranges)
         room = min(self._settings.batch, JOURNALS.room(settled))
-        with taken(view.holdings, promised, map(PromisedRange, shown_ranges)):
+        with exclude_ranges(view.holdings, promised, map(PromisedRange, shown_ranges)):
             choice = choose(view.holdings, [taker], settled.promises, room, limits=limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         unserved = Unserved(choice.refusals, taker.leaving_error)

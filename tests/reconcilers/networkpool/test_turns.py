@@ -28,7 +28,7 @@ from reconcilers.promises.choosing import (
     Refused,
     choose,
     count_promise,
-    taken,
+    exclude_ranges,
 )
 from reconcilers.promises.holdings import KeptHoldings, Layouts
 from reconcilers.promises.journal import Promise, PromisedRange
@@ -152,10 +152,10 @@ class PoolPasses:
             return AllocationTaker(self.pool, view.find, spaces, view.holdings, ())
 
         def by_trying_all(room: int) -> Choice[IPAllocation]:
-            with taken(view.holdings, ranges):
+            with exclude_ranges(view.holdings, ranges):
                 return choose_by_trying_all(taker(), view, promises, room)
 
-        with taken(view.holdings, ranges):
+        with exclude_ranges(view.holdings, ranges):
             found = choose(view.holdings, [taker()], promises, room, count=count_promise)
         expected = by_trying_all(room)
         told = new_refusals(found.refusals)

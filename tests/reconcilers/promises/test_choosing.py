@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from allocator import AddressRange, Layout, PoolExhausted
 from controller.meta import Key, ObjectMeta
-from reconcilers.promises.choosing import Choice, Refused, Taken, choose, taken
+from reconcilers.promises.choosing import Choice, Refused, Taken, choose, exclude_ranges
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.identities import Find, Holder, Tenant, find_by_key
 from reconcilers.promises.journal import Promise, PromisedRange
@@ -74,7 +74,7 @@ class Pool:
             holdings.put(holder, Facts(place=place, row=row))
         find = find_by_key("Request", self.requests.get)
         taker = RequestTaker(find, holdings, in_rows=in_rows)
-        with taken(holdings, ()):
+        with exclude_ranges(holdings, ()):
             choice = choose(holdings, [taker], (), batch)
         self.tried = taker.tried
         return choice
@@ -125,7 +125,7 @@ def of_two_kinds(size: str = "10.0.0.0/29") -> tuple[Holdings, list[RequestTaker
 
 def test_requests_of_two_kinds_are_served_in_one_queue() -> None:
     holdings, takers = of_two_kinds()
-    with taken(holdings, ()):
+    with exclude_ranges(holdings, ()):
         choice = choose(holdings, takers, (), 8)
     assert [(grant.holder.kind, grant.addresses[0].text) for grant in choice.grants] == [
         ("Claim", "10.0.0.0/32"),
@@ -136,7 +136,7 @@ def test_requests_of_two_kinds_are_served_in_one_queue() -> None:
 def test_a_refusal_of_one_kind_leaves_out_no_request_of_another_kind() -> None:
     holdings, takers = of_two_kinds("10.0.0.0/30")
     all_addresses = AddressRange.parse("10.0.0.0", "10.0.0.3")
-    with taken(holdings, (), [PromisedRange(all_addresses)]):
+    with exclude_ranges(holdings, (), [PromisedRange(all_addresses)]):
         choice = choose(holdings, takers, (), 8)
     assert [refusal.holder.kind for refusal in choice.refusals] == ["Claim", "Allocation"]
 
@@ -145,7 +145,7 @@ def test_a_request_with_an_open_promise_is_skipped_and_one_of_its_name_is_not() 
     holdings, takers = of_two_kinds()
     promised = (PromisedRange(AddressRange.parse("10.0.0.0", "10.0.0.0")),)
     promise = Promise("Claim", Key("team", "a"), "Claim-uid", "7", promised)
-    with taken(holdings, promised):
+    with exclude_ranges(holdings, promised):
         choice = choose(holdings, takers, [promise], 8)
     assert [(grant.holder.kind, grant.addresses[0].text) for grant in choice.grants] == [
         ("Allocation", "10.0.0.1/32")
@@ -154,6 +154,6 @@ def test_a_request_with_an_open_promise_is_skipped_and_one_of_its_name_is_not() 
 
 def test_a_kind_that_is_not_served_gets_nothing() -> None:
     holdings, [_, allocations] = of_two_kinds()
-    with taken(holdings, ()):
+    with exclude_ranges(holdings, ()):
         choice = choose(holdings, [allocations], (), 8)
     assert [grant.holder.kind for grant in choice.grants] == ["Allocation"]

@@ -29,13 +29,13 @@ def promises_not_taken_by(mp: Patch, user: ModuleType) -> None:
         mp: puts everything back afterwards.
         user: the module that chooses.
     """
-    taken = choosing.taken
+    exclude_ranges = choosing.exclude_ranges
 
     def careless(holdings: Any, promised: Any, also_held: Any = ()) -> Any:
         del promised
-        return taken(holdings, (), also_held)
+        return exclude_ranges(holdings, (), also_held)
 
-    mp.setattr(user, "taken", careless)
+    mp.setattr(user, "exclude_ranges", careless)
 
 
 def promises_dropped_at_once(mp: Patch, user: ModuleType) -> None:

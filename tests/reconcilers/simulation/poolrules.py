@@ -121,15 +121,17 @@ def promises_not_taken(mp: Patch) -> None:
 
 def second_promised_not_taken(mp: Patch) -> None:
     """Of what is promised, the range of the first family alone is taken."""
-    taken = choosing.taken
+    exclude_ranges = choosing.exclude_ranges
 
     def lax(
         holdings: Holdings, promised: Iterable[PromisedRange], also_held: Iterable[PromisedRange]
     ) -> Any:
         first = next(iter(holdings.layouts))
-        return taken(holdings, [part for part in promised if part.space == first], also_held)
+        return exclude_ranges(
+            holdings, [part for part in promised if part.space == first], also_held
+        )
 
-    mp.setattr(protocol, "taken", lax)
+    mp.setattr(protocol, "exclude_ranges", lax)
 
 
 def second_held_not_taken(mp: Patch) -> None:
