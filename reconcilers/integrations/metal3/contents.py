@@ -12,7 +12,7 @@ from allocator import AddressRange
 from controller.cache import Cache
 from controller.meta import Key
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
-from reconcilers.integrations.core.objects import SPACE_INDEX, Objects, filled
+from reconcilers.integrations.core.objects import SPACE_INDEX, Objects, fill_cache
 from reconcilers.integrations.core.views import Wanted, every_pool
 from reconcilers.integrations.metal3.api import ADDRESSES, CLAIMS, JOURNALS, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import (
@@ -159,8 +159,10 @@ def caches_of(
         ),
         SideCaches(
             contract,
-            filled(contract.claims, contract_claims, {}, indexes=claim_indexes(contract)),
-            filled(contract.addresses, contract_addresses, {}, indexes=address_indexes(contract)),
+            fill_cache(contract.claims, contract_claims, {}, indexes=claim_indexes(contract)),
+            fill_cache(
+                contract.addresses, contract_addresses, {}, indexes=address_indexes(contract)
+            ),
         ),
     )
 
