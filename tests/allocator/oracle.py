@@ -42,16 +42,16 @@ class Bitmap:
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return the free blocks as (first address, last address)."""
-        found: list[tuple[int, int]] = []
+        free_blocks: list[tuple[int, int]] = []
         start: int | None = None
         for at in range(len(self.blocked) + 1):
             free = at < len(self.blocked) and self.free_at(at)
             if free and start is None:
                 start = at
             if not free and start is not None:
-                found.append((self.base + start, self.base + at - 1))
+                free_blocks.append((self.base + start, self.base + at - 1))
                 start = None
-        return found
+        return free_blocks
 
     def hold(self, first: int, last: int) -> None:
         for at in self._inside(first, last):
@@ -99,8 +99,8 @@ class Bitmap:
 
     def used(self) -> int:
         return sum(
-            bool(held) and not blocked
-            for held, blocked in zip(self.holders, self.blocked, strict=True)
+            bool(holders) and not blocked
+            for holders, blocked in zip(self.holders, self.blocked, strict=True)
         )
 
     def largest(self) -> int:

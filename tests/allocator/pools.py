@@ -55,7 +55,7 @@ def pools(draw: st.DrawFn) -> Pool:
         reserved.append((start, start + size - 1))
     layout = Layout(
         AddressRange(base, base + POOL - 1, family),
-        tuple(AddressRange(*one, family) for one in reserved),
-        tuple(AddressRange(*one, family) for one in ranges),
+        tuple(AddressRange(*ends, family) for ends in reserved),
+        tuple(AddressRange(*ends, family) for ends in ranges),
     )
     return Pool(layout, Bitmap(ranges, reserved))

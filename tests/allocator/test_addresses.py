@@ -29,9 +29,9 @@ def test_a_range_is_made_up_of_cidrs(
 ) -> None:
     bits = 32 if kind is ipaddress.IPv4Address else 128
     first, last = sorted(kind(end % (1 << bits)) for end in ends)
-    expected = [str(one) for one in ipaddress.summarize_address_range(first, last)]
+    expected = [str(network) for network in ipaddress.summarize_address_range(first, last)]
     parts = AddressRange.parse(str(first), str(last)).cidrs()
-    assert [str(ipaddress.ip_network(one.text)) for one in parts] == expected
+    assert [str(ipaddress.ip_network(part.text)) for part in parts] == expected
 
 
 @pytest.mark.parametrize(
@@ -74,22 +74,22 @@ def test_the_text_of_any_range_reads_back_as_the_same_range(
     top = (1 << (32 if family == 4 else 128)) - 1
     first = data.draw(st.integers(0, top))
     last = data.draw(st.integers(first, min(first + 300, top)) | st.integers(first, top))
-    one = AddressRange(first, last, 4 if family == 4 else 6)
-    assert AddressRange.parse(one.start_text, one.end_text) == one
-    assert cidr_text(one.start_text, one.end_text) == one.text
-    if "/" in one.text:
-        assert AddressRange.parse_cidr(one.text) == one
-        network = ipaddress.ip_network(one.text)
+    span = AddressRange(first, last, 4 if family == 4 else 6)
+    assert AddressRange.parse(span.start_text, span.end_text) == span
+    assert cidr_text(span.start_text, span.end_text) == span.text
+    if "/" in span.text:
+        assert AddressRange.parse_cidr(span.text) == span
+        network = ipaddress.ip_network(span.text)
         assert int(network.network_address) == first
         assert int(network.broadcast_address) == last
 
 
 @given(value=st.integers(0, (1 << 128) - 1) | st.integers(0, 1 << 33))
 def test_ipv6_addresses_are_written_as_rfc_5952_says(value: int) -> None:
-    one = AddressRange(value, value, 6)
+    span = AddressRange(value, value, 6)
     if value >> 32 != 0xFFFF:  # IPv4-mapped ones read better with a dotted tail
-        assert one.start_text == str(ipaddress.IPv6Address(value))
-    assert int(ipaddress.IPv6Address(one.start_text)) == value
+        assert span.start_text == str(ipaddress.IPv6Address(value))
+    assert int(ipaddress.IPv6Address(span.start_text)) == value
 
 
 @pytest.mark.parametrize(
@@ -198,29 +198,29 @@ def test_numbers_that_are_no_range_are_refused(
 
 
 def test_a_range_cannot_be_changed_and_equals_its_like() -> None:
-    one = AddressRange.parse("10.0.0.1", "10.0.0.4")
+    span = AddressRange.parse("10.0.0.1", "10.0.0.4")
     with pytest.raises(dataclasses.FrozenInstanceError):
-        one.first = 3  # type: ignore[misc]
-    assert {one, AddressRange.parse("10.0.0.1", "10.0.0.4")} == {one}
-    assert one != AddressRange(one.first, one.last, 6)
-    assert (one.size, one.start_text, one.end_text) == (4, "10.0.0.1", "10.0.0.4")
+        span.first = 3  # type: ignore[misc]
+    assert {span, AddressRange.parse("10.0.0.1", "10.0.0.4")} == {span}
+    assert span != AddressRange(span.first, span.last, 6)
+    assert (span.size, span.start_text, span.end_text) == (4, "10.0.0.1", "10.0.0.4")
 
 
 def test_a_range_contains_its_own_addresses_and_no_others() -> None:
-    one = AddressRange.parse("10.0.0.2", "10.0.0.5")
+    span = AddressRange.parse("10.0.0.2", "10.0.0.5")
     around = AddressRange.parse("10.0.0.0", "10.0.0.7").addresses()
-    assert [text for text in around if one.contains(text)] == one.addresses()
-    assert one.contains(one.first)
-    assert one.contains(one.last)
-    assert not one.contains(one.first - 1)
-    assert not one.contains(one.last + 1)
-    assert not one.contains("::a00:2")
-    assert not one.contains(AddressRange(one.first, one.last, 6))
-    assert one.contains(one)
-    assert not one.contains(AddressRange(one.first, one.last + 1, 4))
-    assert not one.contains(AddressRange(one.first - 1, one.last, 4))
+    assert [address for address in around if span.contains(address)] == span.addresses()
+    assert span.contains(span.first)
+    assert span.contains(span.last)
+    assert not span.contains(span.first - 1)
+    assert not span.contains(span.last + 1)
+    assert not span.contains("::a00:2")
+    assert not span.contains(AddressRange(span.first, span.last, 6))
+    assert span.contains(span)
+    assert not span.contains(AddressRange(span.first, span.last + 1, 4))
+    assert not span.contains(AddressRange(span.first - 1, span.last, 4))
     with pytest.raises(InvalidRange):
-        one.contains("nonsense")
+        span.contains("nonsense")
 
 
 @pytest.mark.parametrize(
@@ -307,6 +307,6 @@ def test_a_union_holds_the_same_addresses_in_maximal_spans(spans: list[Span]) ->
 
 @given(spans=SPANS, holes=SPANS)
 def test_a_difference_holds_what_is_not_in_the_holes(spans: list[Span], holes: list[Span]) -> None:
-    left = list(minus(union(sorted(spans)), union(sorted(holes))))
-    assert members(left) == members(spans) - members(holes)
-    assert maximal(left)
+    remaining = list(minus(union(sorted(spans)), union(sorted(holes))))
+    assert members(remaining) == members(spans) - members(holes)
+    assert maximal(remaining)

@@ -15,14 +15,14 @@ DOING_THINGS = {"asyncio", "datetime", "logging", "os", "pathlib", "random", "th
 
 
 def imported(module: Path) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module.name} imports relatively"
-            found.add(str(node.module).partition(".")[0])
-    return found
+            names.add(str(node.module).partition(".")[0])
+    return names
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)

@@ -31,7 +31,7 @@ def pool(*ranges: tuple[int, int], reserved: tuple[str, ...] = ()) -> Layout:
 
 
 def free(space: Space) -> list[tuple[int, int]]:
-    return [(one.first & 255, one.last & 255) for one in space.free_extents()]
+    return [(extent.first & 255, extent.last & 255) for extent in space.free_extents()]
 
 
 def test_the_smallest_block_that_fits_is_taken_from_its_start() -> None:
@@ -105,8 +105,8 @@ def test_a_block_is_one_cidr_out_of_the_shortest_run_that_holds_one() -> None:
 
 def test_subnets_of_a_large_pool_are_handed_out_without_gaps() -> None:
     space = Space(Layout.parse("fd00::/48"))
-    given = [space.allocate_block(64).text for _ in range(3)]
-    assert given == ["fd00::/64", "fd00:0:0:1::/64", "fd00:0:0:2::/64"]
+    blocks = [space.allocate_block(64).text for _ in range(3)]
+    assert blocks == ["fd00::/64", "fd00:0:0:1::/64", "fd00:0:0:2::/64"]
     assert space.allocate(8).text == "fd00:0:0:3::/125"
     assert space.allocate_block(64).text == "fd00:0:0:4::/64"
     assert space.allocate_block(80).text == "fd00:0:0:3:1::/80"
@@ -231,9 +231,9 @@ def test_of_overlapping_ranges_each_release_frees_only_what_no_other_holds() -> 
 
 
 def test_a_single_shared_address_stays_held_until_both_are_released() -> None:
-    taken = [span(0, 5), span(5, 9), span(10, 12)]
-    for first, second in (taken[:2], taken[1::-1]):
-        space = Space(pool((0, 19)), taken)
+    held_ranges = [span(0, 5), span(5, 9), span(10, 12)]
+    for first, second in (held_ranges[:2], held_ranges[1::-1]):
+        space = Space(pool((0, 19)), held_ranges)
         space.release(first)
         assert space.used == second.size + 3
         space.release(second)
@@ -267,16 +267,16 @@ def test_ranges_held_outside_the_pool_do_not_matter_but_can_be_released() -> Non
     ]
     space = Space(pool((0, 3)), strangers)
     assert space.capacity() == Capacity(4, 4, 0, 0, 0)
-    for one in strangers:
-        space.release(one)
+    for stranger in strangers:
+        space.release(stranger)
     assert space.capacity() == Capacity(4, 0, 4, 4, 0)
 
 
 def test_a_held_range_of_ipv4_addresses_written_as_ipv6_counts() -> None:
-    held = AddressRange.parse("::ffff:10.0.0.0", "::ffff:10.0.0.3")
-    space = Space(pool((0, 7)), [held])
+    held_range = AddressRange.parse("::ffff:10.0.0.0", "::ffff:10.0.0.3")
+    space = Space(pool((0, 7)), [held_range])
     assert free(space) == [(4, 7)]
-    space.release(held)
+    space.release(held_range)
     assert free(space) == [(0, 7)]
 
 
@@ -320,12 +320,12 @@ def test_ranges_that_others_make_later_are_accepted_as_they_are() -> None:
     layout = pool((0, 19), (30, 39))
     later = [span(0, 9), span(5, 14), span(5, 14), span(18, 33), span("fd00::", "fd00::9")]
     space = Space(layout)
-    for one in later:
-        space.hold(one)
+    for held_range in later:
+        space.hold(held_range)
     assert space.state() == Space(layout, later).state()
     assert free(space) == [(15, 17), (34, 39)]
-    for one in later:
-        space.release(one)
+    for held_range in later:
+        space.release(held_range)
     assert space.state() == Space(layout).state()
 
 

@@ -38,13 +38,15 @@ class SpaceMachine(RuleBasedStateMachine):
     def others_were_here(self, pool: Pool, data: st.DataObject) -> object:
         self.pool = pool
         self.bitmap = pool.bitmap
-        taken = [pool.draw_range(data) for _ in range(data.draw(st.integers(0, 6)))]
-        taken += data.draw(st.lists(st.sampled_from(taken), max_size=2)) if taken else []
-        self.holding = list(taken)
-        for one in taken:
-            self.bitmap.hold(one.first, one.last)
-        self.space = Space(pool.layout, taken)
-        return multiple(*taken)
+        held_ranges = [pool.draw_range(data) for _ in range(data.draw(st.integers(0, 6)))]
+        held_ranges += (
+            data.draw(st.lists(st.sampled_from(held_ranges), max_size=2)) if held_ranges else []
+        )
+        self.holding = list(held_ranges)
+        for held_range in held_ranges:
+            self.bitmap.hold(held_range.first, held_range.last)
+        self.space = Space(pool.layout, held_ranges)
+        return multiple(*held_ranges)
 
     @rule(target=held, count=COUNTS)
     def allocate(self, count: int) -> object:
@@ -79,33 +81,33 @@ class SpaceMachine(RuleBasedStateMachine):
         given_out = self.space.allocate_block(prefix)
         assert (given_out.first, given_out.last) == expected
         assert given_out.text == f"{given_out.start_text}/{prefix}"
-        [block] = [one for one in blocks if one[0] <= given_out.first <= one[1]]
+        [block] = [ends for ends in blocks if ends[0] <= given_out.first <= ends[1]]
         assert self.space.origin(given_out).block == block[1] - block[0] + 1
         return self._took(given_out)
 
     @rule(target=held, data=st.data())
     def pin(self, data: st.DataObject) -> object:
-        wanted = self.pool.draw_range(data)
-        if not self.bitmap.within_one_range(wanted.first, wanted.last):
-            assert not self.space.could_ever_pin(wanted)
+        pinned = self.pool.draw_range(data)
+        if not self.bitmap.within_one_range(pinned.first, pinned.last):
+            assert not self.space.could_ever_pin(pinned)
             with pytest.raises(OutOfRange):
-                self.space.pin(wanted)
+                self.space.pin(pinned)
             return multiple()
-        obstacle = self.bitmap.first_conflict(wanted.first, wanted.last)
+        obstacle = self.bitmap.first_conflict(pinned.first, pinned.last)
         if obstacle is not None:
             with pytest.raises(PinnedRangeConflict) as caught:
-                self.space.pin(wanted)
+                self.space.pin(pinned)
             assert caught.value.address == self.pool.range(obstacle, obstacle).start_text
             return multiple()
-        assert self.space.could_ever_pin(wanted)
-        assert self.space.pin(wanted) == wanted
-        return self._took(wanted)
+        assert self.space.could_ever_pin(pinned)
+        assert self.space.pin(pinned) == pinned
+        return self._took(pinned)
 
     @rule(target=held, data=st.data())
     def others_make_one(self, data: st.DataObject) -> object:
-        made = self.pool.draw_range(data)
-        self.space.hold(made)
-        return self._took(made)
+        drawn = self.pool.draw_range(data)
+        self.space.hold(drawn)
+        return self._took(drawn)
 
     @rule(data=st.data(), counts=st.lists(COUNTS, max_size=4))
     def try_some(self, data: st.DataObject, counts: list[int]) -> None:
@@ -146,10 +148,10 @@ class SpaceMachine(RuleBasedStateMachine):
         assert list(anew.free_extents()) == list(self.space.free_extents())
         assert anew.state() == self.space.state()
 
-    def _took(self, one: AddressRange) -> AddressRange:
-        self.bitmap.hold(one.first, one.last)
-        self.holding.append(one)
-        return one
+    def _took(self, span: AddressRange) -> AddressRange:
+        self.bitmap.hold(span.first, span.last)
+        self.holding.append(span)
+        return span
 
 
 SpaceMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
@@ -163,12 +165,12 @@ def test_releasing_everything_restores_the_empty_pool(
 ) -> None:
     others = [pool.draw_range(data) for _ in range(data.draw(st.integers(0, 4)))]
     space = Space(pool.layout, others)
-    mine: list[AddressRange] = []
+    allocated: list[AddressRange] = []
     for count in counts:
         with contextlib.suppress(PoolExhausted):
-            mine.append(space.allocate(count))
-    for one in data.draw(st.permutations(others + mine)):
-        space.release(one)
+            allocated.append(space.allocate(count))
+    for span in data.draw(st.permutations(others + allocated)):
+        space.release(span)
     assert list(space.free_extents()) == list(Space(pool.layout).free_extents())
     assert space.free == space.total == pool.bitmap.total()
 
@@ -186,6 +188,6 @@ def test_allocated_ranges_never_overlap_and_are_never_reserved(
             members = set(range(given_out.first, given_out.last + 1))
             assert len(members) == given_out.size == count
             assert not members & seen
-            assert not any(given_out.overlaps(held) for held in pool.layout.reserved)
+            assert not any(given_out.overlaps(reserved) for reserved in pool.layout.reserved)
             seen |= members
     assert space.used == len(seen)
