@@ -65,7 +65,7 @@ class Fleet:
         self.opened: list[tuple[float, str]] = []
         self.clusters = Clusters(self.open, self.clock, settings)
         self.widgets = self.clusters.kind(
-            WIDGETS, indexes={"color": lambda one: (one.spec.color,)}
+            WIDGETS, indexes={"color": lambda cached: (cached.spec.color,)}
         )
 
     def cluster(self, name: str, *widgets: str) -> Key:
@@ -97,7 +97,7 @@ class Fleet:
     def names(self, key: Key) -> list[str] | None:
         """Return the widgets that are known of a cluster; None if it cannot be read."""
         cache = self.widgets.cache(key)
-        return None if cache is None else sorted(one.metadata.name for one in cache)
+        return None if cache is None else sorted(cached.metadata.name for cached in cache)
 
     def get(self, key: Key, name: str) -> Widget | None:
         """Return a widget as it is known."""

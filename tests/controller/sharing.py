@@ -88,7 +88,7 @@ class Link(Transport):
 
     def _without_hidden(self, answer: bytes) -> bytes:
         document = msgspec.json.decode(answer)
-        groups = [one for one in document["groups"] if one["name"] not in self.hidden]
+        groups = [group for group in document["groups"] if group["name"] not in self.hidden]
         return msgspec.json.encode({**document, "groups": groups})
 
     @override
@@ -225,7 +225,7 @@ class Room:
         workers = self._at_work.setdefault(key, [])
         workers.append(worker)
         if len(workers) > 1:
-            self.together.append(tuple(one.name for one in workers))
+            self.together.append(tuple(worker.name for worker in workers))
 
     def end(self, worker: Worker, key: Key) -> None:
         """Note that a worker has ended with a key."""
@@ -256,15 +256,15 @@ class Room:
     def holders(self) -> dict[int, list[str]]:
         """Who believes to hold each shard."""
         return {
-            shard: [one.name for one in self.workers if shard in one.held]
+            shard: [worker.name for worker in self.workers if shard in worker.held]
             for shard in range(self._shards)
         }
 
     def leases(self) -> dict[str, str]:
         """Return the holder of each Lease, by its name."""
         names = [f"widgets-{self._shards}-{shard}" for shard in range(self._shards)]
-        found = {name: self.api.get_stored(LEASES, Key("system", name)) for name in names}
-        return {name: one["spec"]["holderIdentity"] for name, one in found.items() if one}
+        leases = {name: self.api.get_stored(LEASES, Key("system", name)) for name in names}
+        return {name: lease["spec"]["holderIdentity"] for name, lease in leases.items() if lease}
 
 
 @asynccontextmanager

@@ -52,8 +52,8 @@ class Cluster(StoreTransport):
             return msgspec.json.encode(
                 {"status": {"authenticated": user is not None, "user": user or {}}}
             )
-        wanted = spec["nonResourceAttributes"]
-        right = (spec["user"], wanted["verb"], wanted["path"])
+        attributes = spec["nonResourceAttributes"]
+        right = (spec["user"], attributes["verb"], attributes["path"])
         return msgspec.json.encode({"status": {"allowed": right in self.rights}})
 
 

@@ -72,9 +72,9 @@ def test_an_event_that_comes_again_changes_nothing() -> None:
 
 def test_an_own_write_is_shown_at_once_and_its_event_is_dropped() -> None:
     w = Watched().listed(5, widget("a", 1))
-    mine = widget("a", 9, color="blue")
-    w.cache.apply_own_write(mine)
-    assert w.changes == [Change(widget("a", 1), mine)]
+    own_write = widget("a", 9, color="blue")
+    w.cache.apply_own_write(own_write)
+    assert w.changes == [Change(widget("a", 1), own_write)]
     assert w.cache.position == 5
     w.cache.apply(Modified(widget("a", 9, color="blue")))
     assert len(w.changes) == 1

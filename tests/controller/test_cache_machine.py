@@ -83,9 +83,9 @@ class CacheMachine(RuleBasedStateMachine):
         self.listed = 0
 
     def saw(self, change: Change[Widget]) -> None:
-        some = change.new or change.old
-        assert some is not None
-        key = some.metadata.key
+        state = change.new or change.old
+        assert state is not None
+        key = state.metadata.key
         assert self.mirror.get(key) == change.old
         assert change.old != change.new
         if change.new is None:
@@ -239,13 +239,13 @@ class CacheMachine(RuleBasedStateMachine):
     def it_shows_what_was_delivered_and_the_own_answers_ahead_of_it(self) -> None:
         expected = self.server.at(self.cache.position) if self.cache.synced else {}
         expected = {n: o for n, o in expected.items() if not self.is_gone(o)} | self.ahead
-        shown = {o.metadata.name: o for o in self.cache}
+        cached = {o.metadata.name: o for o in self.cache}
         if self.steps is None:
-            assert shown == expected
+            assert cached == expected
             return
         listed = self.server.at(self.listed)
         for name in ("a", "b", "c"):
-            assert shown.get(name) in (expected.get(name), self.visible(listed.get(name)))
+            assert cached.get(name) in (expected.get(name), self.visible(listed.get(name)))
 
     def visible(self, obj: Widget | None) -> Widget | None:
         return None if obj is None or self.is_gone(obj) else obj

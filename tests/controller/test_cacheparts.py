@@ -20,19 +20,19 @@ def test_a_partial_view_follows_its_cache(
 
     def happen(changes: list[tuple[str, str]]) -> None:
         nonlocal revision
-        for name, what in changes:
+        for name, color in changes:
             revision += 1
-            one = widget(name, revision, color=what)
-            cache.apply(Deleted(one) if what == "gone" else Modified(one))
+            changed = widget(name, revision, color=color)
+            cache.apply(Deleted(changed) if color == "gone" else Modified(changed))
 
     def names_found() -> list[str]:
-        return sorted(one.metadata.name for one in part)
+        return sorted(cached.metadata.name for cached in part)
 
     def names_expected() -> list[str]:
-        return sorted(one.metadata.name for one in cache if one.spec.color == "in")
+        return sorted(cached.metadata.name for cached in cache if cached.spec.color == "in")
 
     happen(early)
-    part = CachePart(cache, lambda one: one.spec.color == "in")
+    part = CachePart(cache, lambda cached: cached.spec.color == "in")
     assert names_found() == names_expected()
     happen(late)
     assert names_found() == names_expected()

@@ -393,8 +393,8 @@ def test_keys_whose_group_function_returns_a_coroutine_share_a_turn() -> None:
     with capture_logs() as lines:
         levels.push(A, 0, 0.0)
         levels.push(B, 0, 0.0)
-    taken = [levels.pop(1.0) for _ in range(2)]
-    assert [ready.key for ready in taken if ready is not None] == [A, B]
+    popped = [levels.pop(1.0) for _ in range(2)]
+    assert [ready.key for ready in popped if ready is not None] == [A, B]
     assert {line["event"] for line in lines} == {"group function raised"}
 
 

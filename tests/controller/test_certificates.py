@@ -19,8 +19,8 @@ DATES = st.integers(0, 8000 * 365 * 86400).map(lambda seconds: FIRST + timedelta
 
 def certificate(until: datetime, name: str = "x", serial: int = 1) -> bytes:
     """Return a certificate, PEM."""
-    who = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    builder = x509.CertificateBuilder(who, who, KEY.public_key(), serial)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    builder = x509.CertificateBuilder(subject, subject, KEY.public_key(), serial)
     built = builder.not_valid_before(until - timedelta(days=1)).not_valid_after(until)
     return built.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
@@ -61,5 +61,5 @@ def test_the_expiry_of_the_present_certificate_is_a_metric() -> None:
     assert holder.replace(certificate(until), key)
     assert not holder.replace(certificate(until + timedelta(days=1))[:99], key)
     name = "controller_certificate_expiry_timestamp_seconds"
-    shown = registry.get_sample_value(name, {"server": "webhook"})
-    assert shown == until.timestamp()
+    expiry = registry.get_sample_value(name, {"server": "webhook"})
+    assert expiry == until.timestamp()

@@ -293,13 +293,13 @@ def definitions(
 async def test_a_kind_is_absent_when_discovery_lacks_it_and_no_definition_serves_it(
     answers: list[object],
 ) -> None:
-    for found in (
+    for listed in (
         {**definitions(), "items": []},
         definitions(version="v2"),
         definitions(served=False),
         definitions(established="False"),
     ):
-        client, server = answering(*answers, found)
+        client, server = answering(*answers, listed)
         assert not await client.is_served(WIDGETS)
         _, path, query, *_ = server.sent[-1]
         assert path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -362,9 +362,9 @@ async def test_an_object_that_does_not_exist_is_not_found_and_another_404_raises
         NotFound(404, "NotFound", 'widgets "a" not found'),
         NotFound(404, "", "404 page not found"),
     )
-    found = await client.find(WIDGETS, A)
-    assert found is not None
-    assert found.metadata.name == "a"
+    first = await client.find(WIDGETS, A)
+    assert first is not None
+    assert first.metadata.name == "a"
     assert await client.find(WIDGETS, A) is None
     with pytest.raises(NotFound, match="page not found"):
         await client.find(WIDGETS, A)

@@ -47,7 +47,7 @@ async def test_a_cluster_is_opened_on_demand_and_then_in_the_cache() -> None:
         assert fleet.names(key) == ["a", "b", "c"]
         cache = fleet.widgets.cache(key)
         assert cache is not None
-        assert [one.metadata.name for one in cache.by_index("color", "blue")] == ["c"]
+        assert [cached.metadata.name for cached in cache.by_index("color", "blue")] == ["c"]
 
 
 async def test_all_callers_share_one_connection_and_one_cache() -> None:

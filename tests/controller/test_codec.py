@@ -182,12 +182,12 @@ def test_lines_do_not_depend_on_how_the_stream_is_cut(
 ) -> None:
     stream = b"".join(line + b"\n" for line in lines)
     splitter = LineSplitter()
-    found: list[bytes] = []
+    lines_split: list[bytes] = []
     while stream:
         size = data.draw(st.integers(1, len(stream)))
-        found += splitter.feed(stream[:size])
+        lines_split += splitter.feed(stream[:size])
         stream = stream[size:]
-    assert found == [line for line in lines if line]
+    assert lines_split == [line for line in lines if line]
 
 
 def test_a_line_that_is_too_long_is_refused_and_not_buffered() -> None:

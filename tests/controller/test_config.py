@@ -39,8 +39,8 @@ async def test_the_kubeconfigs_of_the_environment_and_of_the_home_directory_are_
 ) -> None:
     kubeconfig(tmp_path / "home" / ".kube" / "config", server, {"token": "good"})
     assert await reached() == b"{}"
-    named = kubeconfig(tmp_path / "named", server, {"token": "bad"})
-    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}{os.pathsep}{named}")
+    named_file = kubeconfig(tmp_path / "named", server, {"token": "bad"})
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}{os.pathsep}{named_file}")
     with pytest.raises(Unauthorized):
         await reached()
 

@@ -82,13 +82,13 @@ async def test_replaced_files_are_used_within_a_minute_and_no_request_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = (authority_and_pair(complete=complete) for complete in (True, False))
-    shown: list[tuple[str, int]] = []
+    credentials: list[tuple[str, int]] = []
     slow, going_on = anyio.Event(), anyio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         certificate = request.transport.get_extra_info("ssl_object").getpeercert()
-        shown.append((request.headers["Authorization"], certificate["serialNumber"]))
+        credentials.append((request.headers["Authorization"], certificate["serialNumber"]))
         if request.path == "/slow":
             going_on.set()
             await slow.wait()
@@ -149,9 +149,9 @@ async def test_replaced_files_are_used_within_a_minute_and_no_request_fails(
         volume.swap(**files(new, b"four"))
         now += 61
         await transport.request("GET", "/whole")
-    tokens = [token for token, _ in shown]
-    assert tokens == [f"Bearer {one}" for one in ("one", "one", "one", "two", "two", "four")]
-    serials = [serial for _, serial in shown]
+    tokens = [token for token, _ in credentials]
+    assert tokens == [f"Bearer {token}" for token in ("one", "one", "one", "two", "two", "four")]
+    serials = [serial for _, serial in credentials]
     assert len(set(serials[:3])) == len(set(serials[3:])) == 1
     assert serials[0] != serials[-1]
 

@@ -49,8 +49,8 @@ def plugin(folder: Path, text: str, **more: str) -> Path:
 def waiting(folder: Path, before: str = "") -> tuple[Path, Path]:
     """Return a kubeconfig whose plugin waits, and the file that then has its process's id."""
     started = folder / "started"
-    text = f"{before} echo $$ > {started}.new; mv {started}.new {started}; exec sleep 600"
-    return plugin(folder, text), started
+    shell_script = f"{before} echo $$ > {started}.new; mv {started}.new {started}; exec sleep 600"
+    return plugin(folder, shell_script), started
 
 
 def runs(process: int) -> bool:
@@ -84,9 +84,9 @@ async def test_a_plugin_may_end_by_itself_when_its_caller_was_cancelled(
     file = plugin(tmp_path, f"{trap}; sleep 600 & echo $$ > {started}; wait")
     async with anyio.create_task_group() as group:
         group.start_soon(connect, file)
-        found = await until(checked(lambda: started.exists() and started.read_text()), bool)
+        pid = await until(checked(lambda: started.exists() and started.read_text()), bool)
         group.cancel_scope.cancel()
-        os.kill(int(found), signal.SIGINT)  # as the terminal does
+        os.kill(int(pid), signal.SIGINT)  # as the terminal does
     assert tidied.read_text() == "yes\n"
 
 
@@ -108,10 +108,10 @@ def asked(
     command = script(CONNECT, str(file), may_ask)
     done = subprocess.run(command, check=True, stdin=stdin, stdout=subprocess.PIPE, stderr=its)
     os.write(its, b"END")
-    shown = b""
-    while b"END" not in shown:
-        shown += os.read(ours, 1 << 16)
-    return done.stdout.decode().strip(), shown.decode()
+    screen = b""
+    while b"END" not in screen:
+        screen += os.read(ours, 1 << 16)
+    return done.stdout.decode().strip(), screen.decode()
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_on_a_terminal_a_plugin_may_ask_and_reads_unless_its_mode_is_never(
 ) -> None:
     told = tmp_path / "told"
     file = plugin(tmp_path, ASKS.replace("TOLD", str(told)), **mode)
-    printed, shown = asked(terminal, file, terminal[1])
-    assert "the code: " in shown
+    printed, screen = asked(terminal, file, terminal[1])
+    assert "the code: " in screen
     assert printed == ("Bearer 1234" if reads else "Bearer none")
     assert json.loads(told.read_text())["spec"] == {"interactive": reads}
 
@@ -136,8 +136,8 @@ def test_a_plugin_is_not_given_standard_input_that_is_no_terminal(
         piped.write("5678\n")
         piped.seek(0)
         file = plugin(tmp_path, ASKS.replace("TOLD", str(told)))
-        printed, shown = asked(terminal, file, piped.fileno())
-    assert "the code: " in shown
+        printed, screen = asked(terminal, file, piped.fileno())
+    assert "the code: " in screen
     assert printed == "Bearer none"
     assert json.loads(told.read_text())["spec"] == {"interactive": False}
 
@@ -146,8 +146,8 @@ def test_a_plugin_is_run_without_the_terminal_where_it_must_not_ask(
     tmp_path: Path, terminal: tuple[int, int]
 ) -> None:
     file = plugin(tmp_path, ASKS.replace("TOLD", str(tmp_path / "told")))
-    printed, shown = asked(terminal, file, terminal[1], "must not ask")
-    assert "the code: " not in shown
+    printed, screen = asked(terminal, file, terminal[1], "must not ask")
+    assert "the code: " not in screen
     assert printed == "Bearer none"
 
 

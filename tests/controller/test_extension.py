@@ -19,13 +19,13 @@ from tests.controller.widgets import WIDGETS
 
 def gauges(manager: Manager) -> dict[str, float]:
     """Return the gauges about widgets and their queue, the depths of all priorities added up."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for family in manager.metrics.registry.collect():
-        for one in family.samples:
-            about = {one.labels.get("resource"), one.labels.get("controller")}
+        for sample in family.samples:
+            about = {sample.labels.get("resource"), sample.labels.get("controller")}
             if family.type == "gauge" and about & {"widgets.example.com", "widgets"}:
-                found[one.name] = found.get(one.name, 0) + one.value
-    return found
+                values[sample.name] = values.get(sample.name, 0) + sample.value
+    return values
 
 
 async def test_the_gauges_of_an_extension_end_with_it() -> None:

@@ -88,7 +88,7 @@ async def test_a_thousand_keys_of_one_tenant_delay_the_others_by_one_each() -> N
 
 async def test_a_tenant_that_never_stops_gets_no_more_than_its_turn() -> None:
     queue = WorkQueue[Key](VirtualClock(), group=tenant)
-    taken: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for number in range(200):
         queue.add(Key("steady", str(number)))
         queue.add(Key("noisy", str(2 * number)))
@@ -96,10 +96,10 @@ async def test_a_tenant_that_never_stops_gets_no_more_than_its_turn() -> None:
     for _ in range(300):
         key = await queue.get()
         queue.done(key)
-        taken[key.namespace] += 1
+        counts[key.namespace] += 1
         if key.namespace == "noisy":
             queue.add(key)
-    assert taken == {"steady": 150, "noisy": 150}
+    assert counts == {"steady": 150, "noisy": 150}
 
 
 async def test_a_key_whose_group_changes_while_it_waits_is_still_taken() -> None:
@@ -142,27 +142,29 @@ def test_no_group_waits_for_two_turns_of_another(
             if old is None or old[0] < priority:
                 waiting[key] = (priority, number)
             # A key that was raised may have been the last of its tenant at that priority.
-            left = {(level, one.namespace) for one, (level, _) in waiting.items()}
-            turns = {level: passed for level, passed in turns.items() if level in left}
+            waiting_tenants = {
+                (level, waiting_key.namespace) for waiting_key, (level, _) in waiting.items()
+            }
+            turns = {level: passed for level, passed in turns.items() if level in waiting_tenants}
             continue
-        taken = ready.pop(0.0)
-        if taken is None:
+        popped = ready.pop(0.0)
+        if popped is None:
             assert waiting == {}
             continue
-        assert waiting[taken.key][0] == max(priority for priority, _ in waiting.values())
-        mine = [
+        assert waiting[popped.key][0] == max(priority for priority, _ in waiting.values())
+        waits_of_tenant = [
             (since, key)
             for key, (priority, since) in waiting.items()
-            if (priority, key.namespace) == (taken.priority, taken.key.namespace)
+            if (priority, key.namespace) == (popped.priority, popped.key.namespace)
         ]
-        assert min(mine)[1] == taken.key, "first in, first out within a tenant"
-        del waiting[taken.key]
-        turns.pop((taken.priority, taken.key.namespace), None)
+        assert min(waits_of_tenant)[1] == popped.key, "first in, first out within a tenant"
+        del waiting[popped.key]
+        turns.pop((popped.priority, popped.key.namespace), None)
         for key, (priority, _) in waiting.items():
-            if priority == taken.priority and key.namespace != taken.key.namespace:
+            if priority == popped.priority and key.namespace != popped.key.namespace:
                 passed = turns.setdefault((priority, key.namespace), [])
-                if taken.key.namespace not in passed[-1:]:
-                    passed.append(taken.key.namespace)
+                if popped.key.namespace not in passed[-1:]:
+                    passed.append(popped.key.namespace)
         for (_, space), passed in turns.items():
             assert len(passed) == len(set(passed)), f"{space} was passed over by {passed}"
     assert sum(ready.depths().values()) == len(waiting)

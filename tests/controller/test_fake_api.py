@@ -91,7 +91,7 @@ async def test_a_user_writes_whole_objects_without_requests() -> None:
     assert "deletionTimestamp" in kept["metadata"]
     api.remove_object(GAUGES, KEY)
     assert api.list_objects(GAUGES) == []
-    assert [one.type for one in api.history] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
+    assert [change.type for change in api.history] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
     assert api.requests == []
 
 
@@ -141,7 +141,7 @@ async def test_a_held_request_runs_when_the_test_says_so_even_if_nobody_waits_an
         assert created == []
         waiting.pop().land()
         await settle()
-        assert [one.metadata.name for one in created] == ["a"]
+        assert [change.metadata.name for change in created] == ["a"]
 
         async def give_up() -> None:
             with pytest.raises(NoAnswer):

@@ -181,9 +181,12 @@ async def test_a_request_that_is_no_http_is_answered_and_fills_no_log(
     async with serve(Bind("127.0.0.1", 0), {"/page": broken}, "a page") as port:
         large = await ask(port, "/page", Cookie="a=" + "b" * 10_000)
         assert large.status_code == 400
-        for text in (b"GET /page HTTP/1.1\r\nno header\r\n\r\n", b"GET /page HTTP/9\r\n\r\n"):
+        for raw_request in (
+            b"GET /page HTTP/1.1\r\nno header\r\n\r\n",
+            b"GET /page HTTP/9\r\n\r\n",
+        ):
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-                await stream.send(text)
+                await stream.send(raw_request)
                 assert b"400 Bad Request" in await stream.receive()
         assert caplog.records == []
         assert (await ask(port, "/page/below")).status_code == 500
@@ -209,5 +212,5 @@ async def test_own_checks_are_asked_behind_each_probe_and_ports_are_logged() -> 
     assert (alive.status_code, "scanner is stuck" in alive.text) == (503, True)
     assert "backlog" not in alive.text
     assert (ready.status_code, "backlog is full" in ready.text) == (503, True)
-    served = {line["server"]: line["port"] for line in lines if line["event"] == "Serving"}
-    assert served == {"metrics": manager.metrics_port, "probes": manager.health_port}
+    ports = {line["server"]: line["port"] for line in lines if line["event"] == "Serving"}
+    assert ports == {"metrics": manager.metrics_port, "probes": manager.health_port}

@@ -85,11 +85,11 @@ def test_equal_arguments_give_the_same_informer_and_another_scope_a_new_one() ->
         {"fields": "metadata.name=a"},
         {"namespace": "one", "labels": "app=web"},
     ]
-    made = [manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[arg-type] # no scope names the indexes
+    informers = [manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[arg-type] # no scope names the indexes
     assert manager.informer(WIDGETS) is everywhere
-    assert [manager.informer(WIDGETS, **scope) for scope in scopes] == made  # type: ignore[arg-type] # as above
-    assert len({id(one) for one in [everywhere, *made]}) == 5
-    checks = {one.check().name for one in [everywhere, *made]}
+    assert [manager.informer(WIDGETS, **scope) for scope in scopes] == informers  # type: ignore[arg-type] # as above
+    assert len({id(informer) for informer in [everywhere, *informers]}) == 5
+    checks = {informer.check().name for informer in [everywhere, *informers]}
     assert len(checks) == 5
     assert "informer/widgets.example.com" in checks
 
@@ -115,16 +115,16 @@ async def test_a_response_of_another_type_never_enters_a_cache() -> None:
     harness.widget(A)
     async with running(harness):
         harness.transport.watches_stalled = True
-        found = await harness.manager.client.get(OUTLINES, A)
+        outline = await harness.manager.client.get(OUTLINES, A)
         patch = {"metadata": {"labels": {"a": "b"}}}
-        await harness.manager.client.patch(OUTLINES, Version.from_object(found), patch)
-        assert all(isinstance(one, Widget) for one in widgets.cache)
+        await harness.manager.client.patch(OUTLINES, Version.from_object(outline), patch)
+        assert all(isinstance(cached, Widget) for cached in widgets.cache)
         harness.transport.watches_stalled = False
         harness.widget(Key("one", "b"))
         await harness.clock.advance(0)
-        shown = widgets.cache.get(A)
-        assert shown is not None
-        assert shown.metadata.labels == {"a": "b"}
+        cached = widgets.cache.get(A)
+        assert cached is not None
+        assert cached.metadata.labels == {"a": "b"}
 
 
 async def test_a_controller_may_watch_several_namespaces_and_selectors() -> None:

@@ -50,8 +50,8 @@ def outcome(file: Path, when: str) -> dict[str, Any]:
         check=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     ).stdout
-    found: dict[str, Any] = json.loads(printed)
-    return found
+    document: dict[str, Any] = json.loads(printed)
+    return document
 
 
 @pytest.mark.slow
@@ -60,12 +60,12 @@ def test_a_program_that_imports_kubernetes_asyncio_itself_gets_all_of_it(
     tmp_path: Path, when: str
 ) -> None:
     file = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "good"})
-    found = outcome(file, when)
-    assert found["server"] == "http://127.0.0.1:1"
-    assert (found["kind"], found["api"]) == ("Pod", "ApiClient")
-    assert found["configuration"] == "kubernetes_asyncio.client.configuration"
+    connection = outcome(file, when)
+    assert connection["server"] == "http://127.0.0.1:1"
+    assert (connection["kind"], connection["api"]) == ("Pod", "ApiClient")
+    assert connection["configuration"] == "kubernetes_asyncio.client.configuration"
     if when == "after":
-        assert found["loaded"] == 0
+        assert connection["loaded"] == 0
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ async def test_what_an_exec_plugin_fails_with_is_said_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as in a program that sets up none
-    text = printed if isinstance(printed, str) else json.dumps(printed)
-    script = f"echo '{text}'" if text else "echo log in first >&2; exit 3"
+    output = printed if isinstance(printed, str) else json.dumps(printed)
+    script = f"echo '{output}'" if output else "echo log in first >&2; exit 3"
     plugin = {"apiVersion": "v1", "command": "sh", "args": ["-c", script]}
     file = kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1", {"exec": plugin})
     with pytest.raises(ConfigurationError) as caught:

@@ -105,7 +105,7 @@ async def test_other_tasks_run_while_a_long_list_enters_the_cache_and_it_counts_
     def note(change: Change[Widget]) -> None:
         assert change.new is not None
         mirror[change.new.metadata.key] = change.new
-        assert {one.metadata.key for one in informer.cache} >= mirror.keys()
+        assert {cached.metadata.key for cached in informer.cache} >= mirror.keys()
 
     informer.add_handler(note)
     turns = Turns(informer.cache)
@@ -150,18 +150,18 @@ async def test_other_tasks_run_while_very_many_unreadable_objects_are_noted_and_
 def test_a_long_list_that_replaces_known_objects_confirms_no_mixed_state() -> None:
     cache = Cache(WIDGETS)
     cache.replace(widgets(), COUNT)
-    mirror = {one.metadata.key: one for one in cache}
+    mirror = {cached.metadata.key: cached for cached in cache}
     cache.subscribe(lambda change: put(mirror, change))
     sizes = set[int]()
     for _ in cache.replace_in_slices(widgets(COUNT + 1)[SLICE:], 3 * COUNT):
-        new = sum(one.metadata.revision > COUNT for one in cache)
+        new = sum(cached.metadata.revision > COUNT for cached in cache)
         sizes.add(new)
-        assert {one.metadata.key: one for one in cache} == mirror
+        assert {cached.metadata.key: cached for cached in cache} == mirror
         assert cache.position == COUNT
         assert not cache.history_confirmed or (new == 0 and len(cache) == COUNT)
     assert len(sizes) >= SLICES - 2
     assert (cache.position, cache.history_confirmed) == (3 * COUNT, True)
-    assert sum(one.metadata.revision > COUNT for one in cache) == len(cache) == COUNT - SLICE
+    assert sum(cached.metadata.revision > COUNT for cached in cache) == len(cache) == COUNT - SLICE
 
 
 def put(mirror: dict[Key, Widget], change: Change[Widget]) -> None:
@@ -178,9 +178,9 @@ async def test_a_list_of_another_history_is_applied_in_one_step() -> None:
     older = [widget(f"w{number:04}", 1, color="blue") for number in range(COUNT)]
     seen = set[int]()
     for _ in cache.replace_in_slices(older, 5):
-        seen.add(sum(one.spec.color == "blue" for one in cache))
+        seen.add(sum(cached.spec.color == "blue" for cached in cache))
     assert seen <= {0, COUNT}
-    assert sum(one.spec.color == "blue" for one in cache) == COUNT
+    assert sum(cached.spec.color == "blue" for cached in cache) == COUNT
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["events", "initial events"])
@@ -188,7 +188,7 @@ async def test_other_tasks_run_while_many_events_that_came_together_are_read(
     streams: bool,
 ) -> None:
     clock = VirtualClock()
-    events = b"".join(line("ADDED", one) for one in widgets(2))
+    events = b"".join(line("ADDED", obj) for obj in widgets(2))
     end = bookmark(COUNT + 1)
     if streams:
         meta = {
@@ -245,7 +245,7 @@ async def test_other_tasks_run_while_a_controller_gets_its_first_keys() -> None:
     informer = await synced_informer(clock)
     job = ControllerJob(controller_of(clock, done, None), [Trigger(informer, to_self)])
     assert await start(job, Turns(), COUNT, done) >= SLICES - 1
-    assert sorted(done) == sorted(one.metadata.key for one in informer.cache)
+    assert sorted(done) == sorted(cached.metadata.key for cached in informer.cache)
 
 
 async def test_other_tasks_run_while_a_shard_gets_its_keys_and_no_live_change_is_lost() -> None:

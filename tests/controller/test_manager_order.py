@@ -82,9 +82,9 @@ class Harness:
             "metrics": f"http://127.0.0.1:{self.ports['metrics']}/metrics",
             "webhooks": f"https://127.0.0.1:{self.ports['webhooks']}/judge",
         }
-        found = set()
+        answering = set()
         async with httpx.AsyncClient(verify=self.trust) as client:
-            for what, url in ports.items():
+            for server_name, url in ports.items():
                 try:
                     answer = (
                         await client.post(url, content=review(), headers=JSON)
@@ -94,8 +94,8 @@ class Harness:
                 except httpx.ConnectError:
                     continue
                 assert answer.is_success
-                found.add(what)
-        return found
+                answering.add(server_name)
+        return answering
 
     def note_ports(self) -> None:
         manager = self.manager

@@ -89,13 +89,13 @@ def test_all_series_of_a_new_controller_exist_with_value_zero() -> None:
     metrics = Metrics()
     metrics.controller("pools", 2)
     metrics.queue("pools")
-    text = metrics.exposition()[0].decode()
+    exposition = metrics.exposition()[0].decode()
     for result in RESULTS:
         assert (
             f'controller_runtime_reconcile_total{{controller="pools",result="{result}"}} 0.0'
-        ) in text
+        ) in exposition
     for name in ("adds_total", "retries_total", "queue_duration_seconds_count"):
-        assert f'workqueue_{name}{{controller="pools",name="pools"}} 0.0' in text
+        assert f'workqueue_{name}{{controller="pools",name="pools"}} 0.0' in exposition
 
 
 def test_requests_are_counted_under_client_gos_names() -> None:
@@ -113,9 +113,9 @@ def test_requests_are_counted_under_client_gos_names() -> None:
 
 
 def test_process_metrics_are_exposed() -> None:
-    text = Metrics().exposition()[0].decode()
+    exposition = Metrics().exposition()[0].decode()
     for name in ("process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total"):
-        assert f"\n{name} " in text
+        assert f"\n{name} " in exposition
 
 
 def everything() -> Metrics:
@@ -129,8 +129,8 @@ def everything() -> Metrics:
 
 
 def test_the_readme_names_every_series_and_no_other() -> None:
-    text = everything().exposition()[0].decode()
-    series = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    exposition = everything().exposition()[0].decode()
+    series = set(re.findall(r"^# TYPE (\S+)", exposition, re.MULTILINE))
     own = {name for name in series if not name.startswith(("process_", "python_"))}
     readme = Path(controller.__file__).with_name("README.md").read_text(encoding="utf-8")
     table = readme.split("## Metrics")[1].split("\n## ")[0]
@@ -138,7 +138,9 @@ def test_the_readme_names_every_series_and_no_other() -> None:
 
 
 def test_counters_have_no_created_series() -> None:
-    text = everything().exposition()[0].decode()
-    assert "_created" not in text
-    assert 'controller_runtime_reconcile_total{controller="pools",result="success"} 0.0' in text
-    assert 'workqueue_depth{controller="pools",name="pools",priority="0"} 0.0' in text
+    exposition = everything().exposition()[0].decode()
+    assert "_created" not in exposition
+    assert (
+        'controller_runtime_reconcile_total{controller="pools",result="success"} 0.0' in exposition
+    )
+    assert 'workqueue_depth{controller="pools",name="pools",priority="0"} 0.0' in exposition

@@ -71,7 +71,7 @@ def test_an_object_is_decoded_to_every_sort_of_type(kind: type[Any]) -> None:
 @pytest.mark.parametrize("kind", TYPES)
 def test_lists_and_events_hold_every_sort_of_type(kind: type[Any]) -> None:
     page = decode_page(of(kind), listing(9, widget("a", 5), widget("b", 6)))
-    assert [color(one) for one in page.items] == ["red", "red"]
+    assert [color(obj) for obj in page.items] == ["red", "red"]
     event = decode_event(of(kind), line("ADDED", widget("a", 5, color="blue")))
     assert isinstance(event, Added)
     assert color(event.object) == "blue"
@@ -101,7 +101,7 @@ async def test_a_cache_holds_every_sort_of_type(kind: type[Any]) -> None:
     api = FakeApi(clock)
     api.serve(of(kind))
     manager = Manager(api, clock=clock)
-    informer = manager.informer(of(kind), indexes={"color": lambda one: [color(one)]})
+    informer = manager.informer(of(kind), indexes={"color": lambda obj: [color(obj)]})
     import anyio
 
     async with anyio.create_task_group() as group:
@@ -110,7 +110,7 @@ async def test_a_cache_holds_every_sort_of_type(kind: type[Any]) -> None:
             of(kind), "default", {"metadata": {"name": "a"}, "spec": {"color": "blue"}}
         )
         await clock.advance(1)
-        assert [one.metadata.key for one in informer.cache.by_index("color", "blue")] == [
+        assert [obj.metadata.key for obj in informer.cache.by_index("color", "blue")] == [
             Key("default", "a")
         ]
         manager.stop()
@@ -144,7 +144,7 @@ async def test_a_webhook_gets_a_pydantic_model_and_refuses_what_it_refuses() -> 
     webhook = Webhook("/judge", judge, Model)
     allowed, _ = await webhook.answer(review(1), VirtualClock(), 10)
     refused, _ = await webhook.answer(review(-1), VirtualClock(), 10)
-    assert [one.spec.size for one in seen] == [1]
+    assert [obj.spec.size for obj in seen] == [1]
     assert msgspec.json.decode(allowed)["response"]["allowed"]
     response = msgspec.json.decode(refused)["response"]
     assert not response["allowed"]

@@ -38,5 +38,5 @@ def test_other_owners_are_accepted() -> None:
         (BODY, region, GLOBAL, GLOBAL),
         (BODY, region, GLOBAL, WIDGETS),
     ):
-        made = with_owner(body, owner, kind, child=child)
-        assert made["metadata"]["ownerReferences"][0]["uid"] == owner.metadata.uid
+        owned = with_owner(body, owner, kind, child=child)
+        assert owned["metadata"]["ownerReferences"][0]["uid"] == owner.metadata.uid

@@ -32,78 +32,80 @@ def by_color(obj: Widget) -> Iterable[str]:
 
 
 def cache() -> Cache[Widget]:
-    return Cache(WIDGETS, indexes={"size": lambda one: (str(one.spec.size),), "color": by_color})
+    return Cache(
+        WIDGETS, indexes={"size": lambda cached: (str(cached.spec.size),), "color": by_color}
+    )
 
 
 def consistent(found: Cache[Widget]) -> bool:
     """Whether both indexes name exactly the objects in the cache."""
     return all(
         sorted(
-            one.metadata.key
+            cached.metadata.key
             for value in found._indexes._keys[index]
-            for one in found.by_index(index, value)
+            for cached in found.by_index(index, value)
         )
-        == sorted(one.metadata.key for one in found)
+        == sorted(cached.metadata.key for cached in found)
         for index in ("size", "color")
     )
 
 
 def test_a_list_shows_the_objects_that_can_be_indexed_and_names_the_others() -> None:
-    found = cache()
+    widgets = cache()
     with capture_logs() as lines:
-        found.replace([widget("a", 1, color="odd"), widget("b", 2)], 5)
-    assert [one.metadata.key for one in found] == [B]
-    assert "index 'color' raised ZeroDivisionError()" in found.unreadable[A]
-    assert found.unindexed == 1
-    assert consistent(found)
-    assert found.position == 5
+        widgets.replace([widget("a", 1, color="odd"), widget("b", 2)], 5)
+    assert [cached.metadata.key for cached in widgets] == [B]
+    assert "index 'color' raised ZeroDivisionError()" in widgets.unreadable[A]
+    assert widgets.unindexed == 1
+    assert consistent(widgets)
+    assert widgets.position == 5
     (line,) = lines
     assert (line["resource"], line["object"]) == ("widgets.example.com", "default/a")
 
 
 def test_the_last_state_that_could_be_indexed_stays_until_a_later_one_can() -> None:
-    found, changes = cache(), list[Change[Widget]]()
-    found.subscribe(changes.append)
-    found.replace([widget("a", 1)], 1)
-    found.apply(Modified(widget("a", 2, color="odd")))
-    assert found.get(A) == widget("a", 1)
-    assert A in found.unreadable
-    assert found.position == 2
-    found.apply(Modified(widget("a", 3, color="blue")))
-    assert found.get(A) == widget("a", 3, color="blue")
-    assert not found.unreadable
-    assert consistent(found)
+    widgets, changes = cache(), list[Change[Widget]]()
+    widgets.subscribe(changes.append)
+    widgets.replace([widget("a", 1)], 1)
+    widgets.apply(Modified(widget("a", 2, color="odd")))
+    assert widgets.get(A) == widget("a", 1)
+    assert A in widgets.unreadable
+    assert widgets.position == 2
+    widgets.apply(Modified(widget("a", 3, color="blue")))
+    assert widgets.get(A) == widget("a", 3, color="blue")
+    assert not widgets.unreadable
+    assert consistent(widgets)
     assert [change.new and change.new.metadata.revision for change in changes] == [1, 3]
 
 
 def test_a_created_object_that_cannot_be_indexed_is_unreadable_until_it_is_deleted() -> None:
-    found = cache()
-    found.replace([], 1)
-    found.apply(Added(widget("a", 2, color="odd")))
-    assert A not in found
-    assert A in found.unreadable
-    found.replace([], 3)
-    assert not found.unreadable
+    widgets = cache()
+    widgets.replace([], 1)
+    widgets.apply(Added(widget("a", 2, color="odd")))
+    assert A not in widgets
+    assert A in widgets.unreadable
+    widgets.replace([], 3)
+    assert not widgets.unreadable
 
 
 def test_a_response_that_cannot_be_indexed_changes_nothing() -> None:
-    found, changes = cache(), list[Change[Widget]]()
-    found.replace([widget("b", 1)], 1)
-    found.subscribe(changes.append)
+    widgets, changes = cache(), list[Change[Widget]]()
+    widgets.replace([widget("b", 1)], 1)
+    widgets.subscribe(changes.append)
     del changes[:]
-    assert not found.apply_own_write(widget("a", 2, color="odd"))
-    assert [one.metadata.key for one in found] == [B]
-    found.apply(Modified(widget("b", 3)))
-    assert consistent(found)
+    assert not widgets.apply_own_write(widget("a", 2, color="odd"))
+    assert [cached.metadata.key for cached in widgets] == [B]
+    widgets.apply(Modified(widget("b", 3)))
+    assert consistent(widgets)
     assert [change.new and change.new.metadata.key for change in changes] == [B]
 
 
 @pytest.mark.parametrize("values", ["red", None, 3, [["red"]]])
 def test_an_index_function_has_to_return_a_collection_of_texts(values: object) -> None:
     function: Any = lambda _: values  # noqa: E731 - its type is what the test is about
-    found = Cache(WIDGETS, indexes={"color": function})
-    found.replace([widget("a", 1)], 1)
-    assert A in found.unreadable
+    widgets = Cache(WIDGETS, indexes={"color": function})
+    widgets.replace([widget("a", 1)], 1)
+    assert A in widgets.unreadable
 
 
 def test_an_index_function_that_raises_when_an_object_goes_leaves_no_entry() -> None:
@@ -114,12 +116,12 @@ def test_an_index_function_that_raises_when_an_object_goes_leaves_no_entry() -> 
             raise ZeroDivisionError
         return (obj.spec.color,)
 
-    found = Cache(WIDGETS, indexes={"color": color})
-    found.replace([widget("a", 1), widget("b", 1)], 1)
+    widgets = Cache(WIDGETS, indexes={"color": color})
+    widgets.replace([widget("a", 1), widget("b", 1)], 1)
     broken.append(True)
-    found.replace([], 2)
-    assert len(found) == 0
-    assert not found._indexes._keys["color"]
+    widgets.replace([], 2)
+    assert len(widgets) == 0
+    assert not widgets._indexes._keys["color"]
 
 
 async def test_a_request_that_succeeded_does_not_raise_because_a_listener_does() -> None:
@@ -127,8 +129,8 @@ async def test_a_request_that_succeeded_does_not_raise_because_a_listener_does()
         raise ZeroDivisionError
 
     client = Client(StoreTransport(Store()), on_object=fail)
-    made = await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
-    assert made.metadata.key == A
+    created = await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
+    assert created.metadata.key == A
 
 
 class Harness:
@@ -223,8 +225,8 @@ async def test_creating_an_object_that_cannot_be_indexed_returns_it() -> None:
     harness = Harness()
     async with running(harness):
         body = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"color": "odd"}}
-        made = await harness.manager.client.create(WIDGETS, "default", body)
-        assert made.spec.color == "odd"
+        created = await harness.manager.client.create(WIDGETS, "default", body)
+        assert created.spec.color == "odd"
         await harness.clock.advance(0)
         assert A in harness.widgets.cache.unreadable
 
@@ -236,6 +238,6 @@ def test_keys_whose_group_function_raises_share_a_turn() -> None:
     levels = ReadyLevels[str](group=group)
     for key in ("a", "b", "c"):
         levels.push(key, 0, 0.0)
-    taken = [levels.pop(1.0) for _ in range(3)]
-    assert [one.key for one in taken if one is not None] == ["a", "b", "c"]
+    popped = [levels.pop(1.0) for _ in range(3)]
+    assert [ready.key for ready in popped if ready is not None] == ["a", "b", "c"]
     assert len(levels) == 0

@@ -191,7 +191,10 @@ async def test_the_newest_state_is_read_after_the_server_could_not_be_reached(
         assert (unreachable, loop.cache.history_confirmed) == (False, True)
         assert loop.lists == ["0", None]
         assert loop.watches == ["5", "6", "50"]
-        assert sorted(loop.cache, key=lambda one: one.metadata.name) == [again[2], *again[:2]]
+        assert sorted(loop.cache, key=lambda cached: cached.metadata.name) == [
+            again[2],
+            *again[:2],
+        ]
 
 
 async def test_an_object_that_we_deleted_is_back_after_a_backup_was_restored() -> None:
@@ -264,7 +267,9 @@ async def test_retry_after_is_respected() -> None:
 
 def logged(lines: Sequence[MutableMapping[str, Any]]) -> list[tuple[str, str]]:
     """Return level and text of the lines above debug."""
-    return [(one["log_level"], one["event"]) for one in lines if one["log_level"] != "debug"]
+    return [
+        (entry["log_level"], entry["event"]) for entry in lines if entry["log_level"] != "debug"
+    ]
 
 
 async def test_a_server_that_stays_silent_is_logged_once_and_once_more_when_it_answers() -> None:

@@ -19,7 +19,7 @@ RETRY_SECONDS = 2.0 * 2.2
 
 def sizes(room: Room) -> list[int]:
     """Return how many shards each worker holds, sorted."""
-    return sorted(len(one.held) for one in room.workers)
+    return sorted(len(worker.held) for worker in room.workers)
 
 
 def each_held_once(room: Room) -> bool:
@@ -63,9 +63,9 @@ async def test_two_replicas_reconcile_each_key_once_and_none_at_the_same_time() 
             owners[f"widget-{number}"] = room.holders[shard][0]
         await room.pass_by(5)
         for worker in (a, b):
-            mine = sorted(name for name, owner in owners.items() if owner == worker.name)
-            assert mine
-            assert sorted(worker.done) == mine
+            own_widgets = sorted(name for name, owner in owners.items() if owner == worker.name)
+            assert own_widgets
+            assert sorted(worker.done) == own_widgets
         assert room.together == []
 
 
@@ -83,7 +83,7 @@ async def test_the_shards_of_a_replica_that_dies_are_taken_when_its_leases_expir
         await room.pass_by(LEASE_SECONDS - 3)
         assert orphaned.isdisjoint(b.done + c.done)
         await room.pass_by(3 + RETRY_SECONDS)
-        assert sorted(len(one.held) for one in (b, c)) == [3, 3]
+        assert sorted(len(worker.held) for worker in (b, c)) == [3, 3]
         assert b.held.isdisjoint(c.held)
         assert orphaned <= set(b.done + c.done)
         assert room.together == []
@@ -204,7 +204,9 @@ async def test_services_of_the_leader_run_where_shard_0_is_held() -> None:
         a, b = room.start("a"), room.start("b")
         await room.pass_by(20)
         for _ in range(3):
-            assert [one.services for one in (a, b)] == [int(0 in one.held) for one in (a, b)]
+            assert [worker.services for worker in (a, b)] == [
+                int(0 in worker.held) for worker in (a, b)
+            ]
             leader = a if 0 in a.held else b
             leader.link.cut = True
             await room.pass_by(LEASE_SECONDS + 2 * RETRY_SECONDS)
@@ -231,7 +233,7 @@ async def test_the_lease_of_a_replica_that_is_gone_for_long_is_deleted() -> None
 async def leases(room: Room) -> set[str]:
     """Return the names of all Leases."""
     page = await room.client.list(LEASES, namespace="system")
-    return {one.metadata.name for one in page.items}
+    return {lease.metadata.name for lease in page.items}
 
 
 async def test_a_replica_that_stops_leaves_no_lease_of_its_own_behind() -> None:
@@ -267,8 +269,8 @@ async def readyz(worker: Worker) -> tuple[int, str]:
     """Return the status of the page, and what does not work with the shards."""
     async with httpx.AsyncClient() as client:
         page = await client.get(f"http://127.0.0.1:{worker.manager.health_port}/readyz")
-    found = re.search(r"shards failed: ([^:]*)", page.text)
-    return page.status_code, found[1] if found else ""
+    match = re.search(r"shards failed: ([^:]*)", page.text)
+    return page.status_code, match[1] if match else ""
 
 
 async def test_a_metric_says_which_shards_are_held() -> None:
@@ -276,11 +278,11 @@ async def test_a_metric_says_which_shards_are_held() -> None:
         a = room.start("a")
         room.start("b")
         await room.pass_by(30)
-        text, _ = a.manager.metrics.exposition()
+        exposition, _ = a.manager.metrics.exposition()
         for shard in range(SHARDS):
             sample = f'leader_election_master_status{{name="widgets-{SHARDS}-{shard}"}}'
-            held = f"{sample} {float(shard in a.held)}" in text.decode()
-            assert held or (sample not in text.decode() and shard not in a.held)
+            is_shown = f"{sample} {float(shard in a.held)}" in exposition.decode()
+            assert is_shown or (sample not in exposition.decode() and shard not in a.held)
 
 
 async def test_replicas_with_another_number_of_shards_share_no_lease() -> None:

@@ -35,13 +35,13 @@ def test_with_one_shard_more_only_keys_move_that_it_gets() -> None:
 def test_every_shard_has_a_member_and_none_has_two_more_than_another(
     count: int, members: set[str]
 ) -> None:
-    found = assign_shards(count, members)
+    assigned = assign_shards(count, members)
     if not members:
-        assert found == {}
+        assert assigned == {}
         return
-    assert sorted(found) == list(range(count))
-    sizes = Counter(found.values())
-    assert max(sizes.values()) - min(sizes[one] for one in members) <= 1
+    assert sorted(assigned) == list(range(count))
+    sizes = Counter(assigned.values())
+    assert max(sizes.values()) - min(sizes[member] for member in members) <= 1
 
 
 @given(st.integers(1, 20), MEMBERS)

@@ -49,8 +49,8 @@ async def refusing(folder: Path, later: str) -> AsyncIterator[Transport]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", refuse)
     async with listening(app, Bind("127.0.0.1", 0), "test") as port:
-        text = f"cd {folder}\n{FIRST}{later}"
-        exec_ = {"apiVersion": VERSION, "command": "sh", "args": ["-c", text]}
+        shell_script = f"cd {folder}\n{FIRST}{later}"
+        exec_ = {"apiVersion": VERSION, "command": "sh", "args": ["-c", shell_script]}
         path = kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{port}", {"exec": exec_})
         transport = await connect(path)
         try:

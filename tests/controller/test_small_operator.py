@@ -33,7 +33,7 @@ async def test_a_recorder_of_the_manager_writes_events_while_the_manager_runs() 
         group.start_soon(manager.run)
         recorder.record(WIDGETS, widget("a", 1), "Normal", "Made", "It is made.", action="Make")
         await clock.advance(1)
-        (event,) = [one for path, one in store.objects.items() if path.startswith(EVENTS)]
+        (event,) = [stored for path, stored in store.objects.items() if path.startswith(EVENTS)]
         assert event["reportingController"] == "example.com/widgets"
         assert event["note"] == "It is made."
         manager.stop()

@@ -33,7 +33,7 @@ def kubeconfig(
         "server": "https://127.0.0.1:6443",
         "certificate-authority-data": b64(authority),
     } | (cluster or {})
-    who: dict[str, Any] = {
+    user_entry: dict[str, Any] = {
         "client-certificate-data": b64(pair.certificate),
         "client-key-data": b64(pair.key),
     } | (user or {})
@@ -43,7 +43,7 @@ def kubeconfig(
         "current-context": "one",
         "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {k: v for k, v in base.items() if v is not None}}],
-        "users": [{"name": "u", "user": {k: v for k, v in who.items() if v is not None}}],
+        "users": [{"name": "u", "user": {k: v for k, v in user_entry.items() if v is not None}}],
     } | top
     return yaml.safe_dump(document).encode()
 
@@ -53,8 +53,8 @@ NO_CERT = {"client-certificate-data": None, "client-key-data": None}
 
 def test_a_kubeconfig_as_kubeadm_writes_it_is_accepted() -> None:
     authority, pair = authority_and_pair()
-    found = parse_kubeconfig(kubeconfig(cluster={"tls-server-name": "api.example.com"}))
-    assert found == TenantCredentials(
+    credentials = parse_kubeconfig(kubeconfig(cluster={"tls-server-name": "api.example.com"}))
+    assert credentials == TenantCredentials(
         "https://127.0.0.1:6443",
         authority.decode(),
         pair.certificate.decode(),
@@ -64,8 +64,8 @@ def test_a_kubeconfig_as_kubeadm_writes_it_is_accepted() -> None:
 
 
 def test_a_token_is_text_even_if_it_looks_like_a_number() -> None:
-    text = kubeconfig(user=NO_CERT | {"token": "TOKEN"}).replace(b"TOKEN", b"0123")
-    assert parse_kubeconfig(text).token == "0123"
+    document = kubeconfig(user=NO_CERT | {"token": "TOKEN"}).replace(b"TOKEN", b"0123")
+    assert parse_kubeconfig(document).token == "0123"
 
 
 def test_a_single_context_needs_no_current_one() -> None:
@@ -149,17 +149,17 @@ def test_random_bytes_raise_a_configuration_error(data: bytes) -> None:
 
 
 def test_proxies_and_insecure_tls_are_accepted_if_allowed() -> None:
-    wanted = {"proxy-url": "http://proxy:3128", "insecure-skip-tls-verify": True}
-    found = parse_kubeconfig(kubeconfig(wanted), allow_proxy=True, allow_insecure=True)
-    assert (found.proxy, found.insecure) == ("http://proxy:3128", True)
+    cluster = {"proxy-url": "http://proxy:3128", "insecure-skip-tls-verify": True}
+    credentials = parse_kubeconfig(kubeconfig(cluster), allow_proxy=True, allow_insecure=True)
+    assert (credentials.proxy, credentials.insecure) == ("http://proxy:3128", True)
     with pytest.raises(ConfigurationError, match="only http:// and https:// proxies"):
         parse_kubeconfig(kubeconfig({"proxy-url": "socks5://proxy:1080"}), allow_proxy=True)
 
 
 def test_the_text_of_credentials_shows_no_secrets() -> None:
-    shown = repr(parse_kubeconfig(kubeconfig(user={"token": "s3cret"})))
-    assert "s3cret" not in shown
-    assert "PRIVATE KEY" not in shown
+    representation = repr(parse_kubeconfig(kubeconfig(user={"token": "s3cret"})))
+    assert "s3cret" not in representation
+    assert "PRIVATE KEY" not in representation
 
 
 @pytest.mark.parametrize("key", [b"-----BEGIN PRIVATE KEY-----\nnone\n", encrypted_key()])
@@ -167,9 +167,9 @@ def test_a_key_that_does_not_work_is_refused_and_leaves_no_file(
     key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    found = parse_kubeconfig(kubeconfig(user={"client-key-data": b64(key)}))
+    credentials = parse_kubeconfig(kubeconfig(user={"client-key-data": b64(key)}))
     with pytest.raises(ConfigurationError, match="certificates or key"):
-        tenant_transport(found, max_bytes=1000, timeout=1)
+        tenant_transport(credentials, max_bytes=1000, timeout=1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -217,13 +217,13 @@ async def test_the_transport_authenticates_by_certificate_and_verifies_the_serve
 
 async def test_authorities_without_key_identifiers_and_usages_are_trusted(tmp_path: Path) -> None:
     authority, pair = authority_and_pair(complete=False)
-    text = kubeconfig(
+    document = kubeconfig(
         {"certificate-authority-data": b64(authority)},
         {"client-certificate-data": b64(pair.certificate), "client-key-data": b64(pair.key)},
     )
     async with tls_server(authority, pair, tmp_path) as server:
         url = f"https://127.0.0.1:{server.port}".encode()
-        found = parse_kubeconfig(text.replace(b"https://127.0.0.1:6443", url))
-        transport = tenant_transport(found, max_bytes=1000, timeout=10)
+        credentials = parse_kubeconfig(document.replace(b"https://127.0.0.1:6443", url))
+        transport = tenant_transport(credentials, max_bytes=1000, timeout=10)
         async with aclosing(transport):
             assert await transport.request("GET", "/") == b'{"who": "admin"}'

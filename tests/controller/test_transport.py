@@ -49,10 +49,10 @@ async def answering(
 def always(status: int, body: bytes | str, kind: str, **headers: str) -> Answer:
     """Return a handler for one fixed answer."""
     data = body.encode() if isinstance(body, str) else body
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    named_headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=status, body=data, content_type=kind, headers=named)
+        return web.Response(status=status, body=data, content_type=kind, headers=named_headers)
 
     return answer
 
@@ -395,5 +395,5 @@ def test_each_warning_is_returned_once(values: list[str], texts: list[str]) -> N
 
 @given(st.lists(st.text(st.characters(min_codepoint=32, max_codepoint=126)), unique=True))
 def test_escaped_warnings_are_unescaped(texts: list[str]) -> None:
-    escaped = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
-    assert warning_texts([f'299 - "{text}"' for text in escaped]) == texts
+    escaped = [warning.replace("\\", "\\\\").replace('"', '\\"') for warning in texts]
+    assert warning_texts([f'299 - "{warning}"' for warning in escaped]) == texts

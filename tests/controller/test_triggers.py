@@ -151,8 +151,8 @@ async def test_spec_at_once_gathers_what_does_not_change_the_spec() -> None:
     informer = Informer(WIDGETS, Scripted([]), clock)
 
     def at(revision: int, generation: int) -> Widget:
-        found = widget("a", revision)
-        return replace(found, metadata=replace(found.metadata, generation=generation))
+        changed = widget("a", revision)
+        return replace(changed, metadata=replace(changed.metadata, generation=generation))
 
     queue = connected(clock, Watch(informer, to_self, delay=spec_at_once(0.1)))
     informer.cache.apply_own_write(at(1, 1))

@@ -10,10 +10,10 @@ from tests.clock import VirtualClock, settle
 
 async def take(queue: WorkQueue[str]) -> list[str]:
     """Take everything that is ready now, without finishing any of it."""
-    taken: list[str] = []
+    keys: list[str] = []
     while queue.statistics().ready:
-        taken.append(await queue.get())
-    return taken
+        keys.append(await queue.get())
+    return keys
 
 
 async def test_keys_come_out_in_the_order_they_were_added() -> None:
@@ -58,20 +58,20 @@ async def test_a_key_whose_priority_rises_has_still_waited_since_it_was_added() 
 
 
 async def test_a_worker_that_never_waits_lets_other_tasks_run() -> None:
-    queue, taken = WorkQueue[int](VirtualClock()), list[int]()
+    queue, keys = WorkQueue[int](VirtualClock()), list[int]()
     for number in range(100):
         queue.add(number)
 
     async def worker() -> None:
-        while len(taken) < 100:
-            taken.append(await queue.get())
-            queue.done(taken[-1])
+        while len(keys) < 100:
+            keys.append(await queue.get())
+            queue.done(keys[-1])
 
     async with anyio.create_task_group() as group:
         group.start_soon(worker)
         for _ in range(5):
             await checkpoint()
-        assert 0 < len(taken) < 10
+        assert 0 < len(keys) < 10
 
 
 async def test_another_worker_waits_for_the_next_due_key_when_the_first_is_cancelled() -> None:
@@ -135,12 +135,12 @@ async def test_a_lower_priority_waits_but_does_not_starve() -> None:
     for number in range(5):
         queue.add(f"old-{number}", priority=-100)
     await clock.advance(10.1)
-    taken = list[str]()
+    keys = list[str]()
     for number in range(16 * 5):
         queue.add(f"live-{number}")
-        taken.append(await queue.get())
-        queue.done(taken[-1])
-    olds = [place for place, key in enumerate(taken) if key.startswith("old")]
+        keys.append(await queue.get())
+        queue.done(keys[-1])
+    olds = [place for place, key in enumerate(keys) if key.startswith("old")]
     assert olds == [15, 31, 47, 63, 79]
 
 

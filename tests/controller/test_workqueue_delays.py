@@ -10,10 +10,10 @@ from tests.clock import VirtualClock, settle
 
 async def take(queue: WorkQueue[str]) -> list[str]:
     """Take everything that is ready now, without finishing any of it."""
-    taken: list[str] = []
+    keys: list[str] = []
     while queue.statistics().ready:
-        taken.append(await queue.get())
-    return taken
+        keys.append(await queue.get())
+    return keys
 
 
 async def test_a_delayed_key_is_taken_by_a_waiting_worker_when_it_is_due() -> None:

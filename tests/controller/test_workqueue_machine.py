@@ -33,16 +33,16 @@ class Queue(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Shut down: what is ready or was added while in work is handed out, and nothing else."""
         now = self.clock.monotonic()
-        left = {key for key, due in self.due.items() if due <= now}
+        due_keys = {key for key, due in self.due.items() if due <= now}
         self.queue.shut_down()
         self.queue.add("a late one")
         for key in sorted(self.in_work):
             self.queue.done(key)
         handed_out: list[str] = []
-        while len(handed_out) < len(left):
+        while len(handed_out) < len(due_keys):
             handed_out.append(self.loop.run_until_complete(self.queue.get()))
             self.queue.done(handed_out[-1])
-        assert sorted(handed_out) == sorted(left)
+        assert sorted(handed_out) == sorted(due_keys)
         with pytest.raises(QueueShutDown):
             self.loop.run_until_complete(self.queue.get())
         self.loop.close()

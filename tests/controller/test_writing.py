@@ -25,11 +25,11 @@ def stored(**metadata: object) -> tuple[Store, StoreTransport, Client]:
 
 async def test_adding_and_removing_a_finalizer_keeps_those_of_others() -> None:
     store, transport, client = stored(finalizers=["other"])
-    held = await add_finalizer(client, WIDGETS, await client.get(WIDGETS, A), "ours")
+    with_finalizer = await add_finalizer(client, WIDGETS, await client.get(WIDGETS, A), "ours")
     assert store.objects[path("a")]["metadata"]["finalizers"] == ["other", "ours"]
-    assert has_finalizer(held, "ours")
-    assert await add_finalizer(client, WIDGETS, held, "ours") is held
-    free = await remove_finalizer(client, WIDGETS, held, "ours")
+    assert has_finalizer(with_finalizer, "ours")
+    assert await add_finalizer(client, WIDGETS, with_finalizer, "ours") is with_finalizer
+    free = await remove_finalizer(client, WIDGETS, with_finalizer, "ours")
     assert store.objects[path("a")]["metadata"]["finalizers"] == ["other"]
     assert await remove_finalizer(client, WIDGETS, free, "ours") is free
     assert [verb for verb, _ in transport.sent] == ["GET", "PATCH", "PATCH"]

@@ -131,8 +131,8 @@ async def converted(
     response = answer["response"]
     assert response["result"] == {"status": "Success"}, response
     assert response["uid"] == UID
-    found: list[dict[str, Any]] = response["convertedObjects"]
-    return found
+    objects_converted: list[dict[str, Any]] = response["convertedObjects"]
+    return objects_converted
 
 
 async def failure(

@@ -41,35 +41,37 @@ def ends(certificate: bytes) -> datetime:
 
 
 def test_a_new_certificate_is_trusted_by_its_bundle_under_its_names() -> None:
-    made = renew_if_due(None, NAMES, START)
-    assert trusted(made.bundle, made, START)
-    held = x509.load_pem_x509_certificate(made.certificate).extensions.get_extension_for_class(
-        x509.SubjectAlternativeName
-    )
-    assert tuple(held.value.get_values_for_type(x509.DNSName)) == NAMES[:2]
-    assert [str(one) for one in held.value.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    material = renew_if_due(None, NAMES, START)
+    assert trusted(material.bundle, material, START)
+    names = x509.load_pem_x509_certificate(
+        material.certificate
+    ).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert tuple(names.value.get_values_for_type(x509.DNSName)) == NAMES[:2]
+    assert [str(address) for address in names.value.get_values_for_type(x509.IPAddress)] == [
+        "127.0.0.1"
+    ]
 
 
 def test_nothing_changes_while_nothing_is_due() -> None:
-    made = renew_if_due(None, NAMES, START)
-    assert renew_if_due(made, NAMES, START + timedelta(days=200)) is made
+    material = renew_if_due(None, NAMES, START)
+    assert renew_if_due(material, NAMES, START + timedelta(days=200)) is material
 
 
 def test_a_serving_certificate_is_renewed_when_a_third_of_its_life_is_left() -> None:
-    made = renew_if_due(None, NAMES, START)
-    due = START + timedelta(seconds=seconds_until_due(made, START))
-    assert renew_if_due(made, NAMES, due - DAY) is made
-    again = renew_if_due(made, NAMES, due)
-    assert again.bundle == made.bundle
+    material = renew_if_due(None, NAMES, START)
+    due = START + timedelta(seconds=seconds_until_due(material, START))
+    assert renew_if_due(material, NAMES, due - DAY) is material
+    again = renew_if_due(material, NAMES, due)
+    assert again.bundle == material.bundle
     assert ends(again.certificate) - due == SERVING_LIFETIME
-    assert trusted(made.bundle, again, due)
+    assert trusted(material.bundle, again, due)
 
 
 def test_other_names_need_another_certificate_of_the_same_authority() -> None:
-    made = renew_if_due(None, NAMES, START)
-    again = renew_if_due(made, (*NAMES, "more.example.com"), START)
-    assert again.bundle == made.bundle
-    assert again.certificate != made.certificate
+    material = renew_if_due(None, NAMES, START)
+    again = renew_if_due(material, (*NAMES, "more.example.com"), START)
+    assert again.bundle == material.bundle
+    assert again.certificate != material.certificate
 
 
 @pytest.mark.parametrize(
@@ -83,18 +85,18 @@ def test_other_names_need_another_certificate_of_the_same_authority() -> None:
     ],
 )
 def test_key_material_that_cannot_be_decoded_is_replaced(broken: dict[str, bytes]) -> None:
-    made = replace(renew_if_due(None, NAMES, START), **broken)
-    again = renew_if_due(made, NAMES, START)
-    assert again.bundle != made.bundle
+    material = replace(renew_if_due(None, NAMES, START), **broken)
+    again = renew_if_due(material, NAMES, START)
+    assert again.bundle != material.bundle
     assert trusted(again.bundle, again, START)
 
 
 def test_a_key_of_another_authority_or_certificate_is_noticed() -> None:
-    made, other = renew_if_due(None, NAMES, START), renew_if_due(None, NAMES, START)
+    material, other = renew_if_due(None, NAMES, START), renew_if_due(None, NAMES, START)
     for mixed in (
-        replace(made, authority_key=other.authority_key),
-        replace(made, key=other.key),
-        replace(made, certificate=other.certificate, key=other.key),
+        replace(material, authority_key=other.authority_key),
+        replace(material, key=other.key),
+        replace(material, certificate=other.certificate, key=other.key),
     ):
         again = renew_if_due(mixed, NAMES, START)
         assert again != mixed
@@ -105,11 +107,11 @@ def test_a_key_of_another_authority_or_certificate_is_noticed() -> None:
 def test_a_new_authority_is_trusted_an_hour_before_it_signs() -> None:
     late = START + AUTHORITY_LIFETIME - AUTHORITY_RENEWAL
     old = renew_if_due(None, NAMES, START)
-    served = renew_if_due(old, NAMES, late - 30 * DAY)
-    announced = renew_if_due(served, NAMES, late)
-    assert announced.certificate == served.certificate
-    assert announced.bundle.endswith(served.bundle)
-    assert announced.bundle != served.bundle
+    renewed = renew_if_due(old, NAMES, late - 30 * DAY)
+    announced = renew_if_due(renewed, NAMES, late)
+    assert announced.certificate == renewed.certificate
+    assert announced.bundle.endswith(renewed.bundle)
+    assert announced.bundle != renewed.bundle
     assert renew_if_due(announced, NAMES, late + PROPAGATION / 2) is announced
     after = late + PROPAGATION + SLACK
     assert seconds_until_due(announced, late) <= (after - late).total_seconds()

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 def carried(source: Json, known: Json, result: Json) -> Json:
     """Carry inside of spec; the metadata is the same everywhere."""
     meta = {"metadata": {"name": "a"}}
-    whole = carry_over(*({**meta, "spec": one} for one in (source, known, result)))
+    whole = carry_over(*({**meta, "spec": spec_of} for spec_of in (source, known, result)))
     assert whole["metadata"] == {"name": "a"}
     spec: Json = whole["spec"]
     return spec

@@ -61,9 +61,9 @@ async def test_the_objects_of_a_list_come_back_in_their_order_whatever_their_ver
         gizmo("v2", {"centimetres": 2}, "two"),
         gizmo("v3", {"millimetres": 30}, "three"),
     ]
-    found = await converted(gizmos(), "v2", *objects)
-    assert [one["metadata"]["name"] for one in found] == ["one", "two", "three"]
-    assert [one["spec"]["centimetres"] for one in found] == [1, 2, 3]
+    answered = await converted(gizmos(), "v2", *objects)
+    assert [gizmo["metadata"]["name"] for gizmo in answered] == ["one", "two", "three"]
+    assert [gizmo["spec"]["centimetres"] for gizmo in answered] == [1, 2, 3]
     assert await converted(gizmos(), "v2") == []
 
 

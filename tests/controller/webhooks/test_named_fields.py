@@ -125,8 +125,8 @@ async def test_a_field_that_has_its_default_is_kept_though_its_type_omits_that()
 async def test_a_field_that_had_its_default_is_changed_though_its_type_omits_that() -> None:
     def change(old: Ported) -> Ported:
         ports = [*old.spec.ports, Port("z")]
-        named = {name: Port(port.name, 81) for name, port in old.spec.named.items()}
-        return Ported(Ports(ready=not old.spec.ready, ports=ports, named=named))
+        named_ports = {name: Port(port.name, 81) for name, port in old.spec.named.items()}
+        return Ported(Ports(ready=not old.spec.ready, ports=ports, named=named_ports))
 
     spec: Json = {
         "ready": True,

@@ -83,8 +83,8 @@ class Harness:
         self.store.put(f"{DEFINITIONS}/{name}", {"metadata": {"name": name}, "spec": spec})
 
     def webhooks(self, path: str = CONFIGURATION) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.store.objects[path]["webhooks"]
-        return found
+        webhooks: list[dict[str, Any]] = self.store.objects[path]["webhooks"]
+        return webhooks
 
     def bundle(self, path: str = CONFIGURATION) -> bytes:
         return b64decode(self.webhooks(path)[0]["clientConfig"].get("caBundle", ""))
@@ -201,8 +201,8 @@ async def test_a_crd_that_may_not_be_written_is_named_by_readiness() -> None:
     leader.transport.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
     async with running(harness):
         await harness.clock.advance(10)
-        what = "cannot patch customresourcedefinitions gizmos.example.com"
-        assert leader.injector.check().run() == Failing(what, "403 Forbidden: no")
+        problem = "cannot patch customresourcedefinitions gizmos.example.com"
+        assert leader.injector.check().run() == Failing(problem, "403 Forbidden: no")
         leader.transport.refused.clear()
         await harness.clock.advance(5)
         assert leader.injector.check().run() is None
@@ -256,8 +256,8 @@ async def test_a_configuration_that_may_not_be_written_is_tried_again() -> None:
     async with running(harness):
         await harness.clock.advance(10)
         assert harness.bundle() == b""
-        what = "cannot patch validatingwebhookconfigurations rules"
-        assert leader.injector.check().run() == Failing(what, "403 Forbidden: no")
+        problem = "cannot patch validatingwebhookconfigurations rules"
+        assert leader.injector.check().run() == Failing(problem, "403 Forbidden: no")
         assert standby.injector.check().run() is None
         leader.transport.refused.clear()
         await harness.clock.advance(5)

@@ -27,14 +27,14 @@ def answering(answer: Any, *, mutating: bool = False) -> Webhook[Widget]:
 
 
 async def seen(body: bytes) -> AdmissionRequest[Widget]:
-    found: list[AdmissionRequest[Widget]] = []
+    requests: list[AdmissionRequest[Widget]] = []
 
     async def handle(request: AdmissionRequest[Widget]) -> Answer:
-        found.append(request)
+        requests.append(request)
         return Allowed()
 
     await ask(Webhook("/judge", handle, Widget), body)
-    return found[0]
+    return requests[0]
 
 
 async def test_a_handler_sees_the_write_typed_and_as_bytes() -> None:
@@ -211,8 +211,8 @@ async def test_warnings_are_kept_to_what_the_api_server_passes_on() -> None:
     kept = answered["warnings"]
     assert kept[0] == "two lines"
     assert kept[1] == "x" * 255 + "…"
-    assert sum(len(text) for text in kept) <= 4096
-    assert all(len(text) <= 256 for text in kept)
+    assert sum(len(warning) for warning in kept) <= 4096
+    assert all(len(warning) <= 256 for warning in kept)
     assert "warnings" in await response(answering(Denied("no", warnings=["why"])), review())
 
 
