@@ -22,7 +22,7 @@ REAL_CLI = tests/reconcilers/cli/test_completion.py tests/reconcilers/cli/test_c
 	tests/reconcilers/cli/test_standin.py tests/reconcilers/cli/test_terminal.py \
 	tests/reconcilers/cli/test_ui.py tests/reconcilers/cli/test_up.py
 REAL_TESTS = tests/contract tests/faults tests/metallb tests/cilium $(REAL_CLI) tests/manifests \
-	tests/bench/test_real.py tests/docs/test_on_a_cluster.py $(REAL_ENVTEST)
+	tests/bench/test_real.py tests/docs/test_cilium_page.py tests/docs/test_on_a_cluster.py $(REAL_ENVTEST)
 # Those of the product that start no servers.
 QUICK_TESTS = tests/allocator tests/controller tests/reconcilers \
 	--ignore=tests/reconcilers/cli --ignore=tests/reconcilers/simulation
@@ -107,7 +107,7 @@ release: $(VENV)/.dev  ## Build all that a release consists of into dist/ (needs
 
 wheel: $(VENV)/.dev  ## Build the wheels of the product and of the framework alone into dist/
 	$(BIN)/python -m hatchling build -t wheel
-	cd distributions/controller && $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/dist
+	cd controller && $(CURDIR)/$(BIN)/python -P -m hatchling build -t wheel -d $(CURDIR)/dist
 
 notices: $(VENV)/.dev  ## Write the bill of materials and the third-party notices anew
 	$(BIN)/python .ci/supply_chain.py

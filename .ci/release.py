@@ -74,9 +74,10 @@ def check(version: str) -> None:
 
 def python_packages(dist: Path) -> None:
     """Build the wheel and the sdist, and the wheel of the framework alone."""
-    command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist")
-    run(*command, "-d", str(dist))
-    run(*command[:6], "-d", str(dist), folder=ROOT / "distributions/controller")
+    # -P: modules of controller/, such as selectors, must not shadow the standard library.
+    command = (sys.executable, "-P", "-m", "hatchling", "build", "-d", str(dist), "-t", "wheel")
+    run(*command, "-t", "sdist")
+    run(*command, folder=ROOT / "controller")
 
 
 def chart(dist: Path, version: str) -> None:

@@ -22,7 +22,7 @@ from tests.contract.test_readme import MAPS, MERGE, examples, labels, seen
 from tests.polling import SECONDS
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "distributions/controller"
+FOLDER = ROOT / "controller"
 PRODUCT = ("allocator", "envtest", "manifests", "reconcilers")
 
 
@@ -36,7 +36,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel once."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        # -P: modules of the folder, such as selectors, must not shadow the standard library.
+        [sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=FOLDER,
         check=True,
         capture_output=True,
