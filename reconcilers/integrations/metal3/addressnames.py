@@ -5,13 +5,19 @@ colons, without dashes at the end: `p-10-0-0-5`, `p-fd00--5`, and `p-fd00` for `
 may be read as an address of either family: `p-1-2-3-4` is 1.2.3.4 or 1:2:3:4::.
 """
 
+import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from allocator import AddressRange
 from allocator.addresses import address_text
 from reconcilers.addressing.addresstexts import parse_ends
 
+MOST_OF_ADDRESS = 39
+"""How many characters of a name an address may have."""
 _DASHES = str.maketrans(".:", "--")
+_DASH = re.compile("-")
+_OF_ADDRESS = re.compile("[0-9a-f-]+")
 
 
 def canonical_text(address: AddressRange) -> str:
@@ -47,9 +53,16 @@ def addresses_in(name: str, name_prefix: str) -> Iterator[AddressRange]:
             yield address
 
 
-def prefix_of(name: str, address: AddressRange) -> str | None:
-    """Return the `namePrefix` of the pools that would give an address this name; None for none."""
-    dashed = canonical_text(address).translate(_DASHES).rstrip("-")
-    if not dashed or not name.endswith(f"-{dashed}"):
-        return None
-    return name.removesuffix(f"-{dashed}") or None
+@lru_cache(maxsize=16_384)
+def prefixes_of(name: str) -> tuple[str, ...]:
+    """Return each `namePrefix` of pools that could give this name to an IPAddress.
+
+    The address of the IPAddress does not matter: with another one it is in the way as well.
+    """
+    prefixes: list[str] = []
+    for match in _DASH.finditer(name, max(1, len(name) - MOST_OF_ADDRESS - 1)):
+        prefix = name[: match.start()]
+        is_address = _OF_ADDRESS.fullmatch(name, match.end()) is not None
+        if is_address and any(addresses_in(name, prefix)):
+            prefixes.append(prefix)
+    return tuple(prefixes)

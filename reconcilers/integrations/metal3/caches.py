@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from allocator import AddressRange
 from controller.cache import Cache
 from controller.indexes import IndexFunction
 from controller.meta import Key, Object
 from controller.unreadables import find_near
 from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, Cluster, is_paused
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.metal3.addressnames import prefix_of
+from reconcilers.integrations.metal3.addressnames import addresses_in, prefixes_of
 from reconcilers.integrations.metal3.api import Metal3Pool
 from reconcilers.integrations.metal3.entries import OUTSIDE, EntrySpace, parse_single, parts_of
 from reconcilers.integrations.metal3.sides import Address, Claim, ClaimSide
@@ -45,7 +46,7 @@ def address_indexes(side: ClaimSide) -> Mapping[str, IndexFunction[Any]]:
     return {
         SPACE_INDEX: lambda address: texts_of(side.pool_of_address(address)),
         CLAIM_INDEX: lambda address: texts_of(side.claim_of_address(address)),
-        PREFIX_INDEX: lambda address: texts_of(prefix_key(address)),
+        PREFIX_INDEX: lambda address: map(str, prefix_keys(address)),
     }
 
 
@@ -61,11 +62,10 @@ def texts_of(key: Key | None) -> Sequence[str]:
     return () if key is None else (str(key),)
 
 
-def prefix_key(address: Address) -> Key | None:
-    """Return namespace and `namePrefix` of the pools that would name an IPAddress as it is."""
-    parsed = parse_single(address.spec.address)
-    prefix = None if parsed is None else prefix_of(address.metadata.name, parsed)
-    return None if prefix is None else Key(address.metadata.namespace, prefix)
+def prefix_keys(address: Address) -> list[Key]:
+    """Return namespace and `namePrefix` of the pools that could give the name of an IPAddress."""
+    meta = address.metadata
+    return [Key(meta.namespace, prefix) for prefix in prefixes_of(meta.name)]
 
 
 def cluster_of(claim: Claim) -> Key | None:
@@ -135,9 +135,9 @@ class Metal3Caches:
 
     def pools_of_address(self, side: SideCaches, address: Address) -> Iterable[Key]:
         """Return the pools that an IPAddress concerns: its own, and those that give its name."""
-        pool, prefix = side.side.pool_of_address(address), prefix_key(address)
+        pool = side.side.pool_of_address(address)
         keys = dict.fromkeys(() if pool is None else (pool,))
-        if prefix is not None:
+        for prefix in prefix_keys(address):
             for other in self.pools.by_index(PREFIX_INDEX, str(prefix)):
                 keys[other.metadata.key] = None
         return keys
@@ -225,20 +225,24 @@ def facts_of(
         addresses: the IPAddresses that name the claim, of any pool.
     """
     is_asker = claim is not None and side.pool_of_claim(claim) == pool
-    of_pool = [address for address in addresses if _concerns(side, address, pool, space)]
+    of_pool: list[Address] = []
+    parts: dict[PromisedRange, None] = {}
+    for address in addresses:
+        in_the_way = _named_in_entries(address, pool, space)
+        if in_the_way or side.pool_of_address(address) == pool:
+            of_pool.append(address)
+            parts.update(dict.fromkeys(parts_of(space, in_the_way)))
     if not is_asker and not of_pool:
         return None
-    parts: dict[PromisedRange, None] = {}
     is_in_use, outside = False, None
     for address in of_pool:
         parsed = parse_single(address.spec.address)
-        if parsed is None:
+        if parsed is None or side.pool_of_address(address) != pool:
             continue
         part = space.part_of(parsed)
         parts[part] = None
-        if side.pool_of_address(address) == pool:
-            is_in_use = True
-            outside = part.range if part.space == OUTSIDE else outside
+        is_in_use = True
+        outside = part.range if part.space == OUTSIDE else outside
     place = row = None
     if claim is not None and is_asker:
         name = side.address_name(claim)
@@ -255,11 +259,16 @@ def facts_of(
     return Facts(tuple(parts), place, row, is_in_use=is_in_use, outside=outside)
 
 
-def _concerns(side: ClaimSide, address: Address, pool: Key, space: EntrySpace) -> bool:
-    """Return whether an IPAddress is of a pool, or has a name that the pool would give."""
-    if side.pool_of_address(address) == pool:
-        return True
-    return prefix_key(address) == Key(pool.namespace, space.name_prefix)
+def _named_in_entries(address: Address, pool: Key, space: EntrySpace) -> list[AddressRange]:
+    """Return the addresses of a pool that cannot be handed out, as an IPAddress has their name.
+
+    The IPAddress may have another address, or be of another pool.
+    """
+    meta = address.metadata
+    if meta.namespace != pool.namespace:
+        return []
+    addresses = addresses_in(meta.name, space.name_prefix)
+    return [parsed for parsed in addresses if space.entry_of(parsed) is not None]
 
 
 def check_readable(

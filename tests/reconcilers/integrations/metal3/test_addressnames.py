@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import AddressRange
-from reconcilers.integrations.metal3.addressnames import addresses_in, name_of, prefix_of
+from reconcilers.integrations.metal3.addressnames import addresses_in, name_of, prefixes_of
 
 ADDRESSES = (
     st.ip_addresses()
@@ -26,7 +26,7 @@ def test_the_address_of_a_name_is_among_those_that_it_may_stand_for(
     name = name_of(prefix, address)
     if name != prefix:  # of the address ::, nothing but the prefix is left
         assert address in list(addresses_in(name, prefix))
-        assert prefix_of(name, address) == prefix
+        assert prefix in prefixes_of(name)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,12 @@ def test_a_name_that_may_be_of_either_family_stands_for_both() -> None:
 @pytest.mark.parametrize("name", ["q-10-0-0-5", "p-by-hand", "p", "p-", "p-10-0-0-05"])
 def test_a_name_of_another_form_stands_for_nothing(name: str) -> None:
     assert list(addresses_in(name, "p")) == []
+
+
+def test_a_name_may_be_given_by_pools_of_several_prefixes() -> None:
+    assert prefixes_of("p-fd00-1--5") == ("p", "p-fd00", "p-fd00-1-")
+
+
+@pytest.mark.parametrize("name", ["p", "p-", "by-hand", "x" * 253, "-" * 253])
+def test_a_name_without_address_is_given_by_no_pool(name: str) -> None:
+    assert prefixes_of(name) == ()
