@@ -17,6 +17,9 @@ from reconcilers.integrations.metal3.api import RANDOM, Metal3Pool, Metal3PoolSp
 from reconcilers.promises.holdings import Layouts
 from reconcilers.promises.journal import PromisedRange
 
+NEVER = (AddressRange(0, 0, 6), AddressRange(0xFFFF << 32, (0x10000 << 32) - 1, 6))
+"""Addresses of no entry: `::`, whose name is no name, and IPv4-mapped ones, which metal3's
+definitions refuse."""
 OUTSIDE = "outside"
 """The space of addresses that lie in no entry."""
 
@@ -76,6 +79,8 @@ class EntrySpace:
 
     def entry_of(self, address: AddressRange) -> EntrySpan | None:
         """Return the first entry that has an address; None if no entry has it."""
+        if is_never_given(address):
+            return None
         return next(
             (entry for entry in self.entries if entry.addresses.contains(address)),
             None,
@@ -103,6 +108,11 @@ class EntrySpace:
         addresses = tuple(addresses_in(name, self.name_prefix))
         in_entries = tuple(address for address in addresses if self.entry_of(address) is not None)
         return in_entries or addresses[:1]
+
+
+def is_never_given(address: AddressRange) -> bool:
+    """Return whether no entry hands an address out, although the entry includes it."""
+    return address.family == 6 and any(never.contains(address) for never in NEVER)
 
 
 def parse_single(address: str) -> AddressRange | None:
@@ -161,7 +171,7 @@ def space_of(spec: Metal3PoolSpec) -> EntrySpace:
     layouts: dict[str, Layout] = {}
     for at, entry in enumerate(entries):
         earlier = (other.addresses for other in entries[:at])
-        holes = [*earlier, *kept_free, *filter(None, [broadcasts[entry.space]])]
+        holes = [*NEVER, *earlier, *kept_free, *filter(None, [broadcasts[entry.space]])]
         layouts[entry.space] = _layout(entry.addresses, holes)
     return EntrySpace(
         spec.namePrefix,

@@ -15,7 +15,7 @@ from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import canonical_text
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches
-from reconcilers.integrations.metal3.entries import EntrySpace
+from reconcilers.integrations.metal3.entries import EntrySpace, is_never_given, parse_single
 
 
 class PoolIndexes:
@@ -56,19 +56,21 @@ class PoolIndexes:
     def indexes_of(self, pool: Key, space: EntrySpace) -> dict[str, str]:
         """Return the addresses of a pool by the names of their claims, as the caches show them.
 
-        If claims of both kinds have one name, the address of the IPClaim is returned.
+        If claims of both kinds have one name, the address of the IPClaim is returned. Texts that
+        are no address, and addresses that the definition of the kind refuses, are left out: they
+        would make the API server refuse the whole status.
         """
         indexes: dict[str, str] = {}
         for caches in self._caches.sides.values():
             side = caches.side
             for address in caches.addresses.by_index(SPACE_INDEX, str(pool)):
-                claim = side.claim_of_address(address)
-                if claim is not None:
-                    indexes.setdefault(claim.name, address.spec.address)
+                claim, parsed = side.claim_of_address(address), parse_single(address.spec.address)
+                if claim is not None and parsed is not None and not is_never_given(parsed):
+                    indexes.setdefault(claim.name, canonical_text(parsed))
             for claim_object in caches.claims.by_index(SPACE_INDEX, str(pool)):
                 name = claim_object.metadata.name
                 if name not in indexes and side.holds(claim_object):
                     addresses = space.addresses_named(side.address_name(claim_object))
-                    if addresses:
+                    if addresses and not is_never_given(addresses[0]):
                         indexes[name] = canonical_text(addresses[0])
         return indexes

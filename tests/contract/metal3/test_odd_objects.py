@@ -1,0 +1,93 @@
+"""Objects that nobody expects: no pool stops for them, and nothing is kept for ever."""
+
+import pytest
+
+from tests.contract.metal3.lab import (
+    ADDRESS_KINDS,
+    CLAIM_KINDS,
+    FINALIZERS,
+    METAL3,
+    PAUSED,
+    Metal3Lab,
+    status,
+)
+from tests.contract.metal3.test_adoption import create_address, status_of
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.parametrize("kind", CLAIM_KINDS),
+]
+
+
+async def test_an_ipaddress_whose_name_is_in_the_way_does_not_stop_the_pool(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await create_address(lab, kind, "p-10-0-0-1", "10.0.0.9", "x")
+    await create_address(lab, kind, "p-10-0-0-2", "192.168.0.1", "y")
+    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    await lab.claim("a", "p", kind)
+    assert await lab.served("a", kind) == "10.0.0.3"
+    await lab.claim("b", "p", kind, wish="10.0.0.2")
+    await lab.refused("b", "Requested IP not available", kind)
+
+
+async def test_a_name_that_may_be_of_either_family_is_held_by_both_addresses(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await lab.pool(
+        "p", {"start": "1.2.3.4", "end": "1.2.3.4"}, {"start": "1:2:3:4::", "end": "1:2:3:4::9"}
+    )
+    await lab.claim("a", "p", kind)
+    assert await lab.served("a", kind) == "1.2.3.4"
+    await lab.claim("b", "p", kind)
+    assert await lab.served("b", kind) == "1:2:3:4::1"
+
+
+async def test_addresses_that_metal3_refuses_are_not_chosen(lab: Metal3Lab, kind: str) -> None:
+    entry = {"start": "::fffe:ffff:ffff", "end": "::1:0:0:0"}
+    await lab.pool("p", entry)
+    await lab.claim("a", "p", kind)
+    assert await lab.served("a", kind) == "::fffe:ffff:ffff"
+    await lab.claim("b", "p", kind)
+    assert await lab.served("b", kind) == "::1:0:0:0"
+
+
+async def test_an_ipaddress_without_finalizer_is_released_with_its_claim(
+    lab: Metal3Lab, kind: str
+) -> None:
+    pool = await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    await lab.patch("IPPool", "p", {"metadata": {"annotations": PAUSED}})
+    claim = await lab.claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
+    owners = [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+        }
+        for owner in (pool, claim)
+    ]
+    await create_address(lab, kind, "p-10-0-0-1", "10.0.0.1", "a", ownerReferences=owners)
+    await lab.patch(kind, "a", status_of(lab, kind, "p-10-0-0-1"), "status")
+    await lab.delete(kind, "a")
+    unpaused = {"cluster.x-k8s.io/paused": None}
+    await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
+    await lab.gone(kind, "a")
+    await lab.gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
+
+
+async def test_an_ipaddress_that_the_status_of_a_pool_cannot_show_stops_nothing(
+    lab: Metal3Lab, kind: str
+) -> None:
+    spec = {
+        "address": "nonsense",
+        "prefix": 24,
+        "poolRef": {"apiGroup": METAL3, "kind": "IPPool", "name": "p"},
+        "claimRef": {"name": "odd"},
+    }
+    await lab.create("IPAddress of Cluster API", "odd", spec)
+    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    await lab.claim("a", "p", kind)
+    assert await lab.served("a", kind) == "10.0.0.1"
+    expected = {"a": "10.0.0.1"}
+    await lab.until("IPPool", "p", lambda body: status(body).get("indexes") == expected)
