@@ -202,12 +202,14 @@ class ClaimSide(ABC):
     def is_made_for_claim(self, address: Address) -> bool:
         """Return whether a controller made or adopted an IPAddress, so that it may be deleted.
 
-        A person may create an IPAddress before its claim: that has neither finalizer nor owners.
+        A person may create an IPAddress before its claim: that has no claim as owner. It may have
+        the pool as owner, to be moved with it, so with a pool alone the finalizer decides.
         """
-        if self.address_finalizer not in address.metadata.finalizers:
-            return False
+        if self.owning_claim(address) is not None:
+            return True
         owners = address.metadata.ownerReferences
-        return any(is_pool_reference(owner) or self.is_claim_reference(owner) for owner in owners)
+        has_finalizer = self.address_finalizer in address.metadata.finalizers
+        return has_finalizer and any(map(is_pool_reference, owners))
 
     def is_of(self, address: Address, claim: Claim) -> bool:
         """Return whether an IPAddress is for exactly this claim, or for no claim of its name yet.
