@@ -213,7 +213,11 @@ class Metal3ClaimReconciler:
             await self._addresses.repair(self._side, current, claim, pool)
         if current is None:
             return
-        correction = self._side.correction(claim, current, self._clock.now())
+        now = self._clock.now()
+        if current.metadata.name == name:
+            correction = self._side.correction(claim, current, now)
+        else:  # metal3 wrote the name that it would have given
+            correction = self._side.status_of_grant(claim, current, now)
         if correction:
             write = partial(self._client.patch_status, self._side.claims, claim, correction)
             await self._refused.attempt(claim.metadata, write)

@@ -9,6 +9,7 @@ from tests.contract.metal3.lab import (
     METAL3,
     PAUSED,
     Metal3Lab,
+    address_name,
     status,
 )
 from tests.contract.metal3.test_adoption import create_address, status_of
@@ -91,3 +92,26 @@ async def test_an_ipaddress_that_the_status_of_a_pool_cannot_show_stops_nothing(
     assert await lab.served("a", kind) == "10.0.0.1"
     expected = {"a": "10.0.0.1"}
     await lab.until("IPPool", "p", lambda body: status(body).get("indexes") == expected)
+
+
+async def test_a_status_that_names_no_ipaddress_is_corrected_to_the_one_of_the_claim(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    await lab.patch("IPPool", "p", {"metadata": {"annotations": PAUSED}})
+    await create_address(lab, kind, "by-hand", "10.0.0.1", "a")
+    await lab.claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
+    await lab.patch(kind, "a", status_of(lab, kind, "p-10-0-0-1"), "status")
+    unpaused = {"cluster.x-k8s.io/paused": None}
+    await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
+    await lab.until(kind, "a", lambda body: address_name(body) == "by-hand")
+    assert await lab.served("a", kind) == "10.0.0.1"
+
+
+async def test_a_claim_whose_other_ipaddress_has_the_name_is_refused(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await create_address(lab, kind, "p-10-0-0-5", "10.0.0.5", "b")
+    await lab.pool("r", {"start": "10.0.0.1", "end": "10.0.0.9"}, namePrefix="p")
+    await lab.claim("b", "r", kind, wish="10.0.0.5")
+    await lab.refused("b", "Requested IP not available", kind)
