@@ -31,12 +31,13 @@ from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import DEMAND_MET, LOAD_BALANCER_READY
 from reconcilers.cli.managerflags import LEASE_NAME
-from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK, Settings
+from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, METAL3, VITISTACK, Settings
 from reconcilers.integrations.clusterapi import crds
 from reconcilers.wiring import assemble
 from tests.contract.clusterapi.lab import IPAM, Lab
 from tests.contract.kubermatic.lab import Lab as KkpLab
 from tests.contract.kubermatic.lab import ranges
+from tests.contract.metal3.lab import Metal3Lab
 from tests.contract.vitistack.lab import Lab as NetworkLab
 from tests.hidden_identity import hiding
 from tests.polling import SECONDS
@@ -46,7 +47,7 @@ PROMETHEUS = Path(rendering.__file__).parent / "prometheus"
 HOME = names.DEFAULT_NAMESPACE
 METRIC = re.compile(r"\b(?:butler|controller|workqueue|leader)_[a-z_]+\b(?!:)")
 DATA = Path(__file__).parents[1] / "data"
-PLATFORMS = (CLUSTER_API, KUBERMATIC, VITISTACK)
+PLATFORMS = (CLUSTER_API, KUBERMATIC, METAL3, VITISTACK)
 SETTINGS = Settings(integration=PLATFORMS)
 LATER = 60
 """Seconds between the two scrapes, as the database is told."""
@@ -178,6 +179,18 @@ async def _ask_of_a_network(http: httpx.AsyncClient) -> None:
     await lab.refused("two", "no available IP addresses")
 
 
+async def _ask_of_metal3(http: httpx.AsyncClient) -> None:
+    """Make an IPPool that has room for one of two claims, and an IPAddress outside."""
+    lab = Metal3Lab(http, HOME)
+    spec = {"address": "10.7.0.9", "pool": {"name": "metal"}, "claim": {"name": "out"}}
+    await lab.create("IPAddress", "outside", spec)
+    await lab.pool("metal", {"start": "10.7.0.1", "end": "10.7.0.1"})
+    await lab.claim("served", "metal")
+    await lab.served("served")
+    await lab.claim("waiting", "metal")
+    await lab.refused("waiting", "Exhausted IP Pools")
+
+
 @asynccontextmanager
 async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Manager]]:
     """Run the controllers on an embedded server; give a client of it, and the manager.
@@ -239,6 +252,7 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
                 await _claim(http)
                 await _ask_for_a_cluster(http)
                 await _ask_of_a_network(http)
+                await _ask_of_metal3(http)
                 yield http, manager
         await ways.aclose()
         await transport.aclose()

@@ -30,6 +30,8 @@ OF_ADDRESSES = {
     "butler_kkp_pool_total",
     "butler_vitistack_network_free",
     "butler_vitistack_network_total",
+    "butler_metal3_pool_free",
+    "butler_metal3_pool_total",
 }
 WIDTH = 24
 """Columns of a dashboard."""

@@ -77,10 +77,14 @@ class IPPoolContents:
                     yield HeldAddress(part.range, promise.holder, is_promised=True)
 
     def list_waiting(self) -> Iterator[tuple[SideCaches, Claim]]:
-        """Yield the claims without an address."""
+        """Yield the claims without an address, but for those that are paused."""
+        if self.caches.pool_is_paused(self.pool):
+            return
         for side in self.caches.sides.values():
             for claim in side.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
-                if not claim.metadata.terminating and not side.side.address_name(claim):
+                is_paused = bool(self.caches.why_claim_stops(claim))
+                is_terminating = claim.metadata.terminating
+                if not (is_paused or is_terminating or side.side.address_name(claim)):
                     yield side, claim
 
     def find_claim(self, holder: Holder) -> Claim | None:

@@ -207,6 +207,8 @@ class Metal3(Integration[ServedMetal3Kinds]):
             )
         figures = KeptFigures(partial(list_figures, caches))
         pools.cache.subscribe(figures.note)
+        if clusters is not None:  # their pauses decide who waits
+            clusters.cache.subscribe(figures.note)
         for side in sides.values():
             side.claims.subscribe(figures.note)
             side.addresses.subscribe(figures.note)

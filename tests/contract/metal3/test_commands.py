@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.contract.metal3.lab import FINALIZERS, Metal3Lab
+from tests.contract.metal3.lab import FINALIZERS, PAUSED, Metal3Lab
 from tests.contract.product import Server
 from tests.reconcilers.cli.commandline import run_beside
 
@@ -26,6 +26,7 @@ async def test_pools_whois_and_map_show_claims_of_both_kinds(
     assert await lab.served("b", "IPAddressClaim") == "10.0.0.3"
     await lab.claim("c", "p")
     await lab.refused("c", "Exhausted IP Pools")
+    await lab.claim("paused", "p", annotations=PAUSED)
     asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
     pools = json.loads((await run_beside("pools", *asked, "-o", "json")).out)
     [pool] = [item for item in pools["items"] if item["namespace"] == lab.namespace]
