@@ -3,9 +3,12 @@
 `ensure` reads the child from the server and compares the read object with the desired one before
 it writes. At rest it sends one GET and no write. The comparison needs no schema: `managedFields`
 says which fields and list entries our field manager owns, so fields of others and defaults of the
-server are left out. Rejected: comparing with a cached object. Caches keep only the fields that a
-kind's type names. Rejected: applying in each pass. That is a write request for each child and
-pass, which admission webhooks get too.
+server are left out. Inside a value with one owner, such as an atomic list, one apply that changes
+nothing tells the defaults; appliedvalues.py says why.
+
+Rejected: comparing with a cached object. Caches keep only the fields that a kind's type names.
+Rejected: applying in each pass. That is a write request for each child and pass, which admission
+webhooks get too.
 """
 
 import base64
@@ -15,6 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from controller.appliedvalues import ChildAndManager, contains, digest_values
 from controller.client import Client
 from controller.codec import decode_json, decode_object, encode
 from controller.errors import OwnedByAnother
@@ -65,6 +69,35 @@ class Ensured(Generic[T]):
     fields: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """A field in which an object differs from what the manager is to own in it.
+
+    Args:
+        paths: the paths that differ, for `Ensured.fields`.
+        desired: the desired value; absent if the manager is not to own the field any more.
+        stored: the stored value.
+        is_owned: whether the manager owns the field as one value.
+    """
+
+    paths: tuple[str, ...]
+    desired: object = _ABSENT
+    stored: object = _ABSENT
+    is_owned: bool = False
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether we own the value and the server may have added defaults to it, and no more."""
+        return self.is_owned and contains(self.stored, self.desired)
+
+    @property
+    def digest(self) -> bytes:
+        """The digest of the values; empty, and so never remembered, if they are not extended."""
+        if not self.is_extended:
+            return b""
+        return digest_values(self.paths[0], self.desired, self.stored)
+
+
 async def ensure(
     client: Client,
     resource: Resource[T],
@@ -111,13 +144,26 @@ async def ensure(
         return Ensured(created, "created")
     if owner is not None and owner.controller:
         _check_controller(resource, current, owner)
-    changes = tuple(dict.fromkeys(_differences(desired, current, manager, resource.api_version)))
-    if not changes:
+    where = ChildAndManager(
+        f"{resource.full_name}/{resource.version}", str(key), current.metadata.uid, manager
+    )
+    all_differences = list(_differences(desired, current, manager, resource.api_version))
+    differences = [
+        difference
+        for difference in all_differences
+        if not client.applied_values.includes(where, difference.digest)
+    ]
+    if not differences:
         return Ensured(decode_object(resource, encode(current.body)), "unchanged")
-    applied = await client.apply(resource, key, desired, manager=manager, force=force)
-    if applied.metadata.resourceVersion == current.metadata.resourceVersion:
-        return Ensured(applied, "unchanged")  # the server had the value in another notation
-    return Ensured(applied, "updated", changes)
+    child = await client.apply(resource, key, desired, manager=manager, force=force)
+    if child.metadata.resourceVersion == current.metadata.resourceVersion:
+        # The server has the value in another notation, or with its defaults.
+        if not client.is_dry_run:
+            extended = (change.digest for change in all_differences if change.is_extended)
+            client.applied_values.remember(where, frozenset(extended))
+        return Ensured(child, "unchanged")
+    paths = (path for difference in differences for path in difference.paths)
+    return Ensured(child, "updated", tuple(dict.fromkeys(paths)))
 
 
 def _as_untyped(resource: Resource[Any]) -> Resource[Untyped]:
@@ -189,8 +235,10 @@ def _check_controller(resource: Resource[Any], current: Untyped, owner: Owner) -
             )
 
 
-def _differences(desired: Json, current: Untyped, manager: str, version: str) -> Iterator[str]:
-    """Yield the paths in which the object differs from what the manager is to own in it."""
+def _differences(
+    desired: Json, current: Untyped, manager: str, version: str
+) -> Iterator[_Difference]:
+    """Yield the fields in which the object differs from what the manager is to own in it."""
     entries = (current.body["metadata"].get("managedFields")) or ()
     owned = next(
         (
@@ -215,8 +263,8 @@ def _differences(desired: Json, current: Untyped, manager: str, version: str) ->
 
 def _compare(
     desired: object, current: object, owned: Mapping[str, Any], path: str
-) -> Iterator[str]:
-    """Yield the paths below `path` that differ; `owned` is what the manager owns there (FieldsV1).
+) -> Iterator[_Difference]:
+    """Yield the differences below `path`; `owned` is what the manager owns there (FieldsV1).
 
     An owned field without owned parts is one value. If another manager had changed it, we would
     not own it, so only what we want may have changed.
@@ -227,48 +275,51 @@ def _compare(
     elif isinstance(desired, list) and isinstance(current, list) and (parts or not desired):
         yield from _compare_lists(desired, current, parts, owned, path)
     elif desired != current:
-        yield from _name_unequal(desired, current, path)
+        yield _Difference(
+            _name_unequal(desired, current, path), desired, current, is_owned=not parts
+        )
 
 
-def _name_unequal(desired: object, current: object, path: str) -> list[str]:
+def _name_unequal(desired: object, current: object, path: str) -> tuple[str, ...]:
     """Return the paths of the unequal fields of two maps; of any other two values, their path."""
     if not isinstance(desired, dict) or not isinstance(current, dict):
-        return [path]
+        return (path,)
     names = [name for name in desired if desired[name] != current.get(name, _ABSENT)]
-    return [f"{path}.{name}" for name in names] or [path]
+    return tuple(f"{path}.{name}" for name in names) or (path,)
 
 
 def _compare_maps(
     desired: Json, current: Mapping[str, Any], owned: Mapping[str, Any], path: str
-) -> Iterator[str]:
+) -> Iterator[_Difference]:
     for name, value in desired.items():
         inner = f"{path}.{name}" if path else name
         part = owned.get(f"f:{name}")
+        stored = current.get(name, _ABSENT)
         if part is None:  # missing, or another manager has written it since
-            yield from _name_unequal(value, current.get(name, _ABSENT), inner)
+            yield _Difference(_name_unequal(value, stored, inner), value, stored)
         else:
-            yield from _compare(value, current.get(name, _ABSENT), part, inner)
+            yield from _compare(value, stored, part, inner)
     for part in owned:
         name = part.removeprefix("f:")
         if part != "." and name not in desired:
-            yield f"{path}.{name}" if path else name
+            yield _Difference((f"{path}.{name}" if path else name,))
 
 
 def _compare_lists(
     desired: list[Any], current: list[Any], parts: list[str], owned: Mapping[str, Any], path: str
-) -> Iterator[str]:
+) -> Iterator[_Difference]:
     """Compare a list that is a set or a map, whose owned entries `parts` names."""
     unmatched = {part: decode_json(part[2:].encode()) for part in parts}
     for item in desired:
         part = next((part for part, keys in unmatched.items() if _matches(part, keys, item)), None)
         if part is None:
-            yield f"{path}[{_label(item)}]"
+            yield _Difference((f"{path}[{_label(item)}]",))
             continue
         keys = unmatched.pop(part)
         present = next((entry for entry in current if _matches(part, keys, entry)), _ABSENT)
         yield from _compare(item, present, owned[part], f"{path}[{part[2:]}]")
     for part in unmatched:
-        yield f"{path}[{part[2:]}]"
+        yield _Difference((f"{path}[{part[2:]}]",))
 
 
 def _matches(part: str, keys: Any, item: Any) -> bool:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from controller import discovery
+from controller.appliedvalues import AppliedValues
 from controller.arguments import (
     check_key,
     check_namespace,
@@ -116,20 +117,26 @@ class Client:
         self._on_deleted = on_deleted
         self.field_manager = field_manager
         """The field manager of our writes; empty for the transport's user agent."""
+        self.is_dry_run = dry_run
+        """Whether the server only checks our writes and stores nothing."""
+        self.applied_values = AppliedValues()
+        """What `ensure` has learned of the server's defaults; shared by `with_field_manager`."""
         self._dry_run = {"dryRun": "All"} if dry_run else {}
         self._query = ({"fieldManager": field_manager} if field_manager else {}) | self._dry_run
 
     def with_field_manager(self, field_manager: str) -> "Client":
         """Return a client like this one whose writes have the field manager `field_manager`."""
-        return Client(
+        client = Client(
             self._transport,
             on_object=self._on_object,
             on_deleted=self._on_deleted,
             field_manager=field_manager,
-            dry_run=bool(self._dry_run),
+            dry_run=self.is_dry_run,
             most_bytes=self._most_bytes,
             looks=self._looks,
         )
+        client.applied_values = self.applied_values
+        return client
 
     def with_dry_run(self) -> "Client":
         """Return a client like this one whose writes are checked by the server and not stored.

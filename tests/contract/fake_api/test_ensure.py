@@ -26,6 +26,7 @@ from controller import (
 )
 from envtest.plane import ControlPlane as Plane
 from tests.contract.fake_api.gauges import CONFIG_MAPS, GAUGES, HOLD, SHELVES, Gauge, at, made
+from tests.envtest.samples import GROUP, definition
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -277,3 +278,143 @@ async def test_a_child_that_is_being_deleted_is_kept_and_created_again_once_it_i
     again = await ensure(client, CONFIG_MAPS, owner, BODY)
     assert again.operation == "created"
     assert again.object.metadata.uid != first.object.metadata.uid
+
+
+def template(**container: Any) -> Json:
+    return {
+        "metadata": {"labels": {"app": "x"}},
+        "spec": {"containers": [{"name": "web", "image": "nginx:1.29", **container}]},
+    }
+
+
+def workload(**spec: Any) -> Json:
+    selector = {"matchLabels": {"app": "x"}}
+    return {"metadata": {"name": "child"}, "spec": {"selector": selector, **spec}}
+
+
+def env(source: str, value: Json) -> Json:
+    return template(env=[{"name": "A", "valueFrom": {source: value}}])
+
+
+DOWNWARD = template()
+DOWNWARD["spec"]["volumes"] = [
+    {
+        "name": "info",
+        "downwardAPI": {
+            "items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}],
+        },
+    },
+]
+CLAIM = {
+    "metadata": {"name": "data"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+STATEFUL_SETS = Resource("apps", "v1", "StatefulSet", "statefulsets", Untyped)
+POLICIES = Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", Untyped)
+POLICY = {
+    "metadata": {"name": "child"},
+    "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]},
+}
+NAME = {"fieldPath": "metadata.name"}
+LIMIT = {"resource": "limits.cpu"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (
+            STATEFUL_SETS,
+            workload(serviceName="x", template=template(), volumeClaimTemplates=[CLAIM]),
+        ),
+        (DEPLOYMENTS, workload(template=env("fieldRef", NAME))),
+        (DEPLOYMENTS, workload(template=env("resourceFieldRef", LIMIT))),
+        (DEPLOYMENTS, workload(template=DOWNWARD)),
+        (POLICIES, POLICY),
+    ],
+    ids=["volumeClaimTemplates", "fieldRef", "resourceFieldRef", "downwardAPI", "policy ports"],
+)
+async def test_defaults_within_values_of_one_owner_cost_one_write_at_most(
+    shared_plane: Plane, tmp_path: Path, kind: Resource[Untyped], body: Json
+) -> None:
+    async with server_client(shared_plane, tmp_path) as client:
+        body = {**body, "metadata": {"name": "child", "namespace": "default"}}
+        child = (await ensure(client, kind, None, body, manager="me")).object
+        try:
+            await ensure(client, kind, None, body, manager="me")
+            await assert_at_rest(client, kind, body)
+        finally:
+            await client.delete(kind, Version.from_object(child))
+
+
+_TEXT = {"type": "string"}
+_PORT = {
+    "type": "object",
+    "properties": {
+        "port": {"type": "integer"},
+        "note": _TEXT,
+        "protocol": {**_TEXT, "default": "TCP"},
+    },
+}
+RACK_CRD = definition(
+    {"plural": "racks", "singular": "rack", "kind": "Rack"},
+    {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {"label": _TEXT, "ports": {"type": "array", "items": _PORT}},
+            },
+        },
+    },
+)
+RACKS = Resource(GROUP, "v1", "Rack", "racks", Untyped)
+
+
+def rack(*ports: Json) -> Json:
+    return {"metadata": {"name": "child", "namespace": "default"}, "spec": {"ports": [*ports]}}
+
+
+async def assert_at_rest(client: Client, kind: Resource[Untyped], body: Json) -> None:
+    counted = Counted(client._transport)
+    reader = Client(counted)
+    reader.applied_values = client.applied_values
+    result = await ensure(reader, kind, None, body, manager="me")
+    assert (result.operation, result.fields, counted.methods) == ("unchanged", (), ["GET"])
+
+
+async def test_fields_dropped_from_a_value_with_defaults_are_removed(
+    shared_plane: Plane, tmp_path: Path
+) -> None:
+    await shared_plane.install_crds([RACK_CRD])
+    async with server_client(shared_plane, tmp_path) as client:
+        await ensure(client, RACKS, None, rack({"port": 80, "note": "old"}), manager="me")
+        await ensure(client, RACKS, None, rack({"port": 80, "note": "old"}), manager="me")
+        await assert_at_rest(client, RACKS, rack({"port": 80, "note": "old"}))
+        smaller = await ensure(client, RACKS, None, rack({"port": 80}), manager="me")
+        assert (smaller.operation, smaller.fields) == ("updated", ("spec.ports",))
+        assert smaller.object.body["spec"]["ports"] == [{"port": 80, "protocol": "TCP"}]
+        await ensure(client, RACKS, None, rack({"port": 80}), manager="me")
+        await assert_at_rest(client, RACKS, rack({"port": 80}))
+
+        written = {"spec": {"ports": [{"port": 81}]}}
+        await client.patch(RACKS, Version.from_object(smaller.object), written)
+        repaired = await ensure(client, RACKS, None, rack({"port": 80}), manager="me")
+        assert (repaired.operation, repaired.fields) == ("updated", ("spec.ports",))
+        await assert_at_rest(client, RACKS, rack({"port": 80}))  # known from before
+        await client.delete(RACKS, Version.from_object(repaired.object))
+
+
+async def test_a_dry_run_learns_no_defaults(shared_plane: Plane, tmp_path: Path) -> None:
+    await shared_plane.install_crds([RACK_CRD])
+    async with server_client(shared_plane, tmp_path) as client:
+        await ensure(client, RACKS, None, rack({"port": 80, "note": "old"}), manager="me")
+        trial = client.with_dry_run()
+        for _ in range(2):
+            await ensure(trial, RACKS, None, rack({"port": 80}), manager="me")
+        client.applied_values = trial.applied_values
+        smaller = await ensure(client, RACKS, None, rack({"port": 80}), manager="me")
+        assert smaller.operation == "updated"
+        await client.delete(RACKS, Version.from_object(smaller.object))
