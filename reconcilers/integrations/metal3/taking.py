@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from allocator import AddressRange, RequestRefused, Space
+from reconcilers.api import names
 from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.metal3.api import (
     CONFLICTING,
@@ -109,7 +110,10 @@ class EntryTaker:
             return None
         addresses = self._own_addresses(asker)
         if addresses:
-            address = self._adopt(asker, addresses)
+            adopted = self._adopt(asker, addresses)
+            if adopted is None:
+                return None
+            address = adopted
         elif self._restores(asker) > 0:
             return None
         else:
@@ -137,8 +141,12 @@ class EntryTaker:
 
         return sorted(addresses, key=order)
 
-    def _adopt(self, claim: Claim, addresses: Sequence[Address]) -> AddressRange:
+    def _adopt(self, claim: Claim, addresses: Sequence[Address]) -> AddressRange | None:
         """Return the address of one of the IPAddresses that name a claim.
+
+        Returns:
+            None if one is in the way that a frozen replica created late: passes over claims delete
+            it (`claims.py`), and an error would make the reader of the claim give up.
 
         Raises:
             Refused: other claims have all of them, too.
@@ -147,6 +155,11 @@ class EntryTaker:
             parsed = parse_single(address.spec.address)
             if parsed is not None and self._is_free(parsed, claim):
                 return parsed
+        if any(
+            known.metadata.annotations.get(names.ANNOTATION_MADE_FOR) == claim.metadata.uid
+            for known in addresses
+        ):
+            return None
         name = addresses[0].metadata.key
         raise Refused(
             ALLOCATION_FAILED,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconcilers.api.names import ANNOTATION_MADE_FOR
 from tests.contract.metal3.lab import (
     ADDRESS_KINDS,
     CLAIM_KINDS,
@@ -115,3 +116,18 @@ async def test_a_claim_whose_other_ipaddress_has_the_name_is_refused(
     await lab.pool("r", {"start": "10.0.0.1", "end": "10.0.0.9"}, namePrefix="p")
     await lab.claim("b", "r", kind, wish="10.0.0.5")
     await lab.refused("b", "Requested IP not available", kind)
+
+
+async def test_a_claim_waits_without_error_while_its_late_ipaddress_is_in_the_way(
+    lab: Metal3Lab, kind: str
+) -> None:
+    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
+    [other] = {*CLAIM_KINDS} - {kind}
+    await lab.claim("b", "p", other)
+    assert await lab.served("b", other) == "10.0.0.1"
+    claim = await lab.claim("a", "p", kind, annotations=PAUSED)
+    made_for = {ANNOTATION_MADE_FOR: claim["metadata"]["uid"]}
+    await create_address(lab, kind, "p-10-0-0-1", "10.0.0.1", "a", annotations=made_for)
+    unpaused = {"cluster.x-k8s.io/paused": None}
+    await lab.patch(kind, "a", {"metadata": {"annotations": unpaused}})
+    await lab.waits("a", kind)
