@@ -49,7 +49,7 @@ INSTALLS: Mapping[str, tuple[str, ...]] = {
         *("network policy with its peers", "spread and names", "shards"),
     ),
     "with others": ("cert-manager", "with Cluster API", "the page with a certificate"),
-    "with KKP": ("with KKP", "with vitistack", "the page"),
+    "with KKP": ("with KKP", "with vitistack", "with metal3", "the page"),
     "everything": ("prometheus", "everything", "other name"),
 }
 """What is installed at once, as an installation takes seconds: each set of values is in one."""

@@ -15,6 +15,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic
+from reconcilers.integrations.metal3 import api as metal3
 from reconcilers.integrations.vitistack import api as vitistack
 from reconcilers.ui.watched import READ_EVENTS
 
@@ -24,7 +25,12 @@ CLUSTER_API: tuple[Resource[Any], ...] = (
     clusterapi.addresses("v1beta2"),
     *clusterapi.POOLS,
 )
-PLATFORMS: tuple[Resource[Any], ...] = (*CLUSTER_API, *kubermatic.KINDS, *vitistack.KINDS)
+PLATFORMS: tuple[Resource[Any], ...] = (
+    *CLUSTER_API,
+    *kubermatic.KINDS,
+    *vitistack.KINDS,
+    *metal3.KINDS,
+)
 KINDS: dict[tuple[str, str], Resource[Any]] = {
     (one.group, one.kind): one for one in (*OURS, READ_EVENTS, *PLATFORMS)
 }

@@ -54,7 +54,7 @@ def test_that_an_elastic_tenant_without_ingress_starts_with_none_is_said_where_t
     explained = next(one for one in crds() if one["spec"]["names"]["kind"] == "ProviderConfig")
     schema = explained["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     sizing = schema["properties"]["network"]["properties"]["loadBalancer"]["properties"]
-    assert "none where the cluster's addons.ingress.enabled is" in " ".join(
+    assert "addons.ingress.enabled false starts without addresses" in " ".join(
         sizing["initialPoolSize"]["description"].split()
     )
 
