@@ -16,7 +16,7 @@ TRUE = "True"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition, with the API's field names.
+    """One observation about the object, for programs and for people.
 
     Args:
         type: for example `Ready`.

@@ -18,6 +18,17 @@ Config = Mapping[str, Any]
 Extra = dict[str, Any] | Callable[[dict[str, Any]], None]
 """What is added to a schema, or what changes it."""
 
+LIMITS = "x-controller-limits"
+"""The key of a JSON schema under which a field's limits are, until the schema is structural."""
+LIMIT_KEYWORDS = {
+    "ge": ("minimum",),
+    "le": ("maximum",),
+    "min_length": ("minLength", "minItems", "minProperties"),
+    "max_length": ("maxLength", "maxItems", "maxProperties"),
+    "pattern": ("pattern",),
+}
+"""The keywords of JSON schema of which one says a limit of FieldSchema, by its attribute."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldSchema:
@@ -50,6 +61,17 @@ class FieldSchema:
                 ),
             ]
         )
+        return schema
+
+    def __get_pydantic_json_schema__(self, core: "CoreSchema", handler: Any) -> dict[str, Any]:
+        """Return the JSON schema of the field with its limits under LIMITS; called by pydantic.
+
+        pydantic drops a limit that its JSON schema cannot say of the type. The generator of
+        structural schemas has to know it: it adds the limit or names the field.
+        """
+        schema: dict[str, Any] = handler(core)
+        limits = {name: getattr(self, name) for name in LIMIT_KEYWORDS}
+        schema[LIMITS] = {name: limit for name, limit in limits.items() if limit is not None}
         return schema
 
 

@@ -3,20 +3,27 @@
 The JSON schema that pydantic makes (msgspec for its own Structs) is translated: references are
 written out, titles dropped, an optional field is left out instead of null, and no default
 materialises an empty value. What a structural schema cannot say raises TypeError and names the
-field: a union, a tuple of a fixed length, a type that contains itself.
+field: a union, a tuple of a fixed length, a type that contains itself, a limit that does not
+apply to the field's type. A list `conditions` gets the list type that the Kubernetes API
+conventions want.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import msgspec
 
+from controller.markers import LIMIT_KEYWORDS, LIMITS, list_map
+
 Schema = dict[str, Any]
 
 _ENVELOPE = ("apiVersion", "kind", "metadata")
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+_FOR_READERS_OF_CODE = re.compile(r"\n\s*(Args|Attributes|Raises|Returns):\n.*", re.DOTALL)
+"""The part of a docstring that says nothing to a user of the API."""
 
 
 def structural_schema(model: type) -> Schema:
@@ -58,7 +65,7 @@ def _encoded_schema(model: type) -> bytes:
     }
     required = [name for name in whole.get("required", ()) if name in parts and name != "status"]
     schema = {
-        "description": " ".join((model.__doc__ or "").split()),
+        "description": " ".join(_summarize(model).split()),
         "type": "object",
         "required": required,
         "properties": {
@@ -70,6 +77,14 @@ def _encoded_schema(model: type) -> bytes:
         **{name: whole[name] for name in ("x-kubernetes-validations",) if name in whole},
     }
     return msgspec.json.encode({name: part for name, part in schema.items() if part})
+
+
+def _summarize(model: type) -> str:
+    """Return the part of a type's docstring that describes the API."""
+    docstring = model.__doc__ or ""
+    if docstring.startswith(f"{model.__name__}("):
+        return ""  # the signature, which dataclasses write if there is no docstring
+    return _FOR_READERS_OF_CODE.sub("", docstring)
 
 
 def _structural(
@@ -88,6 +103,9 @@ def _structural(
     """
     merged, parents = _resolve(schema, definitions, path, parents)
     result = {key: value for key, value in merged.items() if key not in {"title", "default"}}
+    if "description" in result:
+        result["description"] = _FOR_READERS_OF_CODE.sub("", result["description"]).rstrip()
+    _limit(result, path)
     default = merged.get("default")
     if isinstance(default, bool | int | float) or (isinstance(default, str) and default):
         result["default"] = default
@@ -96,6 +114,7 @@ def _structural(
             name: _structural(part, definitions, f"{path}.{name}", parents)
             for name, part in result["properties"].items()
         }
+        _key_conditions(result["properties"])
     if "prefixItems" in result:
         raise TypeError(f"{path}: a tuple of a fixed length has no structural schema; use a list")
     for inner in ("items", "additionalProperties"):
@@ -107,6 +126,38 @@ def _structural(
         if bound in result:
             result |= {plain: result[bound], bound: True}
     return _preserve_unknown(result)
+
+
+def _limit(schema: Schema, path: str) -> None:
+    """Add the limits of FieldSchema that pydantic dropped.
+
+    Raises:
+        TypeError: a limit does not apply to the field's type.
+    """
+    limits = schema.pop(LIMITS, {})
+    for name in ("ge", "le", "gt", "lt"):  # pydantic writes the names for types without bounds
+        limits |= {name: schema.pop(name)} if name in schema else {}
+    is_either = "x-kubernetes-int-or-string" in schema
+    is_text = is_either or (schema.get("type") == "string" and "format" not in schema)
+    for name, limit in limits.items():
+        if any(keyword in schema for keyword in LIMIT_KEYWORDS.get(name, ())):
+            continue
+        if name != "pattern" or not is_text:
+            kind = "int | str" if is_either else schema.get("format") or schema.get("type", "Any")
+            raise TypeError(
+                f"{path}: {name} does not apply to {kind}; remove it, or check the field by a rule"
+                " (with_rules)"
+            )
+        schema["pattern"] = limit
+
+
+def _key_conditions(properties: dict[str, Schema]) -> None:
+    """Tell the entries of a list `conditions` apart by their type, unless the list has a type."""
+    conditions = properties.get("conditions", {})
+    items = conditions.get("items", {})
+    is_typed = "x-kubernetes-list-type" in conditions
+    if not is_typed and {"type", "status"} <= set(items.get("required", ())):
+        conditions.update(list_map("type"))
 
 
 def _preserve_unknown(schema: Schema) -> Schema:
@@ -131,6 +182,8 @@ def _resolve(
     merged = dict(schema)
     choices = [choice for choice in merged.pop("anyOf", ()) if choice.get("type") != "null"]
     if {choice.get("type") for choice in choices} == {"integer", "string"}:
+        for choice in choices:  # a pattern of the text, a bound of the number
+            merged = {key: part for key, part in choice.items() if key != "type"} | merged
         merged["x-kubernetes-int-or-string"] = True
     elif len(choices) > 1:
         raise TypeError(f"{path}: a union of types has no structural schema; use one type")

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -237,6 +237,61 @@ def test_a_field_that_no_structural_schema_can_describe_is_named(
 ) -> None:
     with pytest.raises(TypeError, match=message):
         structural_schema(model)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedSpec:
+    port: Annotated[int | str, FieldSchema(pattern="^[a-z]+$", max_length=15)] = 80
+    ports: dict[str, Annotated[int | str, FieldSchema(pattern="^[a-z]+$")]] = field(
+        default_factory=dict
+    )
+    share: Annotated[int, FieldSchema(ge=1)] | Annotated[str, FieldSchema(pattern="%$")] = 1
+    other: Annotated[int | str | None, FieldSchema(pattern="^[a-z]+$")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedKind:
+    metadata: ObjectMeta
+    spec: LimitedSpec = LimitedSpec()
+
+
+def test_the_limits_of_a_number_or_a_text_are_in_the_schema() -> None:
+    definition = define(CustomKind(Resource("example.com", "v1", "Part", "parts", LimitedKind)))
+    fields = spec_of(definition)["properties"]
+    either = {"x-kubernetes-int-or-string": True}
+    pattern = {"pattern": "^[a-z]+$"}
+    assert fields["port"] == {**either, **pattern, "maxLength": 15, "default": 80}
+    assert fields["ports"]["additionalProperties"] == {**either, **pattern}
+    assert fields["share"] == {**either, "pattern": "%$", "minimum": 1, "default": 1}
+    assert fields["other"] == {**either, **pattern}
+    assert problems(definition) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Annotated[int | str, FieldSchema(ge=1)], "ge does not apply to int"),
+        (Annotated[str, FieldSchema(le=1)], "le does not apply to string"),
+        (Annotated[str | None, FieldSchema(ge=1)], "ge does not apply to string"),
+        (Annotated[int, FieldSchema(pattern="a")], "pattern does not apply to integer"),
+        (Annotated[datetime, FieldSchema(pattern="a")], "pattern does not apply to date-time"),
+        (Annotated[int | str, pydantic.Field(gt=1)], "gt does not apply to int"),
+    ],
+)
+def test_a_limit_that_does_not_apply_to_the_type_names_the_field(kind: Any, message: str) -> None:
+    spec = make_dataclass("Spec", [("size", kind)])
+    model = make_dataclass("Thing", [("metadata", ObjectMeta), ("spec", spec)])
+    with pytest.raises(TypeError, match=rf"Thing\.spec\.size: {message}"):
+        structural_schema(model)
+
+
+def test_conditions_are_told_apart_by_their_type_and_described_for_users() -> None:
+    conditions = structural_schema(Gadget)["properties"]["status"]["properties"]["conditions"]
+    assert conditions["x-kubernetes-list-type"] == "map"
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+    description = "One observation about the object, for programs and for people."
+    assert conditions["items"]["description"] == description
+    assert "description" not in structural_schema(LimitedKind)
 
 
 def test_versions_of_a_kind_are_in_one_definition_and_others_are_refused() -> None:
