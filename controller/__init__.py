@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from controller.errors import (
         AlreadyExists,
         ApiError,
+        BadRequest,
         ConfigurationError,
         Conflict,
         ControllerError,
@@ -71,6 +72,7 @@ __all__ = [
     "Again",
     "AlreadyExists",
     "ApiError",
+    "BadRequest",
     "Blocked",
     "Cache",
     "Change",
@@ -150,7 +152,7 @@ _MODULES = {
     "conditions": "Condition remove_condition set_condition",
     "config": "connect",
     "errors": (
-        "AlreadyExists ApiError ConfigurationError Conflict ControllerError"
+        "AlreadyExists ApiError BadRequest ConfigurationError Conflict ControllerError"
         " FieldManagerConflict Forbidden Invalid MalformedAnswer NoAnswer NotFound OwnedByAnother"
         " ServerFailure TerminalError TooManyRequests Unauthorized"
     ),

@@ -117,7 +117,8 @@ class Watch(Generic[T]):
 
     Args:
         informer: delivers the changes.
-        mapping: from a changed object to the keys to enqueue.
+        mapping: from a changed object to the keys to enqueue. It is called with the old and with
+            the new state of the object, and the keys of both are enqueued.
         predicate: whether a change counts; None if all do.
         delay: in how many seconds a change is due at the latest, so that one reconciliation may
             take in all that happens until then: a number, or a function of the change; None if
