@@ -127,3 +127,14 @@ def test_an_unknown_program_is_refused_with_those_that_there_are(builder: Builde
     done = builder.run("newest/nothing")
     assert done.returncode == 2
     assert "no such program: newest/nothing; there are newest/etcd" in done.stderr
+
+
+def test_the_operator_of_the_oldest_cilium_is_built_with_its_tags_and_told_its_version(
+    tmp_path: Path,
+) -> None:
+    builder = Builder(tmp_path)
+    assert builder.run("oldest/cilium-operator").returncode == 0
+    [line] = [one for one in builder.calls.read_text().splitlines() if one.startswith("build")]
+    assert "-modfile=oldest.mod -tags ipam_provider_operator" in line
+    assert "github.com/cilium/cilium/pkg/version.ciliumVersion=1.18." in line
+    assert line.endswith("github.com/cilium/cilium/operator")

@@ -1,20 +1,21 @@
 """A tenant on a real API server with the real LB-IPAM, and one process that projects into it."""
 
+import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
-
 from controller.client import Client
 from controller.clock import SystemClock
 from controller.config import open_transport
-from controller.errors import Conflict
+from controller.errors import Conflict, DiscoveryIncomplete, NotFound
 from controller.meta import Key
 from envtest import ControlPlane
+from envtest.lbipam import lbipam_definitions
 from envtest.plane import ControlPlane as Plane
+from envtest.ports import free_port
 from envtest.settings import read_settings
 from reconcilers.api.resources import SERVICE
 from reconcilers.cli.local.objects import delete
@@ -40,24 +41,44 @@ from tests.reconcilers.loadbalancers.cilium.site import (
     permit_own,
     spans_of,
 )
+from tests.servers import ASSETS
+
+QUIET = (
+    *("--enable-gops=false", "--enable-metrics=false", "--ipam=kubernetes"),
+    *("--unmanaged-pod-watcher-interval=0", "--remove-cilium-node-taints=false"),
+    "--set-cilium-is-up-condition=false",
+)
+"""Flags that switch off what a whole operator does beside LB-IPAM."""
 
 
-def find_program() -> Path | None:
-    """Return the program of LB-IPAM that the environment names; None if there is none."""
+def find_newest() -> Path | None:
+    """Return the newest LB-IPAM that the environment names; None if there is none."""
     return read_settings().lbipam
+
+
+def find_oldest() -> Path | None:
+    """Return the operator of the oldest Cilium, in `oldest` beside KUBEBUILDER_ASSETS, or None."""
+    asked = os.environ.get(ASSETS)
+    program = Path(asked or os.devnull).parent / "oldest" / "cilium-operator"
+    return program if asked and program.is_file() else None
 
 
 class Operator:
     """LB-IPAM as a child process.
 
     Args:
-        program: of LB-IPAM.
+        program: LB-IPAM alone, or a whole operator.
         kubeconfig: of the tenant.
         log: a file that takes what it says.
     """
 
     def __init__(self, program: Path, kubeconfig: Path, log: Path) -> None:
         self._command = [str(program), f"--k8s-kubeconfig-path={kubeconfig}"]
+        self.is_whole = program.name == "cilium-operator"
+        """Whether it is a whole operator, which defines its kinds by itself."""
+        if self.is_whole:
+            api = f"--operator-api-serve-addr=127.0.0.1:{free_port('127.0.0.1')}"
+            self._command += [api, *QUIET]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -187,25 +208,32 @@ class RealSite:
             await delete(self.client, SERVICE, Key("default", name))
 
 
+async def _serves_pools(client: Client) -> bool:
+    """Return whether Cilium's pools are served; False while its kinds are being defined."""
+    try:
+        return await client.is_served(CILIUM_POOL)
+    except (NotFound, DiscoveryIncomplete):  # a definition comes before discovery lists it
+        return False
+
+
 @asynccontextmanager
 async def real_site(folder: Path, program: Path) -> AsyncIterator[RealSite]:
     """Start the API server and the operator; they stop with the context.
 
     Args:
         folder: for the kubeconfig and the log.
-        program: of LB-IPAM.
+        program: LB-IPAM alone, or a whole operator.
     """
     async with ControlPlane.start() as plane:
-        definition = folder / "definition.yaml"
-        command = [str(program), "--print-crd"]
-        shown = await anyio.run_process(command)
-        definition.write_bytes(shown.stdout)
-        await plane.install_crds(definition)
         kubeconfig = plane.write_kubeconfig(folder / "tenant.kubeconfig")
         operator = Operator(program, kubeconfig, folder / "operator.log")
+        if not operator.is_whole:
+            await plane.install_crds(await lbipam_definitions(read_settings()))
         async with open_transport(kubeconfig, None, user_agent="test") as transport:
+            client = Client(transport)
             operator.start()
             try:
-                yield RealSite(Client(transport), operator, plane, kubeconfig.read_text())
+                await until(lambda: _serves_pools(client), bool)
+                yield RealSite(client, operator, plane, kubeconfig.read_text())
             finally:
                 operator.kill()

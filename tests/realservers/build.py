@@ -6,7 +6,7 @@ puts etcd, kube-apiserver, kube-controller-manager, kubectl, helm, MetalLB's con
 Cilium's LB-IPAM into FOLDER/newest, those of the oldest Kubernetes that README claims into
 FOLDER/oldest, and the controller that a benchmark compares ours with into FOLDER/bench. Versions
 stand in the go.mod files: this folder's (newest), oldest.mod, helm/go.mod, metallb/go.mod,
-cilium/go.mod and ../bench/peer/go.mod. Checksums stand beside them, so
+cilium/go.mod, cilium/oldest.mod and ../bench/peer/go.mod. Checksums stand beside them, so
 building them asks no checksum database.
 
 What is there is found again by a stamp beside each program: a digest of everything that the
@@ -57,6 +57,7 @@ class Program:
         package: what is built, below `modfile`'s folder or by import path.
         modfile: which go.mod, below this file's folder.
         at: the version for `go install`, which takes no go.mod of ours; empty otherwise.
+        tags: the build tags that it needs.
     """
 
     folder: str
@@ -65,6 +66,7 @@ class Program:
     package: str
     modfile: str = "go.mod"
     at: str = ""
+    tags: str = ""
 
     @property
     def place(self) -> str:
@@ -99,6 +101,14 @@ PROGRAMS = (
     Program("bench", "peer", CLIENT_GO, ".", "../bench/peer/go.mod"),
 )
 ON_REQUEST = (
+    Program(
+        OLDEST,
+        "cilium-operator",
+        CILIUM,
+        f"{CILIUM}/operator",
+        "cilium/oldest.mod",
+        tags="ipam_provider_operator",
+    ),
     Program("metallb-0.15", "metallb-controller", METALLB, _CONTROLLER, at="v0.15.3"),
     Program("metallb-0.14", "metallb-controller", METALLB, _CONTROLLER, at="v0.14.9"),
     Program("metallb-0.13", "metallb-controller", METALLB, _CONTROLLER, at="v0.13.12"),
@@ -161,7 +171,8 @@ def _build(program: Program, into: Path, go: str) -> None:
     began = time.monotonic()
     target.parent.mkdir(parents=True, exist_ok=True)
     stamp.unlink(missing_ok=True)
-    flags = ["-trimpath", "-ldflags", " ".join(["-s", "-w", *_version_flags(program)])]
+    tags = ["-tags", program.tags] if program.tags else []
+    flags = [*tags, "-trimpath", "-ldflags", " ".join(["-s", "-w", *_version_flags(program)])]
     if program.at:
         _install(program, flags, target)
     else:
@@ -240,13 +251,16 @@ def _version_flags(program: Program) -> Iterator[str]:
         for package in ("pkg/chartutil", "pkg/lint/rules"):
             values[f"{HELM}/{package}.k8sVersionMajor"] = "1"
             values[f"{HELM}/{package}.k8sVersionMinor"] = minor
+    elif program.package == f"{CILIUM}/operator":
+        values[f"{CILIUM}/pkg/version.ciliumVersion"] = _version(program).removeprefix("v")
     for name, value in values.items():
         yield f"-X {name}={value}"
 
 
 def _digest(program: Program, go: str) -> str:
     """Return a digest of everything that a program is made of."""
-    parts = [go, program.place, program.package, program.at, *_version_flags(program)]
+    parts = [go, program.place, program.package, program.at, program.tags]
+    parts += _version_flags(program)
     made = hashlib.sha256("\n".join(parts).encode())
     if not program.at:
         made.update(program.go_mod.read_bytes())
