@@ -361,6 +361,11 @@ class Manager:
         self._serving.add(webhook)
 
     @property
+    def webhooks(self) -> tuple[Webhook[Any] | Conversion[Any], ...]:
+        """The webhooks that were added."""
+        return self._serving.added_webhooks
+
+    @property
     def metrics_port(self) -> int | None:
         """The port of /metrics while running; None if it is not served."""
         return self._serving.ports.metrics

@@ -94,6 +94,11 @@ class Serving:
             raise ValueError(f"there is a webhook at {webhook.path} already")
         self._webhooks.append(webhook)
 
+    @property
+    def added_webhooks(self) -> tuple[Served, ...]:
+        """The webhooks, in the order in which they were added."""
+        return tuple(self._webhooks)
+
     def converts(self, resource: Resource[Any]) -> bool:
         """Return whether a kind is converted here, so that it may be unreadable until we serve."""
         return (resource.group, resource.kind) in self._converted

@@ -1,4 +1,4 @@
-"""Manifests of an operator, made of its types and its manager: CRDs, roles, a Deployment.
+"""Manifests of an operator, made of its types and its manager: CRDs, roles, Deployment, webhooks.
 
 `python -m controller.scaffold MODULE` prints them all; `__main__` says what the module has. A name
 is imported when it is first used, as in `controller`: the types alone need no manager.
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from controller.scaffold.deployments import Deploying, deploy
     from controller.scaffold.roles import Writes, grant
     from controller.scaffold.schemas import structural_schema
+    from controller.scaffold.webhookmanifests import register_webhooks
 
 __all__ = [
     "AGE",
@@ -24,6 +25,7 @@ __all__ = [
     "define",
     "deploy",
     "grant",
+    "register_webhooks",
     "structural_schema",
 ]
 
@@ -33,6 +35,7 @@ _MODULES = {
     "deployments": "Deploying deploy",
     "roles": "Writes grant",
     "schemas": "structural_schema",
+    "webhookmanifests": "register_webhooks",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

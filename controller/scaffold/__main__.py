@@ -6,6 +6,7 @@ may have `OPTIONS` (ManagerOptions), `KINDS` (a sequence of CustomKind) and `WRI
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -22,8 +23,9 @@ from controller.options import ManagerOptions
 from controller.scaffold.definitions import define
 from controller.scaffold.deployments import Deploying, deploy
 from controller.scaffold.roles import grant
+from controller.scaffold.webhookmanifests import list_unregistered, register_webhooks
 
-PARTS = ("crds", "roles", "deployment")
+PARTS = ("crds", "roles", "deployment", "webhooks")
 
 
 class _NoTransport:
@@ -53,25 +55,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--name", default="", help="of all objects; by default the module's last name"
     )
-    parser.add_argument("--namespace", default="default", help="where the operator runs")
+    parser.add_argument(
+        "--namespace",
+        default="",
+        help="where the operator runs, and POD_NAMESPACE while the module is imported; by default"
+        " the namespace of the lease or of the webhook certificate, else `default`",
+    )
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--only", choices=PARTS, help="print one part")
     chosen = parser.parse_args(arguments)
     sys.path.insert(0, str(Path.cwd()))
     try:
-        for manifest in _manifests(_load(chosen.module), chosen):
+        for manifest in _manifests(_load(chosen.module, chosen.namespace), chosen):
             sys.stdout.write("---\n" + yaml.safe_dump(_plain(manifest), sort_keys=False))
     except ConfigurationError as error:
         parser.exit(1, f"{chosen.module}: {error}\n")
 
 
-def _load(name: str) -> ModuleType:
-    """Import the module of an operator.
+def _load(name: str, namespace: str) -> ModuleType:
+    """Import the module of an operator, with the POD_NAMESPACE that its Pod has.
+
+    Args:
+        name: of the module.
+        namespace: empty to leave the variable as it is.
 
     Raises:
         ConfigurationError: there is no such module. Errors inside the module are raised as they
             are.
     """
+    before = os.environ.get("POD_NAMESPACE")
+    if namespace:
+        os.environ["POD_NAMESPACE"] = namespace
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -81,6 +95,36 @@ def _load(name: str) -> ModuleType:
             f"there is no module {error.name} in {Path.cwd()} or in the environment; write"
             " package.module, without .py"
         ) from error
+    finally:
+        os.environ.pop("POD_NAMESPACE", None)
+        if before is not None:
+            os.environ["POD_NAMESPACE"] = before
+
+
+def _choose_namespace(namespace: str, options: ManagerOptions) -> str:
+    """Return the namespace of the manifests.
+
+    Args:
+        namespace: as in the command line; empty if it names none.
+        options: of the manager; they may name namespaces as well.
+
+    Raises:
+        ConfigurationError: two of them differ.
+    """
+    signed = options.webhook_self_signed
+    settings = {
+        "--namespace": namespace,
+        "ManagerOptions.lease_namespace": options.lease_namespace if options.leader_elect else "",
+        "SelfSigned.namespace": signed.namespace if signed else "",
+    }
+    namespaces = {setting: value for setting, value in settings.items() if value}
+    if len(set(namespaces.values())) > 1:
+        values = ", ".join(f"{setting} is {value}" for setting, value in namespaces.items())
+        raise ConfigurationError(
+            f"an operator has one namespace, and {values}; take it from the variable"
+            " POD_NAMESPACE in the options, or pass the same --namespace"
+        )
+    return next(iter(namespaces.values()), "default")
 
 
 def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
@@ -94,17 +138,29 @@ def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mappi
         raise ConfigurationError("the module needs a function build(manager)")
     options = getattr(module, "OPTIONS", None) or ManagerOptions()
     name = chosen.name or module.__name__.rsplit(".", 1)[-1].replace("_", "-")
+    namespace = _choose_namespace(chosen.namespace, options)
+    kinds = getattr(module, "KINDS", ())
+    if chosen.only is None and namespace != "default":
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     if chosen.only in {None, "crds"}:
-        yield from map(define, getattr(module, "KINDS", ()))
-    if chosen.only in {None, "roles"}:
-        manager = Manager(_NoTransport(), options=options)
+        yield from map(define, kinds)
+    manager = Manager(_NoTransport(), options=options)
+    if chosen.only in {None, "roles", "webhooks"}:
         build(manager)
-        yield from grant(manager, name, chosen.namespace, getattr(module, "WRITES", ()))
+    if chosen.only in {None, "roles"}:
+        yield from grant(manager, name, namespace, getattr(module, "WRITES", ()))
     if chosen.only in {None, "deployment"}:
         if not chosen.image:
             raise ConfigurationError("--image names what the Deployment runs")
-        deploying = Deploying(name, chosen.namespace, chosen.image, replicas=chosen.replicas)
+        deploying = Deploying(name, namespace, chosen.image, replicas=chosen.replicas)
         yield deploy(deploying, options)
+    if chosen.only in {None, "webhooks"}:
+        yield from register_webhooks(manager, name, namespace, kinds)
+        for path in list_unregistered(manager, kinds):
+            sys.stderr.write(
+                f"{module.__name__}: webhook {path} is in no configuration, because its type is"
+                " that of no kind in KINDS and of no informer; write its configuration by hand\n"
+            )
 
 
 def _plain(manifest: Mapping[str, Any]) -> Any:

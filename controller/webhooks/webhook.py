@@ -77,8 +77,8 @@ class Webhook(Generic[T]):
         check_callable(handler, f"the handler of webhook {path}")
         self.path = path
         self.mutating = mutating
+        self.type = type
         self._handler = handler
-        self._type = type
 
     async def answer(self, body: bytes, clock: Clock, seconds: float) -> tuple[bytes, bool]:
         """Return the body of the response to a request, and whether the handler has a bug.
@@ -93,7 +93,7 @@ class Webhook(Generic[T]):
         """
         try:
             review = decode_review(body)
-            request = review.request(self._type)
+            request = review.request(self.type)
         except BadReview as error:
             log.warning("Bad admission request", webhook=self.path, error=str(error))
             return refusal(str(error), 400, uid=error.uid, api_version=error.api_version), False

@@ -36,10 +36,12 @@ from controller.scaffold import (
     define,
     deploy,
     grant,
+    register_webhooks,
     structural_schema,
 )
 from controller.scaffold.__main__ import main
 from controller.testing import FakeApi
+from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from envtest.schema.crd.definition import default_crd, validate_crd
 from tests.clock import VirtualClock
 from tests.controller.widgets import WIDGETS
@@ -311,6 +313,10 @@ async def reconcile(_: Key) -> Outcome:
     return SETTLED
 
 
+async def handle(_: AdmissionRequest[Any]) -> Answer:
+    return Allowed()
+
+
 def manager_of(options: ManagerOptions, *namespaces: str) -> Manager:
     manager = Manager(FakeApi(VirtualClock()), clock=VirtualClock(), options=options)
     watches: list[Watch[Any]] = [
@@ -438,6 +444,7 @@ def test_the_command_prints_all_manifests_of_a_module(
     main(["gadget_operator", "--image", "registry/op:1", "--namespace", "home"])
     printed = [one for one in read_all_yaml(capsys.readouterr().out) if isinstance(one, dict)]
     assert [one["kind"] for one in printed] == [
+        "Namespace",
         "CustomResourceDefinition",
         "ServiceAccount",
         "ClusterRole",
@@ -454,3 +461,89 @@ def test_the_command_prints_all_manifests_of_a_module(
     with pytest.raises(SystemExit):
         main(["no_such_operator"])
     assert "there is no module no_such_operator in" in capsys.readouterr().err
+
+
+WEBHOOKS = """
+import os
+from controller import ManagerOptions, SelfSigned, Watch, to_self
+from controller.webhooks import Webhook
+from tests.controller.test_scaffold import GADGETS, KIND, Gadget, reconcile
+
+HOME = os.environ.get("POD_NAMESPACE", "gadgets-system")
+OPTIONS = ManagerOptions(
+    health_bind=":8081",
+    webhook_bind=":9443",
+    leader_elect=True,
+    lease_name="gadgets",
+    lease_namespace=HOME,
+    webhook_self_signed=SelfSigned(HOME, "gadgets-webhooks", "certs", validating=("rules",)),
+)
+KINDS = [KIND]
+
+async def handle(request):
+    raise NotImplementedError
+
+def build(manager):
+    manager.controller("gadgets", reconcile, watches=[Watch(manager.informer(GADGETS), to_self)])
+    manager.add_webhook(Webhook("/validate-gadget", handle, Gadget))
+    manager.add_webhook(Webhook("/validate-other", handle, dict))
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "home"), [([], "gadgets-system"), (["--namespace", "team"], "team")]
+)
+def test_the_command_prints_webhooks_and_one_namespace_for_all_parts(
+    flags: list[str],
+    home: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = f"webhooks_of_{home.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(WEBHOOKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv("POD_NAMESPACE", raising=False)
+    main([name, "--image", "registry/op:1", "--name", "gadgets", *flags])
+    output = capsys.readouterr()
+    printed = [one for one in read_all_yaml(output.out) if isinstance(one, dict)]
+    namespaces = {one["metadata"].get("namespace", home) for one in printed}
+    assert (printed[0]["metadata"]["name"], namespaces) == (home, {home})
+    service, configuration = printed[-2:]
+    assert service["metadata"] == {"name": "gadgets-webhooks", "namespace": home}
+    assert service["spec"]["selector"] == {"app.kubernetes.io/name": "gadgets"}
+    assert (configuration["kind"], configuration["metadata"]["name"]) == (
+        "ValidatingWebhookConfiguration",
+        "rules",
+    )
+    (webhook,) = configuration["webhooks"]
+    assert webhook["clientConfig"]["service"] == {
+        "name": "gadgets-webhooks",
+        "namespace": home,
+        "path": "/validate-gadget",
+    }
+    assert webhook["rules"][0]["resources"] == ["gadgets"]
+    assert "webhook /validate-other is in no configuration" in output.err
+
+
+def test_namespaces_that_differ_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fixed = WEBHOOKS.replace('os.environ.get("POD_NAMESPACE", "gadgets-system")', '"fixed"')
+    (tmp_path / "fixed_namespace.py").write_text(fixed)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit):
+        main(["fixed_namespace", "--namespace", "team", "--only", "roles"])
+    assert (
+        "--namespace is team, ManagerOptions.lease_namespace is fixed" in capsys.readouterr().err
+    )
+
+
+def test_a_configuration_whose_ca_bundle_nobody_writes_is_refused() -> None:
+    signed = SelfSigned("home", "svc", "certs")
+    manager = manager_of(ManagerOptions(webhook_bind=":9443", webhook_self_signed=signed), "")
+    manager.add_webhook(Webhook("/set-defaults", handle, Gadget, mutating=True))
+    with pytest.raises(ConfigurationError, match=r"SelfSigned\.mutating is empty"):
+        register_webhooks(manager, "op", "home")
