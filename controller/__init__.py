@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from controller.queueorder import Retries
     from controller.renewable import Connection
     from controller.resource import Resource
+    from controller.selectors import write_selector
     from controller.shards import shard_of
     from controller.signals import run_until_signal
     from controller.tenantconfig import parse_kubeconfig, tenant_transport
@@ -139,6 +140,7 @@ __all__ = [
     "to_owner",
     "to_self",
     "with_owner",
+    "write_selector",
 ]
 
 # The imports above for run time; tests/controller/test_surface.py compares the two.
@@ -170,6 +172,7 @@ _MODULES = {
     "queueorder": "Retries",
     "renewable": "Connection",
     "resource": "Resource",
+    "selectors": "write_selector",
     "shards": "shard_of",
     "signals": "run_until_signal",
     "tenantconfig": "parse_kubeconfig tenant_transport",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from controller.errors import BadRequest
 
@@ -22,6 +23,39 @@ def label_selector(selector: str) -> Callable[[Labels], bool]:
     """
     terms = [_requirement(term) for term in split_terms(selector)]
     return lambda labels: all(holds(labels) for holds in terms)
+
+
+def write_selector(selector: Mapping[str, Any]) -> str:
+    """Return a label selector in object form as the text that lists and informers take.
+
+    Args:
+        selector: with `matchLabels` and `matchExpressions`, as in the spec of a Deployment. An
+            empty selector selects everything.
+
+    Raises:
+        ValueError: an operator is unknown, or its values are missing or too many.
+    """
+    terms = [f"{name}={value}" for name, value in (selector.get("matchLabels") or {}).items()]
+    terms += map(_write_expression, selector.get("matchExpressions") or ())
+    return ",".join(terms)
+
+
+def _write_expression(expression: Mapping[str, Any]) -> str:
+    """Return one of `matchExpressions` as a term of a label selector.
+
+    Raises:
+        ValueError: as for `write_selector`.
+    """
+    name, operator = expression["key"], expression["operator"]
+    values = list(expression.get("values") or ())
+    if operator in {"In", "NotIn"} and values:
+        return f"{name} {operator.lower()} ({','.join(values)})"
+    if operator in {"Exists", "DoesNotExist"} and not values:
+        return name if operator == "Exists" else f"!{name}"
+    raise ValueError(
+        f"matchExpressions: {name} {operator} {values} is no requirement; In and NotIn need"
+        " values, Exists and DoesNotExist have none"
+    )
 
 
 def split_terms(selector: str) -> list[str]:
