@@ -10,6 +10,7 @@ from typing import Any
 
 from controller.errors import ConfigurationError
 from controller.manager import Manager
+from controller.meta import MetadataOnly, Untyped
 from controller.pages import parse_bind
 from controller.resource import Resource
 from controller.scaffold.definitions import CustomKind
@@ -99,10 +100,17 @@ def list_unregistered(manager: Manager, kinds: Iterable[CustomKind] = ()) -> lis
 
 
 def _list_resources(manager: Manager, kinds: Iterable[CustomKind]) -> list[Resource[Any]]:
-    """Return the kinds of the operator and of the informers, each once."""
+    """Return the kinds of the operator and of the informers, each once with each type.
+
+    Kinds whose type is that of any kind are left out: such a type tells no resource.
+    """
     resources = [kind.resource for kind in kinds]
     resources += [informer.resource for informer in manager.informers]
-    by_name = {(resource.full_name, resource.version): resource for resource in resources}
+    by_name = {
+        (resource.full_name, resource.version, resource.type): resource
+        for resource in resources
+        if resource.type not in {MetadataOnly, Untyped}
+    }
     return list(by_name.values())
 
 

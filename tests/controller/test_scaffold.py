@@ -18,6 +18,7 @@ from controller import (
     Key,
     Manager,
     ManagerOptions,
+    MetadataOnly,
     ObjectMeta,
     Outcome,
     Resource,
@@ -547,3 +548,15 @@ def test_a_configuration_whose_ca_bundle_nobody_writes_is_refused() -> None:
     manager.add_webhook(Webhook("/set-defaults", handle, Gadget, mutating=True))
     with pytest.raises(ConfigurationError, match=r"SelfSigned\.mutating is empty"):
         register_webhooks(manager, "op", "home")
+
+
+def test_a_type_of_all_kinds_gives_no_rules_and_hides_no_other_type() -> None:
+    manager = Manager(FakeApi(VirtualClock()), options=ManagerOptions(webhook_bind=":9443"))
+    for plural in ("gadgets", "widgets"):
+        kind = plural.title().removesuffix("s")
+        manager.informer(Resource("example.com", "v1", kind, plural, MetadataOnly))
+    manager.add_webhook(Webhook("/validate-gadget", handle, Gadget))
+    manager.add_webhook(Webhook("/validate-any", handle, MetadataOnly))
+    _, configuration = register_webhooks(manager, "op", "home", [KIND])
+    (webhook,) = configuration["webhooks"]
+    assert webhook["clientConfig"]["service"]["path"] == "/validate-gadget"
