@@ -131,7 +131,7 @@ class NotHeld(AllocatorError):
     """A range was released that has no holder.
 
     Args:
-        text: the range.
+        message: the range as text.
     """
 
     def __init__(self, message: str) -> None:

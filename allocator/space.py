@@ -154,8 +154,8 @@ class Space:
 
     Args:
         layout: what the pool may hand out.
-        taken: the ranges held already; they may overlap each other, appear twice, or lie outside
-            the layout.
+        ranges: the ranges that are held already; they may overlap each other, appear twice, or
+            lie outside the layout.
     """
 
     __slots__ = ("_free", "_held", "_overlaps", "_tried", "layout")
@@ -167,11 +167,12 @@ class Space:
         ]
         parts = sorted(part for span in spans for part in layout.clip(span))
         blocks = ((block.first, block.last) for block in layout.blocks)
-        # Not a Counter itself: that deletes, and counts what is new, in Python.
+        # A plain dict is faster: deletions and missing keys of a Counter run in Python.
         self._held = dict(Counter(spans))
         self._overlaps = Overlaps(parts)
         self._free = FreeExtents(minus(blocks, union(parts)), BITS[layout.family])
         self._tried: list[Span] | None = None
+        """The ranges that were taken in the open trial; None outside of a trial."""
 
     def allocate(self, count: int) -> AddressRange:
         """Take the best-fitting `count` addresses in a row.

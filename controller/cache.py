@@ -482,6 +482,7 @@ class Cache(Generic[T]):
         before: dict[Key, T | None] = {}
         while self._own_writes and self._own_writes[0][0] <= revision:
             _, key = heapq.heappop(self._own_writes)
+            # 0: delivered since; above `revision`: a newer own write of the object is shown.
             if 0 < self._own_revision(key) <= revision:
                 before[key] = self._objects[key]
                 self._set(key, self._delivered.pop(key))

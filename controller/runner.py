@@ -317,7 +317,7 @@ class Controller:
             self._log.info("No longer blocked", reason=reason)
 
     def _requeue_error(self, key: Key, error: Exception) -> str:
-        """Put a key back after an error: at once, after a delay or not at all, by its kind."""
+        """Requeue a key by the kind of an error, or not at all; return the result for metrics."""
         priority = self.queue.priority(key)
         match error:
             case Conflict():

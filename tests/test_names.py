@@ -209,6 +209,61 @@ def test_names_that_say_what_they_are_pass() -> None:
     assert list(find_problems(source)) == []
 
 
+ARGUMENT = re.compile(r" {4}(\*{0,2}\w+(?:, \*{0,2}\w+)*):")
+
+
+def list_parameters(node: ast.AST) -> set[str]:
+    """Return the parameters of a function, or of a class and its fields."""
+    if isinstance(node, Function):
+        of_function = node.args
+        named = (*of_function.posonlyargs, *of_function.args, *of_function.kwonlyargs)
+        rest = (of_function.vararg, of_function.kwarg)
+        return {argument.arg for argument in (*named, *rest) if argument is not None}
+    parameters: set[str] = set()
+    for statement in getattr(node, "body", ()):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            parameters.add(statement.target.id)
+        if isinstance(statement, ast.FunctionDef) and statement.name in {"__init__", "__new__"}:
+            parameters |= list_parameters(statement)
+    return parameters
+
+
+def find_unknown_arguments(source: str) -> Iterator[str]:
+    """Yield each entry of an `Args:` section that names no parameter and no field.
+
+    Args:
+        source: the text of a module.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, Function | ast.ClassDef):
+            continue
+        _, _, section = (ast.get_docstring(node) or "").partition("\nArgs:\n")
+        parameters = list_parameters(node)
+        if isinstance(node, ast.ClassDef) and not parameters:
+            continue  # its base has the parameters
+        for line in section.splitlines():
+            if line and not line.startswith(" "):
+                break
+            if entry := ARGUMENT.match(line):
+                names = {name.strip("* ") for name in entry[1].split(",")}
+                yield from (f"{node.name}: {name}" for name in sorted(names - parameters))
+
+
+def test_every_entry_of_args_names_a_parameter_or_a_field() -> None:
+    unknown = [
+        f"{path.relative_to(ROOT)}: {problem}"
+        for folder in (*SHIPPED, "examples", ".ci", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for problem in find_unknown_arguments(path.read_text(encoding="utf-8"))
+    ]
+    assert unknown == []
+
+
+def test_an_entry_of_args_that_names_nothing_is_found() -> None:
+    source = "def take(pool):\n    '''Take.\n\n    Args:\n        old: the pool.\n    '''"
+    assert list(find_unknown_arguments(source)) == ["take: old"]
+
+
 def list_repeated_class_names(sources: Iterable[str]) -> set[str]:
     """Return the names of public classes that more than one module defines.
 

@@ -252,11 +252,12 @@ class _Act:
         last = managed.get(manager)
         claims = list_claims(write.model.root, self._applied)
         claims = fieldset.without_trees(claims, write.ignored)
+        # With the new claims, because prune and subtract read them; the end stores what is owned.
         managed[manager] = Owned(claims, write.api_version, last.time if last else None)
         new = prune(write, merged, managed, last) if last and last.fields else merged
-        change = write.compare(live, new)
+        comparison = write.compare(live, new)
         others = {other: owned for other, owned in managed.items() if other != manager}
-        lost, gone = write.find_losses(others, live, new, change)
+        lost, gone = write.find_losses(others, live, new, comparison)
         if lost and not force:
             raise Conflicts(lost)
         subtract(managed, lost, gone)

@@ -165,13 +165,19 @@ def _member_element(item: Any) -> str:
 
 
 def reconcile(node: Node, fields: Fields) -> Fields:
-    """Return the set as the model sees it; the very same set if nothing has to change."""
+    """Return a set of owned fields for this model, which may be newer than the set.
+
+    Fields below a list or map that became atomic are owned with the whole list or map.
+
+    Returns:
+        The very same set if nothing has to change.
+    """
     atom = node.members or node.scalar or node.items
     return in_line(atom, fields) if isinstance(atom, MapNode | ListNode) else fields
 
 
 def in_line(atom: MapNode | ListNode, fields: Fields) -> Fields:
-    """Return the set below an object or a list as the model sees it; the very same if it can."""
+    """Do the same below an object or a list."""
     changed: Fields | None = None
     known = atom.coarse if isinstance(atom, MapNode) else None
     for element, child in _coarse_elements(atom, fields) if known is None else known:

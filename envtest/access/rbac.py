@@ -119,7 +119,10 @@ class Authorizer:
         return _together(lost_roles) if lost_roles else ""
 
     def _of(self, user: User, namespace: str) -> Iterator[tuple[_Binding, Mapping[str, Any]]]:
-        """Yield the bindings that a user is a subject of."""
+        """Yield the bindings that a user is a subject of, each with that subject.
+
+        They are those of the whole cluster, and those of a namespace.
+        """
         self._refresh()
         own = [f"User {user.name}", *(f"Group {group}" for group in user.groups)]
         for home in ("", namespace) if namespace else ("",):

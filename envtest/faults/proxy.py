@@ -159,6 +159,7 @@ class Proxy(ControlPlane):
             finally:
                 del self._open[scope]
                 self.done.add(call)
+        # Cancelled, by _end_watch or by the end of the proxy.
         reset(request)
         return web.Response()
 

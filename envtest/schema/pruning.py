@@ -154,12 +154,12 @@ class DefaultNode:
 
     @property
     def is_idle(self) -> bool:
-        """Whether defaulting and pruning change nothing below this node."""
+        """Whether there is no default to fill in, and no null to drop, below this node."""
         if self._properties or self._additional is not None:
             return False
-        replaces, default = self._items_default
-        replaces = replaces and default is not None
-        return self._items is None or (self._items.is_idle and not replaces)
+        replaces_null, default = self._items_default
+        has_default = replaces_null and default is not None
+        return self._items is None or (self._items.is_idle and not has_default)
 
     @classmethod
     def _child_node(cls, schema: object) -> tuple[Self | None, tuple[bool, Any]]:

@@ -65,7 +65,8 @@ class Rules(ABC):
     def decode_changed(self, body: Body, old: Body) -> list[str]:  # noqa: ARG002  # optional
         """Decode like `decode` a body that may share parts with the stored object it replaces.
 
-        What is stored has been decoded and defaulted, so a kind may leave the very same parts out.
+        The stored object has been decoded and defaulted, so a kind may skip the parts of `body`
+        that are the very same objects in `old`. By default all of it is decoded.
         """
         return self.decode(body)
 

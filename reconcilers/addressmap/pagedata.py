@@ -56,10 +56,11 @@ def page_state(
     """Return the state of the page as of `now`.
 
     Args:
-        objects: all of a cluster's.
+        objects: all objects of a cluster.
         now: the time.
         pools: the pools to show, from `pool_documents`.
-        numbers: of the tenants' looks, from `number_looks`; None to compute them.
+        numbers: by tenant, the number of its colour and pattern, from `number_looks`; None to
+            compute them.
         tenants: what is kept of an earlier state; None for nothing.
     """
     by_key = {pool_key(pool): pool for pool in pools}

@@ -120,8 +120,9 @@ class Holding:
 def holdings(objects: Objects) -> list[Holding]:
     """Return the holding of every tenant, ordered by namespace and name.
 
-    What is held for a cluster that does not exist, or for an earlier one of its name, is listed
-    after those that are, under the same name.
+    Ranges of a cluster that does not exist, or of an earlier one of its name, are listed after the
+    existing cluster, under the same name. If IPAllocations cannot be read, the status.network of a
+    TenantCluster stands in for them; without that its figures are not known.
     """
     members: dict[tuple[Key, bool], list[IPAllocation]] = {
         (key, True): [] for key in objects.clusters

@@ -106,7 +106,12 @@ class TenantGuard(Protocol):
         ...
 
     async def admit(self, tenant: TenantCluster, identity: str, client: Client) -> None:
-        """Raise if `tenant` may not use the cluster with that identity; empty if unknown.
+        """Check that a tenant may use the cluster that its kubeconfig leads to.
+
+        Args:
+            tenant: the TenantCluster.
+            identity: of that cluster; empty if it is not known.
+            client: of that cluster.
 
         Raises:
             TenantUnavailable: it may not.

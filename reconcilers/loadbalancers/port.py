@@ -418,7 +418,14 @@ class LoadBalancer(Protocol):
     async def overwrite(
         self, projection: Projection, position: int, permit: Permit
     ) -> Offer | None:
-        """Write `projection` over offers of a lost history: those with a basis above `position`.
+        """Write `projection` over offers of the time before the management cluster was restored.
+
+        Their basis is above `position`: no resourceVersion is that high any more.
+
+        Args:
+            projection: what the tenant is to hold.
+            position: the resourceVersion of the LIST that `projection` was computed from.
+            permit: raises if an offer must not be written.
 
         Returns:
             What was overwritten; None if no offer has such a basis.

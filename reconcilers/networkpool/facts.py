@@ -84,7 +84,9 @@ def name_spaces(ranges: Iterable[AddressRange]) -> tuple[PromisedRange, ...]:
 
 
 def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
-    """Return the facts of an allocation: the ranges that it holds, and whether it waits.
+    """Return the facts of an allocation: its ranges, and its place in the queue if it waits.
+
+    Requests that get the same answer are one row of the queue.
 
     Args:
         allocation: the allocation.

@@ -458,6 +458,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         return await claims.refuse(pool, refusals)
 
     async def _block_invalid(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
+        """Allocate nothing from a pool whose spec is invalid; report why on pool and requests."""
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
         new_status = status.invalid(pool, problems, self._clock.now(), closed)
         written = await self._statuses.write(pool, new_status)

@@ -120,7 +120,7 @@ class PoolFamily:
         cidr: the addresses that are drawn at least; None if there is a fault.
         usable: the addresses that may be handed out, ascending.
         reserved: addresses that are never handed out, with reasons.
-        held: what objects hold of it.
+        held_addresses: the addresses that objects hold, with the holders.
         capacity_of: returns the capacity, in what the pool hands out.
         prefix_length: of the prefixes that are handed out; None for single addresses and ranges.
         owns_cidr: False if the CIDR is only the smallest around the addresses of the spec.
@@ -178,7 +178,7 @@ class PoolFamily:
 
     @property
     def known_extents(self) -> Sequence[Extent]:
-        """The extents of which the pool says something, not gaps between the spec's addresses."""
+        """The extents, without the gaps of a CIDR that is drawn around the spec's addresses."""
         if self.owns_cidr:
             return self.extents
         outside = AddressState.OUTSIDE

@@ -627,8 +627,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         Args:
             pool: as it was read.
             journal: to write.
-            beside: what the same write carries, as a JSON merge patch; None for a fence, which
-                leaves all else as it is.
+            beside: what the same write carries, as a JSON merge patch; empty for nothing else.
+                None for a fence, which writes the journal's revisions alone and of which the kind
+                of the pool does not hear.
 
         Raises:
             JournalNotStored: the server stored the pool without the journal, so no other replica

@@ -14,8 +14,7 @@ from reconcilers.reporting.wording import name_with_count
 class Unreadable(Exception):
     """Some objects cannot be decoded, so what they hold of a pool is unknown.
 
-    Args:
-        message: which objects.
+    Its message names the objects.
     """
 
     reason: ClassVar[str]

@@ -90,7 +90,7 @@ class Inside:
 async def read_inside(
     client: Client, kinds: LoadBalancerKinds, tenant: TenantCluster, management: str
 ) -> Inside:
-    """Read what `findings` evaluates.
+    """Read from a tenant what its load balancers hold and hand out, for `findings`.
 
     Args:
         client: of the tenant.
@@ -103,7 +103,7 @@ async def read_inside(
         ControllerError: the tenant did not answer.
     """
     kind = kinds.of(tenant)
-    balancer = kind.of(client, BalancerMemory())
+    balancer = kind.of(client, BalancerMemory())  # read once, so nothing is remembered
     reading = await balancer.read()
     reading.require_served(kind.missing_reason)
     return Inside(

@@ -55,7 +55,8 @@ class TenantServices:
         """
         key = tenant.metadata.key
         if self._tenants.is_refused(tenant):
-            watched = False  # what is watched is not of a cluster of its own
+            # A watch may be of the cluster that the tenant must not use; a request checks access.
+            watched = False
         if watched and self.watches.open(key) and self.watches.last_error(key) is None:
             cache = self.kind.cache(key)
             if cache is not None and not cache.unreadable:

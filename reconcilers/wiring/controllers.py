@@ -92,7 +92,8 @@ def add_networkpools(shared: Shared, sharing: Sharing = NOTHING_SHARED) -> None:
         if isinstance(outline, AllocationOutline):
             older = allocations.cache.get(allocation)
             return [outline.pool_key, *([] if older is None else [older.pool_key])]
-        # Which pool an allocation names may be unreadable, too; or the allocation is gone.
+        # Which pool an allocation names may be unreadable, too; or the allocation is gone. If even
+        # the key is unreadable, the namespace is empty, and it may be of any pool.
         keys = (pool.metadata.key for pool in pools.cache)
         return [pool for pool in keys if allocation.namespace in {"", pool.namespace}]
 

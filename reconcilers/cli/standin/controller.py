@@ -247,6 +247,11 @@ class MetalLBStandIn:
             await self._client.patch(SERVICE, Version.from_object(service), origin)
 
     async def _set_status(self, service: Service, assignment: Assignment) -> Service:
+        """Write the addresses of a Service, which differ from those that it shows.
+
+        Returns:
+            The Service as it was written.
+        """
         if addresses(service):
             lost = f"{', '.join(addresses(service))} is not ours to use"
             self._record(SERVICE, service, "Normal", "ClearAssignment", lost)

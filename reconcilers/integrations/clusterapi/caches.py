@@ -368,10 +368,10 @@ class ClaimCaches:
         )
 
     def cluster_is_gone(self, address: IPAddress) -> bool:
-        """Return whether an IPAddress of a pool of the whole cluster names a Cluster that is gone.
+        """Return whether an IPAddress of a cluster-scoped pool names a Cluster that is gone.
 
         `clusterctl move` leaves it so: claim and Cluster live on elsewhere, and so does the
-        address. A claim that is deleted here with its Cluster releases it before it goes.
+        address. A claim that is deleted together with its Cluster releases its address first.
         """
         kind, name = kind_of(address.spec.poolRef), address.metadata.labels.get(CLUSTER_LABEL)
         if kind is None or kind.namespaced or not name or self.clusters is None:

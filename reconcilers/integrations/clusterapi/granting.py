@@ -126,6 +126,8 @@ class Granting:
         written: list[Reported] = []
 
         async def void_one(entry: Kept[IPAddressClaim]) -> WriteResult:
+            # A promise names a version of its claim, so any new version voids it. The time in the
+            # message makes the write a change; the event goes without it.
             kind, now = self._caches.claim_kind, self._clock.now()
             message = refused_message(entry.why, now)
             finding = ready_of_refused(entry.request, self._caches, ALLOCATION_FAILED, message)

@@ -123,11 +123,13 @@ class Leftovers:
                 return False
             live_claim = await self._client.get(self._caches.claim_kind, key)
         except NotFound:
-            return False
+            return False  # the pass over a claim that is gone releases it
         owner = controlling_claim(address)
         # An IPAddress without its claim among the owners was made for a claim of its own pool.
         is_of_earlier_claim = owner is None or owner.uid != live_claim.metadata.uid
-        return not live_claim.address_name and (is_of_pool or is_of_earlier_claim)
+        if live_claim.address_name:
+            return False
+        return is_of_pool or is_of_earlier_claim
 
 
 def _list_blocked(

@@ -91,7 +91,7 @@ def _list_held_addresses(
 
 
 def _waiting(contents: DatacenterContents) -> Iterator[PoolRequest]:
-    """Yield the clusters that have less than they should."""
+    """Yield the request of each cluster that has fewer addresses than the pool's spec says."""
     families = (contents.space.family,) if contents.space is not None else ()
     for cluster in contents.waiting:
         yield PoolRequest(

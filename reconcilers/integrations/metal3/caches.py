@@ -277,7 +277,7 @@ def check_readable(
     """Raise if claims or IPAddresses that cannot be decoded may hold addresses of a pool.
 
     Args:
-        side: their kind.
+        side: the kind of the claims, with the kind of their IPAddresses.
         pool: the pool.
         claims: the claims that cannot be decoded, with the reason.
         addresses: the IPAddresses that cannot be decoded, with the reason.
@@ -293,6 +293,7 @@ def check_readable(
             return key.namespace in {"", pool.namespace}
         return side.pool_of_outline(outline) == pool
 
+    # The index selects candidates; may_concern decides by the parts that can be decoded.
     check_holders(
         {
             side.claims.kind: find_near(claims, SPACE_INDEX, str(pool)),

@@ -283,7 +283,9 @@ class Metal3ClaimReconciler:
     def _leftovers_of(self, claim: Claim, pool: Metal3Pool) -> Sequence[Address]:
         """Return the IPAddresses that name a claim and that it does not use.
 
-        They were created for the claim, or for an earlier claim of its name.
+        They were created for the claim, or for an earlier claim of its name. While the status of
+        the claim names none, it can still get one of its pool. Of these, only those count whose
+        address another claim has.
         """
         name, uid = self._side.address_name(claim), claim.metadata.uid
         addresses = [

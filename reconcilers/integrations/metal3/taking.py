@@ -189,13 +189,14 @@ class EntryTaker:
         return self._take_exactly(requested, claim, REQUESTED_HELD)
 
     def _take_exactly(self, address: AddressRange, claim: Claim, why_not: str) -> AddressRange:
-        if not self._is_free(address, claim) or self._has_name(claim, address):
+        """Take this very address, or refuse the claim with `why_not`."""
+        if not self._is_free(address, claim) or self._is_name_taken(claim, address):
             raise Refused(ALLOCATION_FAILED, why_not)
         part = self._space.part_of(address)
         self._view.holdings.space(part.space).hold(address)
         return address
 
-    def _has_name(self, claim: Claim, address: AddressRange) -> bool:
+    def _is_name_taken(self, claim: Claim, address: AddressRange) -> bool:
         """Return whether an IPAddress of the claim, of another pool, has the name of an address.
 
         The claim is its holder, so its holdings do not show that the name is taken.

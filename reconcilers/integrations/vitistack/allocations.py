@@ -66,7 +66,7 @@ def labels_of(network: str, configuration: str) -> dict[str, str]:
 
 
 def renewal(uid: str, ttl: int) -> float:
-    """Return how many seconds before it passes an expiry is moved ahead.
+    """Return how many seconds before its end an expiry is moved ahead.
 
     Between a quarter and a half of the whole, differently for each, so that addresses that were
     given at once are not renewed at once.

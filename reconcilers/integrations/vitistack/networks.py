@@ -363,8 +363,8 @@ class NetworkTaker:
         space: what it hands out.
         view: what was read.
         promises: the open promises.
-        shown: addresses that machines have without holding them, with the NetworkConfigurations
-            that show them; they are held in the trial.
+        shown_ranges: addresses that machines have without holding them, with the
+            NetworkConfigurations that show them; they are held in the trial.
     """
 
     kind = JOURNALS.kind

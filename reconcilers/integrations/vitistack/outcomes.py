@@ -21,7 +21,9 @@ from reconcilers.reporting.conditions import READY
 
 
 def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planned]:
-    """Yield the outcome of each IPAllocation that waited or is new: address or reason.
+    """Yield why NetworkConfigurations lack an IPAllocation, then the outcome of each IPAllocation.
+
+    The outcome of one that waited or is new is its address, or the reason why it has none.
 
     Args:
         before: the objects as they were.

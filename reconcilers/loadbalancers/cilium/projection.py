@@ -116,7 +116,15 @@ class PoolProjection:
     async def overwrite(
         self, projection: Projection, position: int, permit: Permit
     ) -> Offer | None:
-        """Write `projection` over pools with a basis above `position`, which a lost history wrote.
+        """Write `projection` over pools of the time before the management cluster was restored.
+
+        Their basis is above `position`: no resourceVersion is that high any more. All pools are
+        checked by `permit` before the first one is written.
+
+        Args:
+            projection: what the tenant is to hold.
+            position: the resourceVersion of the LIST that `projection` was computed from.
+            permit: raises if a pool must not be written.
 
         Returns:
             The first pool that was overwritten; None if none has such a basis.

@@ -387,7 +387,7 @@ class FixedSize:
 
     Args:
         target: the size.
-        held: addresses in all its allocations that are not being released.
+        held_addresses: number of addresses in all its allocations that are not being released.
         add: addresses to request as one more range; 0 for none.
         withdraw: marked ranges that stay, instead of a new one.
         is_release_awaited: whether a range is added once deleted ones are released.

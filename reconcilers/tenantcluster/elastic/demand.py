@@ -72,7 +72,7 @@ class Demand:
         used: the addresses that Services of our class have, each once.
         waiting: the Services without one that our pool could serve.
         unservable: the Services without one that our pool could not serve at any size.
-        shown: the addresses that Services of any class have.
+        shown_addresses: the addresses that Services of any class have.
         unexamined: how many Services without one are in neither, as that has MOST_SERVICES.
         users: the addresses that Services of any class have, with the Services' namespace/name.
         views: the Services in `waiting` as the load balancer sees them, by uid.

@@ -71,7 +71,7 @@ class Running:
 
     Args:
         process: it.
-        told: its standard output so far.
+        printed: its standard output so far.
         complained: its standard error so far.
     """
 

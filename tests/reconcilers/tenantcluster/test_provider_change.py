@@ -26,7 +26,6 @@ class Site:
 
     Args:
         provider: the load balancer that the tenant has at first.
-        unproven_seconds: how long a load balancer is waited for that cannot prove anything.
     """
 
     def __init__(self, provider: str = METALLB) -> None:
