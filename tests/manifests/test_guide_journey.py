@@ -31,7 +31,7 @@ ELSEWHERE = {
         "vitistack",
         "metal3",
     ),
-    *("page", "security", "how-do-i", "cilium"),
+    *("page", "security", "how-do-i", "cilium", "stability"),
 }
 """The pages that other tests type, or that have only names of commands."""
 
