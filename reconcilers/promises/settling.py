@@ -7,12 +7,13 @@ A promise may create an object of another kind, which holds the ranges as well a
 the request. Such a promise is over only once that object was read, or was found absent.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from controller.meta import Key, Object
 from reconcilers.promises.identities import Find
-from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.journal import Identity, Journal, Promise
 
 RequestT = TypeVar("RequestT", bound=Object)
 Request_co = TypeVar("Request_co", bound=Object, covariant=True)
@@ -60,6 +61,30 @@ class Effects(Protocol):
             0 if there is none; None if it is not known whether there is one.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedEffects:
+    """The effects of one kind, as caches or LISTs show them, and as they were read earlier.
+
+    Args:
+        kind: the kind of the objects, by its full name.
+        position: the revision up to which all of them were read.
+        find: returns the resourceVersion of the object that was created for a promise; None if
+            there is none.
+        known: the resourceVersions of those that were read earlier, 0 for none, by the identity of
+            the promise.
+    """
+
+    kind: str
+    position: int
+    find: Callable[[Promise], int | None]
+    known: Mapping[Identity, int]
+
+    def find_revision(self, promise: Promise) -> int | None:
+        """Return the resourceVersion of the object of a promise; None if it is not known."""
+        revision = self.find(promise)
+        return self.known.get(promise.identity) if revision is None else revision
 
 
 def find_promised_version(promise: Promise, request: RequestT | None) -> RequestT | None:

@@ -4,8 +4,8 @@ Whichever it is says so: a stand-in is never called by the name of what it stand
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -20,7 +20,8 @@ from controller.loggers import get_logger
 from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import Transport
-from reconcilers.cli.local.servers import ApiServer, Definitions
+from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
+from reconcilers.cli.problems import Problem
 from reconcilers.loadbalancers.metallb.installation.installer import Applied
 
 PAUSE = 0.1
@@ -108,6 +109,15 @@ class LocalBalancer(ABC):
     ) -> None:
         """Wait until its kinds are served, start it, wait until cancelled."""
         ...
+
+
+@contextmanager
+def named_failures(title: str, server: ApiServer) -> Iterator[None]:
+    """Raise a failure of a load balancer's own program as a Problem that names the tenant."""
+    try:
+        yield
+    except envtest().PlaneError as failure:
+        raise Problem(f"{title} of {server.name}: {failure}") from failure
 
 
 def is_established(definition: Applied) -> bool:

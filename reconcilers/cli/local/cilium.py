@@ -16,9 +16,13 @@ from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.resource import Resource
 from reconcilers.api.tenantaddons import CILIUM
-from reconcilers.cli.local.balancer import LocalBalancer, wait_established, wait_listed
+from reconcilers.cli.local.balancer import (
+    LocalBalancer,
+    named_failures,
+    wait_established,
+    wait_listed,
+)
 from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
-from reconcilers.cli.problems import Problem
 from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, offer_of
@@ -104,12 +108,10 @@ class RealLbIpam(StandInLbIpam):
     ) -> None:
         await wait_established(server.transport, clock, definitions)
         await wait_listed(server.transport, clock, definitions)
-        try:
+        with named_failures(self.title, server):
             async with envtest().cilium_lbipam(server.kubeconfig, self._settings) as lbipam:
                 task_status.started()
                 await lbipam.watch()
-        except envtest().PlaneError as failure:
-            raise Problem(f"Cilium LB-IPAM of {server.name}: {failure}") from failure
 
 
 def find_lbipam() -> LocalBalancer:

@@ -13,9 +13,13 @@ from controller.resource import Resource
 from reconcilers.api.names import METALLB_POOL
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
-from reconcilers.cli.local.balancer import LocalBalancer, wait_established, wait_listed
+from reconcilers.cli.local.balancer import (
+    LocalBalancer,
+    named_failures,
+    wait_established,
+    wait_listed,
+)
 from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
-from reconcilers.cli.problems import Problem
 from reconcilers.cli.standin.controller import MetalLBStandIn
 from reconcilers.cli.standin.pools import NAMESPACE, crds
 
@@ -88,14 +92,12 @@ class RealMetalLB(StandInMetalLB):
     ) -> None:
         await wait_established(server.transport, clock, definitions)
         await wait_listed(server.transport, clock, definitions)
-        try:
+        with named_failures(self.title, server):
             run = envtest().metallb_controller(server.kubeconfig, self._settings)
             async with run as controller:
                 self._version = controller.version
                 task_status.started()
                 await controller.watch()
-        except envtest().PlaneError as failure:
-            raise Problem(f"MetalLB of {server.name}: {failure}") from failure
 
 
 def find_metallb() -> LocalBalancer:

@@ -10,8 +10,7 @@ from typing import Any
 
 from allocator.addresses import parse_address
 from controller.client import Client
-from controller.errors import AlreadyExists, NotFound
-from controller.finalizers import remove_finalizer
+from controller.errors import AlreadyExists
 from controller.loggers import get_logger
 from controller.meta import Key, OwnerReference, Version
 from controller.resource import Resource
@@ -27,6 +26,8 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
 from reconcilers.integrations.clusterapi.gonelog import release_fields
 from reconcilers.integrations.clusterapi.statuses import record_of, restored_record_of
+from reconcilers.integrations.core.deletions import delete_with_finalizer
+from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.reporting.conditions import READY, Finding
 
 _log = get_logger(__name__)
@@ -55,7 +56,7 @@ def body_of(
         "name": claim.metadata.name,
         "namespace": claim.metadata.namespace,
         "finalizers": [ADDRESS_FINALIZER],
-        "ownerReferences": [_reference(owner), _reference(pool)],
+        "ownerReferences": [copied_owner(owner), copied_owner(pool)],
     }
     if claim.cluster is not None:
         metadata["labels"] = {CLUSTER_LABEL: claim.cluster.name}
@@ -244,7 +245,7 @@ def missing_metadata(
         references.append(reference if kept and reference.blockOwnerDeletion else same)
     references += rest
     if tuple(references) != meta.ownerReferences:
-        patch["ownerReferences"] = [_reference(reference) for reference in references]
+        patch["ownerReferences"] = [copied_owner(reference) for reference in references]
     cluster = claim.cluster
     if cluster is not None and meta.labels.get(CLUSTER_LABEL) != cluster.name:
         patch["labels"] = {CLUSTER_LABEL: cluster.name}
@@ -253,19 +254,6 @@ def missing_metadata(
 
 def _identity(reference: OwnerReference) -> tuple[str, str, str]:
     return reference.apiVersion.rpartition("/")[0], reference.kind, reference.name
-
-
-def _reference(owner: OwnerReference) -> dict[str, Any]:
-    """Return an owner reference as it is written: one that was read, as it was."""
-    body = {
-        "apiVersion": owner.apiVersion,
-        "kind": owner.kind,
-        "name": owner.name,
-        "uid": owner.uid,
-        "controller": owner.controller,
-        "blockOwnerDeletion": owner.blockOwnerDeletion,
-    }
-    return {field: value for field, value in body.items() if value is not None}
 
 
 class Answers:
@@ -362,8 +350,6 @@ class Answers:
     async def remove(self, address: IPAddress, reason: str) -> None:
         """Delete an IPAddress, then remove our finalizer.
 
-        In this order, so that one of which half is done is still known for ours.
-
         Args:
             address: as it was read.
             reason: for the log.
@@ -377,15 +363,7 @@ class Answers:
         fields = release_fields(claim, spec.poolRef, spec.address, spec.prefix, reason)
         _log.info("releasing IPAddress", address=str(address.metadata.key), **fields)
         self._caches.logged.add(address.metadata.uid)
-        try:
-            remaining: IPAddress | None = address
-            if not address.metadata.terminating:
-                remaining = await self._client.delete(kind, Version.from_object(address))
-            if remaining is not None:
-                await remove_finalizer(self._client, kind, remaining, ADDRESS_FINALIZER)
-        except NotFound as error:
-            if error.reason != "NotFound":
-                raise
+        await delete_with_finalizer(self._client, kind, address, ADDRESS_FINALIZER)
 
     async def hold_back(self, address: IPAddress, since: str) -> None:
         """Annotate an IPAddress that its claim released it: the grace period begins.
@@ -395,7 +373,7 @@ class Answers:
         """
         claim = controlling_claim(address)
         kept_owners = [
-            _reference(reference)
+            copied_owner(reference)
             for reference in address.metadata.ownerReferences
             if reference != claim
         ]

@@ -8,8 +8,8 @@ hand was never promised. But what a LIST showed, of claims or IPAddresses, is no
 cache counts again once it shows that.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from controller.client import Client
@@ -45,39 +45,20 @@ from reconcilers.promises.holdings import (
 from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.journal import Identity, Journal, Promise
 from reconcilers.promises.reading import CacheWait
-from reconcilers.promises.settling import settle
+from reconcilers.promises.settling import CreatedEffects, settle
 
 CLAIMS = "claims"
 ADDRESSES = "addresses"
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedAddresses:
-    """The IPAddresses that were created for promises: the effects of promises/settling.py.
+def _find_revision(
+    find_address: Callable[[Key], IPAddress | None], promise: Promise
+) -> int | None:
+    """Return the resourceVersion of the IPAddress that was made for a promise; None without one.
 
-    Args:
-        position: the revision up to which IPAddresses were read.
-        find: returns an IPAddress by its key.
-        known: the resourceVersions of those that were read earlier, 0 for none, by the identity of
-            the promise.
+    A claim without a record may have been served: a person can wipe its status.
     """
-
-    position: int
-    find: Callable[[Key], IPAddress | None]
-    known: Mapping[Identity, int]
-    kind: str = ADDRESS_KIND
-
-    def find_revision(self, promise: Promise) -> int | None:
-        """Return the resourceVersion of the IPAddress of a promise; None if not known.
-
-        A claim without a record may have been served: a person can wipe its status.
-        """
-        revision = _revision_of(self.find(promise.key), promise)
-        return self.known.get(promise.identity) if revision is None else revision
-
-
-def _revision_of(address: IPAddress | None, promise: Promise) -> int | None:
-    """Return the resourceVersion of an IPAddress if it was made for the claim of a promise."""
+    address = find_address(promise.key)
     owner = controlling_claim(address) if address is not None else None
     if address is None or owner is None or owner.uid != promise.uid:
         return None
@@ -175,9 +156,10 @@ class Reader:
             self._cached_effects(space_name(kind, pool)),
         )
 
-    def _cached_effects(self, name: str) -> CreatedAddresses:
+    def _cached_effects(self, name: str) -> CreatedEffects:
         addresses = self._caches.addresses
-        return CreatedAddresses(addresses.position, addresses.get, self._created.get(name, {}))
+        find = partial(_find_revision, addresses.get)
+        return CreatedEffects(ADDRESS_KIND, addresses.position, find, self._created.get(name, {}))
 
     async def at_least(
         self, kind: Resource[Any], pool: Key, space: PoolSpace, journal: Journal
@@ -224,7 +206,7 @@ class Reader:
         """Note the IPAddresses that were made for promises just now, before they may go again."""
         created = self._created.setdefault(space_name(kind, pool), {})
         for promise in promises:
-            revision = _revision_of(self._caches.addresses.get(promise.key), promise)
+            revision = _find_revision(self._caches.addresses.get, promise)
             if revision is not None:
                 created[promise.identity] = revision
 
@@ -234,7 +216,7 @@ class Reader:
         for promise in journal.promises:
             if promise.kind != CLAIM_KIND:
                 continue
-            cached_revision = _revision_of(self._caches.addresses.get(promise.key), promise)
+            cached_revision = _find_revision(self._caches.addresses.get, promise)
             revision = known.get(promise.identity) if cached_revision is None else cached_revision
             if revision is not None:
                 created[promise.identity] = revision
@@ -277,7 +259,8 @@ class Reader:
         by_key = {claim.metadata.key: claim for claim in claims.items}
         answers = {address.metadata.key: address for address in addresses.items}
         created = self._created.setdefault(name, {})
-        effects = CreatedAddresses(addresses.revision, answers.get, created)
+        find = partial(_find_revision, answers.get)
+        effects = CreatedEffects(ADDRESS_KIND, addresses.revision, find, created)
         view = View(
             claims.revision,
             holdings,

@@ -10,11 +10,12 @@ from typing import Any
 
 from allocator import AddressRange
 from controller.client import Client
-from controller.errors import AlreadyExists, NotFound
-from controller.finalizers import remove_finalizer
+from controller.errors import AlreadyExists
 from controller.loggers import get_logger
 from controller.meta import Key, OwnerReference, Version
 from reconcilers.api import names
+from reconcilers.integrations.core.deletions import delete_with_finalizer
+from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import POOL, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
@@ -128,17 +129,7 @@ class AddressWrites:
         fields = holder_fields(holder, [address.spec.address], f"{POOL} {pool}", reason)
         _log.info("releasing IPAddress", address=str(address.metadata.key), **fields)
         self._caches.logged.add(address.metadata.uid)
-        try:
-            remaining: Address | None = address
-            if not address.metadata.terminating:
-                remaining = await self._client.delete(side.addresses, Version.from_object(address))
-            if remaining is not None:
-                await remove_finalizer(
-                    self._client, side.addresses, remaining, side.address_finalizer
-                )
-        except NotFound as error:
-            if error.reason != "NotFound":
-                raise
+        await delete_with_finalizer(self._client, side.addresses, address, side.address_finalizer)
 
 
 def body_of(
@@ -197,7 +188,7 @@ def missing_metadata(
         references.append(owner if owner.uid == same.uid else same)
     references += missing
     if tuple(references) != meta.ownerReferences:
-        patch["ownerReferences"] = [_to_json(owner) for owner in references]
+        patch["ownerReferences"] = [copied_owner(owner) for owner in references]
     labels = {
         name: value for name, value in claim.metadata.labels.items() if name not in meta.labels
     }
@@ -213,7 +204,7 @@ def _metadata_of(side: ClaimSide, claim: Claim, pool: Metal3Pool, name: str) -> 
         "namespace": meta.namespace,
         "annotations": {MADE_FOR: meta.uid},
         "finalizers": [side.address_finalizer],
-        "ownerReferences": [_to_json(owner) for owner in side.owners(claim, pool)],
+        "ownerReferences": [copied_owner(owner) for owner in side.owners(claim, pool)],
     }
     if meta.labels:
         metadata["labels"] = dict(meta.labels)
@@ -222,15 +213,3 @@ def _metadata_of(side: ClaimSide, claim: Claim, pool: Metal3Pool, name: str) -> 
 
 def _identity(owner: OwnerReference) -> tuple[str, str, str]:
     return owner.apiVersion.rpartition("/")[0], owner.kind, owner.name
-
-
-def _to_json(owner: OwnerReference) -> dict[str, Any]:
-    body = {
-        "apiVersion": owner.apiVersion,
-        "kind": owner.kind,
-        "name": owner.name,
-        "uid": owner.uid,
-        "controller": owner.controller,
-        "blockOwnerDeletion": owner.blockOwnerDeletion,
-    }
-    return {field: value for field, value in body.items() if value is not None}

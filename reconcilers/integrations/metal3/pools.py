@@ -27,6 +27,7 @@ from reconcilers.integrations.clusterapi.api import (
     PROVIDER_LABEL,
     Cluster,
 )
+from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import (
     JOURNALS,
     POOL_FINALIZER,
@@ -316,18 +317,4 @@ def _owners_with_cluster(
             return None
         if not is_cluster or owner.name != meta.name:
             others.append(owner)
-    return [
-        {
-            field: value
-            for field, value in (
-                ("apiVersion", owner.apiVersion),
-                ("kind", owner.kind),
-                ("name", owner.name),
-                ("uid", owner.uid),
-                ("controller", owner.controller),
-                ("blockOwnerDeletion", owner.blockOwnerDeletion),
-            )
-            if value is not None
-        }
-        for owner in (*others, reference)
-    ]
+    return [copied_owner(owner) for owner in (*others, reference)]

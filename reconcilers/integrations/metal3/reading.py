@@ -34,7 +34,7 @@ from reconcilers.promises.holdings import (
 from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.journal import Identity, Journal, Promise
 from reconcilers.promises.reading import CacheWait
-from reconcilers.promises.settling import settle
+from reconcilers.promises.settling import CreatedEffects, settle
 
 Views = Mapping[str, View[Claim]]
 """What was read of each kind of claims, by the full name of the kind."""
@@ -61,32 +61,6 @@ class Metal3Reading:
         return journal
 
 
-@dataclass(frozen=True, slots=True)
-class PromisedAddresses:
-    """The IPAddresses that were created for promises: the effects of promises/settling.py.
-
-    Args:
-        kind: the kind of the IPAddresses, by its full name.
-        position: the revision up to which they were read.
-        find: returns the IPAddress of a promise; None if there is none.
-        known: the resourceVersions of those that were read earlier, 0 for none, by the identity of
-            the promise.
-    """
-
-    kind: str
-    position: int
-    find: Callable[[Promise], Address | None]
-    known: Mapping[Identity, int]
-
-    def find_revision(self, promise: Promise) -> int | None:
-        """Return the resourceVersion of the IPAddress of a promise; None if not known."""
-        address = self.find(promise)
-        if address is None:
-            return self.known.get(promise.identity)
-        revision: int = address.metadata.revision
-        return revision
-
-
 def has_memory(side: ClaimSide, journal: Journal) -> bool:
     """Return whether a journal has revisions of a kind of claims, and of their IPAddresses."""
     return side.claim_kind in journal.revisions and side.address_kind in journal.revisions
@@ -94,7 +68,7 @@ def has_memory(side: ClaimSide, journal: Journal) -> bool:
 
 def has_read(side: ClaimSide, view: View[Claim], journal: Journal) -> bool:
     """Return whether a view has read as far as a journal with memory says."""
-    effects_read = view.effects.position if isinstance(view.effects, PromisedAddresses) else 0
+    effects_read = view.effects.position if view.effects is not None else 0
     has_read_claims = view.position >= journal.revisions[side.claim_kind]
     return has_read_claims and effects_read >= journal.revisions[side.address_kind]
 
@@ -166,9 +140,9 @@ class Metal3Reader:
         created = self._created.setdefault(pool, {})
         for promise in promises:
             side = self._caches.sides[promise.kind]
-            address = _find_promised(side.addresses_of, side.side, promise)
-            if address is not None:
-                created[promise.identity] = address.metadata.revision
+            revision = _find_revision(side.addresses_of, side.side, promise)
+            if revision is not None:
+                created[promise.identity] = revision
 
     async def list_claims(self, side: SideCaches, pool: Key) -> tuple[int, list[Claim]]:
         """Return the claims of a kind that name a pool, by a LIST that begins now.
@@ -215,10 +189,8 @@ class Metal3Reader:
         known = self._created.get(pool, {})
         views: dict[str, View[Claim]] = {}
         for kind, side in self._caches.sides.items():
-            find = partial(_find_promised, side.addresses_of, side.side)
-            effects = PromisedAddresses(
-                side.side.address_kind, side.addresses.position, find, known
-            )
+            find = partial(_find_revision, side.addresses_of, side.side)
+            effects = CreatedEffects(side.side.address_kind, side.addresses.position, find, known)
             views[kind] = View(
                 side.claims.position,
                 holdings,
@@ -256,10 +228,8 @@ class Metal3Reader:
             side = self._caches.sides.get(promise.kind)
             if side is None:
                 continue
-            address = _find_promised(side.addresses_of, side.side, promise)
-            revision = known.get(promise.identity)
-            if address is not None:
-                revision = address.metadata.revision
+            cached_revision = _find_revision(side.addresses_of, side.side, promise)
+            revision = known.get(promise.identity) if cached_revision is None else cached_revision
             if revision is not None:
                 created[promise.identity] = revision
         self._created[pool] = created
@@ -295,8 +265,8 @@ class Metal3Reader:
             }
             for promise in journal.promises:
                 if promise.kind == side.claim_kind and promise.identity not in still_open:
-                    address = _find_promised(listed.addresses_of, side, promise)
-                    created[promise.identity] = 0 if address is None else address.metadata.revision
+                    revision = _find_revision(listed.addresses_of, side, promise)
+                    created[promise.identity] = revision or 0
             views[side.claim_kind] = view
         return Metal3Reading(space, holdings, views)
 
@@ -350,14 +320,14 @@ class _ListedSide:
     def view(self, holdings: Holdings, known: Mapping[Identity, int]) -> View[Claim]:
         """Return the view of the claims."""
         side = self.side.side
-        find = partial(_find_promised, self.addresses_of, side)
+        find = partial(_find_revision, self.addresses_of, side)
         return View(
             self.position,
             holdings,
             find_by_key(side.claim_kind, self.claims.get),
             self.addresses_of,
             self.unreadable.keys(),
-            PromisedAddresses(side.address_kind, self.addresses_position, find, known),
+            CreatedEffects(side.address_kind, self.addresses_position, find, known),
         )
 
 
@@ -409,12 +379,12 @@ def _sources_of(caches: Metal3Caches, side: SideCaches) -> Iterator[Source[Key, 
     )
 
 
-def _find_promised(
+def _find_revision(
     addresses_of: Callable[[Key], Iterable[Address]],
     side: ClaimSide,
     promise: Promise,
-) -> Address | None:
-    """Return the IPAddress that was created or adopted for a promise; None if there is none.
+) -> int | None:
+    """Return the resourceVersion of the IPAddress of a promise, created or adopted; or None.
 
     It has the promised address, and the promised claim as its owner.
     """
@@ -423,5 +393,6 @@ def _find_promised(
         owner = side.owning_claim(address)
         is_of_claim = owner is not None and owner.uid == promise.uid
         if is_of_claim and parse_single(address.spec.address) == part.range:
-            return address
+            revision: int = address.metadata.revision
+            return revision
     return None

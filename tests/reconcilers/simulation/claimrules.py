@@ -22,9 +22,10 @@ from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.claimkind import ClaimKind
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.reading import CreatedAddresses, Reader
+from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.promises import journal, passes
 from reconcilers.promises.journal import AnnotatedJournal, Journal
+from reconcilers.promises.settling import CreatedEffects
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
@@ -224,7 +225,7 @@ def unreadable_objects_hold_nothing(mp: Patch) -> None:
 
 def created_addresses_unread(mp: Patch) -> None:
     """A promise is forgotten though its IPAddress has not been read."""
-    mp.setattr(CreatedAddresses, "find_revision", lambda self, promise: 0)
+    mp.setattr(CreatedEffects, "find_revision", lambda self, promise: 0)
 
 
 def missing_revision_is_zero(mp: Patch) -> None:

@@ -1,0 +1,40 @@
+"""Deletes objects that carry a finalizer of ours."""
+
+from typing import TypeVar
+
+from controller.client import Client
+from controller.errors import NotFound
+from controller.finalizers import remove_finalizer
+from controller.meta import Object, Version
+from controller.resource import Resource
+
+T = TypeVar("T", bound=Object)
+
+
+async def delete_with_finalizer(
+    client: Client, resource: Resource[T], obj: T, finalizer: str
+) -> None:
+    """Delete an object at the version that was read, then remove our finalizer.
+
+    In this order, so that an object of which half is done is still known for ours. An object that
+    is gone already is no error.
+
+    Args:
+        client: for the writes.
+        resource: the kind of the object.
+        obj: as it was read.
+        finalizer: ours.
+
+    Raises:
+        Conflict: it changed meanwhile.
+        ControllerError: a request failed.
+    """
+    try:
+        remaining: T | None = obj
+        if not obj.metadata.terminating:
+            remaining = await client.delete(resource, Version.from_object(obj))
+        if remaining is not None:
+            await remove_finalizer(client, resource, remaining, finalizer)
+    except NotFound as error:
+        if error.reason != "NotFound":
+            raise
