@@ -265,8 +265,13 @@ async def test_an_ipaddress_that_comes_back_for_its_claim_is_not_logged_as_relea
     assert _released_to_claims(lines) == []
 
 
-HOLDER_KINDS = ("IP_ALLOCATION,", "ALLOCATIONS,", "self._caches.address_kind,", "kind, Version")
-"""How a deletion of an object that holds addresses names its kind."""
+DELETIONS = (
+    ".delete(IP_ALLOCATION,",
+    ".delete(ALLOCATIONS,",
+    "delete_with_finalizer(self._client,",
+    "ALLOCATIONS, allocation, build_released_status(",
+)
+"""How a function deletes or releases an object that holds addresses."""
 LOGGED = ("release_fields(", "holder_fields(", "release(self._client")
 """What a function calls that logs the fields of a release."""
 
@@ -279,8 +284,7 @@ def _deletions() -> Iterator[tuple[str, bool]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.AsyncFunctionDef):
                 text = ast.unparse(node)
-                is_deletion = any(f".delete({kind}" in text for kind in HOLDER_KINDS)
-                if is_deletion or "ALLOCATIONS, allocation, build_released_status(" in text:
+                if any(deletion in text for deletion in DELETIONS):
                     yield f"{path.stem}.{node.name}", any(name in text for name in LOGGED)
 
 
@@ -288,10 +292,11 @@ def test_whatever_deletes_a_holder_of_addresses_logs_all_fields() -> None:
     deletions = dict(_deletions())
     expected = {
         "answers.remove",
+        "addresswrites.remove",
         "allocations.delete",
         "configurations._remove",
         "writing.release",
     }
     assert expected <= set(deletions)
-    assert len(deletions) >= 9
+    assert len(deletions) >= 12
     assert [name for name, is_logged in deletions.items() if not is_logged] == []
