@@ -5,7 +5,7 @@ chart package         by Helm, with the version that the tag says, and the image
 install.yaml          the one-file install, with the image of that version
 ipam-components.yaml  what clusterctl installs, and metadata.yaml, which says for which contract
 ipam.yaml, *.tar.gz   the krew manifest, and the archive that it names
-*.cdx.json            the bill of materials, CycloneDX
+*.cdx.json            the bills of materials, CycloneDX: of the product, of the framework's wheel
 SHA256SUMS            of all of these
 
 The chart, the one-file install and the documents name the version that comes next. A tag of
@@ -132,9 +132,13 @@ def krew(dist: Path, version: str) -> None:
 
 
 def bill_of_materials(dist: Path, version: str) -> None:
-    """Write what the product is made of."""
-    document = supply_chain.sbom(version)
-    (dist / f"butler-ipam-{version}.cdx.json").write_text(document, encoding="utf-8")
+    """Write what the product and the framework's wheel are made of."""
+    documents = {
+        f"butler-ipam-{version}.cdx.json": supply_chain.sbom(version),
+        f"butler-ipam-controller-{version}.cdx.json": supply_chain.framework_sbom(version),
+    }
+    for name, document in documents.items():
+        (dist / name).write_text(document, encoding="utf-8")
 
 
 def checksums(dist: Path) -> None:

@@ -1,9 +1,9 @@
-"""Says what the product is made of: sbom.cdx.json (CycloneDX 1.6) and THIRD_PARTY_NOTICES.md.
+"""Says what is shipped is made of: sbom.cdx.json (CycloneDX 1.6) and THIRD_PARTY_NOTICES.md.
 
 Both are made from the lock of the image (requirements-run.txt) and from what the installed
 packages say of themselves; licence texts are copied whole, as most licences ask. `make notices`
 writes them; a test fails while they differ from the lock. Nothing in them depends on the time or
-the machine.
+the machine. A release has a bill of the framework's wheel besides: what it depends on, as locked.
 """
 
 import json
@@ -12,6 +12,7 @@ import sys
 import tomllib
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
 import yaml
 from cyclonedx.model.bom import Bom, BomMetaData
@@ -19,8 +20,13 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.license import DisjunctiveLicense
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
+PROJECT = ROOT / "pyproject.toml"
+FRAMEWORK = ROOT / "controller/pyproject.toml"
 LOCK = ROOT / "requirements-run.txt"
 SBOM = ROOT / "sbom.cdx.json"
 NOTICES = ROOT / "THIRD_PARTY_NOTICES.md"
@@ -71,15 +77,70 @@ def released_version() -> str:
     return str(yaml.safe_load(chart)["version"])
 
 
+def list_framework_packages() -> list[tuple[str, str]]:
+    """Return name and locked version of every package that the framework's wheel needs."""
+    pending = [Requirement(line) for line in read_project(FRAMEWORK)["dependencies"]]
+    needed: set[str] = set()
+    while pending:
+        name = canonicalize_name(pending.pop().name)
+        if name not in needed:
+            needed.add(name)
+            requirements = map(Requirement, find_installed(name).requires or ())
+            pending += [
+                requirement
+                for requirement in requirements
+                if requirement.marker is None or is_needed(requirement.marker)
+            ]
+    return [pin for pin in list_locked_packages() if canonicalize_name(pin[0]) in needed]
+
+
+def is_needed(marker: Marker) -> bool:
+    """Return whether a requirement applies without extras on a Python that is supported."""
+    minors = range(11, 15)
+    return any(
+        marker.evaluate({"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.0"})
+        for minor in minors
+    )
+
+
+def read_project(path: Path) -> dict[str, Any]:
+    """Return the table `project` of a pyproject.toml."""
+    project: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    return project
+
+
 def sbom(version: str = "") -> str:
     """Return the bill of materials of a version; of the one that the files name by default."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return _write_bill(PROJECT, ComponentType.APPLICATION, list_locked_packages(), version)
+
+
+def framework_sbom(version: str = "") -> str:
+    """Return the bill of materials of the framework's wheel.
+
+    Args:
+        version: as for `sbom`.
+    """
+    return _write_bill(FRAMEWORK, ComponentType.LIBRARY, list_framework_packages(), version)
+
+
+def _write_bill(
+    path: Path, sort: ComponentType, packages: list[tuple[str, str]], version: str
+) -> str:
+    """Return a bill of materials as JSON.
+
+    Args:
+        path: the pyproject.toml of what is shipped.
+        sort: of what is shipped.
+        packages: name and version of its parts.
+        version: of what is shipped; empty for the one that the files name.
+    """
+    project = read_project(path)
     terms = DisjunctiveLicense(id=project["license"])
     own = component(project["name"], version or released_version(), terms)
-    own.type = ComponentType.APPLICATION
+    own.type = sort
     parts = [
         component(name, at, DisjunctiveLicense(name=licence(find_installed(name))))
-        for name, at in list_locked_packages()
+        for name, at in packages
     ]
     bom = Bom(components=parts, metadata=BomMetaData(component=own))
     bom.register_dependency(own, parts)

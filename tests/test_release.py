@@ -56,6 +56,7 @@ def test_a_release_has_all_that_people_install_from(dist: Path) -> None:
         f"butler_ipam-{VERSION}.tar.gz",
         f"butler-ipam-{VERSION}.tgz",
         f"butler-ipam-{VERSION}.cdx.json",
+        f"butler-ipam-controller-{VERSION}.cdx.json",
         f"kubectl-ipam-{VERSION}.tar.gz",
         "install.yaml",
         "ipam-components.yaml",
@@ -82,8 +83,10 @@ def test_every_file_says_the_version(dist: Path) -> None:
         meta = yaml.safe_load(inside.read())
         assert "butler-ipam/README.md" in chart.getnames()
     assert (meta["version"], meta["appVersion"]) == (VERSION, VERSION)
-    sbom = json.loads((dist / f"butler-ipam-{VERSION}.cdx.json").read_text())
-    assert sbom["metadata"]["component"]["version"] == VERSION
+    for name in ("butler-ipam", "butler-ipam-controller"):
+        sbom = json.loads((dist / f"{name}-{VERSION}.cdx.json").read_text())
+        own = sbom["metadata"]["component"]
+        assert (own["name"], own["version"]) == (name, VERSION)
 
 
 def test_what_is_installed_from_a_release_names_the_image_that_its_workflow_pushes(
@@ -160,7 +163,7 @@ def test_the_bills_of_materials_are_valid_cyclonedx(dist: Path) -> None:
     from cyclonedx.validation.json import JsonStrictValidator
 
     validator = JsonStrictValidator(SchemaVersion.V1_6)
-    for path in (ROOT / "sbom.cdx.json", dist / f"butler-ipam-{VERSION}.cdx.json"):
+    for path in (ROOT / "sbom.cdx.json", *dist.glob("*.cdx.json")):
         assert validator.validate_str(path.read_text()) is None
 
 

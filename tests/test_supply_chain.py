@@ -5,10 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.scripts import load_script
 
@@ -32,6 +35,19 @@ def test_the_bill_of_materials_is_the_one_that_is_made_of_the_lock(
     supply_chain: ModuleType,
 ) -> None:
     assert (ROOT / "sbom.cdx.json").read_text() == supply_chain.sbom(), "run `make notices`"
+
+
+def test_the_bill_of_the_framework_has_what_its_wheel_depends_on(supply_chain: ModuleType) -> None:
+    project = tomllib.loads((ROOT / "controller/pyproject.toml").read_text())["project"]
+    direct = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
+    reported = json.loads(supply_chain.framework_sbom("1.2.3"))
+    assert reported["metadata"]["component"]["type"] == "library"
+    parts = {(part["name"], part["version"]) for part in reported["components"]}
+    assert parts < set(supply_chain.list_locked_packages())
+    named = {canonicalize_name(name) for name, _ in parts}
+    assert direct < named, "what they depend on is there, too"
+    assert {"multidict", "cffi"} <= named
+    assert "pydantic" not in named, "extras are not installed with the wheel"
 
 
 def test_the_notices_have_every_locked_package_and_its_licence(supply_chain: ModuleType) -> None:
