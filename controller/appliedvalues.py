@@ -1,10 +1,13 @@
 """Which stored values the server makes of applied ones, remembered in the process.
 
-In a value with one owner, an atomic list for example, managedFields do not tell a default of the
-server from a field that an earlier apply set. Only an apply tells: it changes nothing if the
-field is a default. Such a result is remembered with the values, not with the resourceVersion,
-which each write of the status changes. Rejected: to accept each stored value that contains the
-applied one. A field that the body no longer has would stay for ever.
+The server stores a quantity in its own notation (`1000m` as `1`), a mutating webhook may rewrite a
+value, and in a value with one owner, an atomic list for example, managedFields do not tell a
+default of the server from a field that an earlier apply set. Only an apply tells: it changes
+nothing if the stored value is what the server makes of the applied one. Such a result is
+remembered with the values, not with the resourceVersion, which each write of the status changes.
+It holds until one of the values changes, or the process ends. Rejected: to parse quantities.
+Nothing but the kind's type says which text is one. Rejected: to accept each stored value that
+contains the applied one. A field that the body no longer has would stay for ever.
 """
 
 from dataclasses import dataclass
@@ -35,7 +38,7 @@ class ChildAndManager:
 
 
 class AppliedValues:
-    """The values of which an apply has shown that the server extends them by defaults."""
+    """The values of which an apply has shown what the server makes of them."""
 
     def __init__(self) -> None:
         self._digests: dict[tuple[str, str, str], tuple[str, frozenset[bytes]]] = {}
@@ -64,14 +67,3 @@ def digest_values(path: str, desired: Any, stored: Any) -> bytes:
     """Return a digest of a field's path, its applied value and its stored value."""
     encoded = msgspec.json.encode([path, desired, stored], order="deterministic")
     return blake2b(encoded, digest_size=16).digest()
-
-
-def contains(stored: Any, desired: Any) -> bool:
-    """Return whether a stored value is the desired one, extended by fields of maps at most."""
-    if isinstance(desired, dict) and isinstance(stored, dict):
-        return all(
-            name in stored and contains(stored[name], value) for name, value in desired.items()
-        )
-    if isinstance(desired, list) and isinstance(stored, list):
-        return len(desired) == len(stored) and all(map(contains, stored, desired))
-    return bool(stored == desired)

@@ -1,13 +1,15 @@
 """Checks of what callers pass to a client or a manager, so that a mix-up is named at once.
 
 Python accepts an object where a Version is expected, and fails later with an AttributeError or
-with a request that no server understands. Each check raises a TypeError that says what to pass.
+with a request that no server understands. Each check raises an error that says what to pass.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from controller.callbacks import is_key, safe_repr
-from controller.meta import Version
+from controller.meta import Key, Version
 from controller.resource import Resource
 
 
@@ -28,66 +30,66 @@ def check_resource(resource: object, caller: str) -> None:
     raise TypeError(f"{caller} needs a controller.Resource, not {_describe(resource)}{hint}")
 
 
-def check_key(resource: Resource[Any], key: object, verb: str) -> None:
-    """Raise TypeError for what is no Key.
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a request needs as an argument.
 
     Args:
-        resource: the kind.
-        key: as the caller passed it.
-        verb: of the request, for the message.
+        accepts: whether a value is of that sort.
+        name: of the sort, for the message.
+    """
+
+    accepts: Callable[[object], bool]
+    name: str
+
+
+KEY = Expected(is_key, "controller.Key(namespace, name)")
+VERSION = Expected(
+    lambda value: isinstance(value, Version),
+    "the Version that the decision was made on: Version.from_object(obj)",
+)
+OBJECT = Expected(
+    lambda value: not isinstance(value, Version) and hasattr(value, "metadata"),
+    "the object as it was read",
+)
+NAMESPACE = Expected(
+    lambda value: isinstance(value, str),
+    "the namespace as text, '' for a cluster-scoped kind",
+)
+
+
+def check_argument(
+    resource: Resource[Any], argument: object, verb: str, expected: Expected
+) -> None:
+    """Raise TypeError for what is not expected: the object in place of its Version, for example.
+
+    Args:
+        resource: the kind, as the caller passed it.
+        argument: as the caller passed it.
+        verb: of the request, or the method of the client, for the message.
+        expected: what the request needs.
     """
     check_resource(resource, f"Client.{verb}")
-    if not is_key(key):
+    if not expected.accepts(argument):
         raise TypeError(
-            f"{verb} {resource.full_name} needs controller.Key(namespace, name), not"
-            f" {_describe(key)}"
+            f"{verb} {resource.full_name} needs {expected.name}, not {_describe(argument)}"
         )
 
 
-def check_version(resource: Resource[Any], version: object, verb: str) -> None:
-    """Raise TypeError for what is no Version: the object itself, for example.
+def check_place(resource: Resource[Any], key: Key, verb: str) -> None:
+    """Raise ValueError for an object of a namespaced kind without a namespace.
+
+    The server has no such path, and answers with a 404 that does not say why.
 
     Args:
         resource: the kind.
-        version: as the caller passed it.
+        key: namespace and name of the object.
         verb: of the request, for the message.
     """
-    check_resource(resource, f"Client.{verb}")
-    if not isinstance(version, Version):
-        raise TypeError(
-            f"{verb} {resource.full_name} needs the Version that the decision was made on:"
-            f" Version.from_object(obj), not {_describe(version)}"
-        )
-
-
-def check_object(resource: Resource[Any], obj: object, verb: str) -> None:
-    """Raise TypeError for what is no object with metadata: its Version, for example.
-
-    Args:
-        resource: the kind.
-        obj: as the caller passed it.
-        verb: the method of the client, for the message.
-    """
-    check_resource(resource, f"Client.{verb}")
-    if isinstance(obj, Version) or not hasattr(obj, "metadata"):
-        raise TypeError(
-            f"{verb} {resource.full_name} needs the object as it was read, not {_describe(obj)}"
-        )
-
-
-def check_namespace(resource: Resource[Any], namespace: object, verb: str) -> None:
-    """Raise TypeError for what is no namespace: a Key, or the body.
-
-    Args:
-        resource: the kind.
-        namespace: as the caller passed it.
-        verb: of the request, for the message.
-    """
-    check_resource(resource, f"Client.{verb}")
-    if not isinstance(namespace, str):
-        raise TypeError(
-            f"{verb} {resource.full_name} needs the namespace as text, '' for a cluster-scoped"
-            f" kind, not {_describe(namespace)}"
+    if resource.namespaced and not key.namespace:
+        raise ValueError(
+            f"{verb} {resource.full_name} {key.name}: the kind is namespaced, so say in which"
+            " namespace the object is; a cluster-scoped kind has Resource(..., namespaced=False)"
         )
 
 

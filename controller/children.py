@@ -3,8 +3,8 @@
 `ensure` reads the child from the server and compares the read object with the desired one before
 it writes. At rest it sends one GET and no write. The comparison needs no schema: `managedFields`
 says which fields and list entries our field manager owns, so fields of others and defaults of the
-server are left out. Inside a value with one owner, such as an atomic list, one apply that changes
-nothing tells the defaults; appliedvalues.py says why.
+server are left out. One apply that changes nothing tells what the server makes of a value: other
+notations, and defaults inside a value with one owner; appliedvalues.py says why.
 
 Rejected: comparing with a cached object. Caches keep only the fields that a kind's type names.
 Rejected: applying in each pass. That is a write request for each child and pass, which admission
@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from controller.appliedvalues import ChildAndManager, contains, digest_values
+from controller.appliedvalues import ChildAndManager, digest_values
 from controller.client import Client
 from controller.codec import decode_json, decode_object, encode
 from controller.errors import OwnedByAnother
@@ -86,14 +86,13 @@ class _Difference:
     is_owned: bool = False
 
     @property
-    def is_extended(self) -> bool:
-        """Whether we own the value and the server may have added defaults to it, and no more."""
-        return self.is_owned and contains(self.stored, self.desired)
-
-    @property
     def digest(self) -> bytes:
-        """The digest of the values; empty, and so never remembered, if they are not extended."""
-        if not self.is_extended:
+        """The digest of the values if only the server can have made one of the other; else empty.
+
+        While we own the value, what is stored is what the server made of an apply of ours. Whoever
+        else writes another value takes the field over.
+        """
+        if not self.is_owned or self.stored is _ABSENT:
             return b""
         return digest_values(self.paths[0], self.desired, self.stored)
 
@@ -127,7 +126,8 @@ async def ensure(
         OwnedByAnother: the object has another controlling owner.
         FieldManagerConflict: another manager owns a field, and `force` is False.
         ValueError: `body` has no name or has a status, the owner is in another namespace, the
-            owner is namespaced and the child is not, or there is no name for the field manager.
+            owner is namespaced and the child is not, a namespaced child has neither a namespace
+            nor a namespaced owner, or there is no name for the field manager.
         TypeError: `owner` is no Owner.
     """
     desired = _complete(resource, owner, body)
@@ -159,8 +159,8 @@ async def ensure(
     if child.metadata.resourceVersion == current.metadata.resourceVersion:
         # The server has the value in another notation, or with its defaults.
         if not client.is_dry_run:
-            extended = (change.digest for change in all_differences if change.is_extended)
-            client.applied_values.remember(where, frozenset(extended))
+            digests = frozenset(difference.digest for difference in all_differences)
+            client.applied_values.remember(where, digests - {b""})
         return Ensured(child, "unchanged")
     paths = (path for difference in differences for path in difference.paths)
     return Ensured(child, "updated", tuple(dict.fromkeys(paths)))
@@ -201,11 +201,22 @@ def _complete(resource: Resource[Any], owner: Owner | None, body: Mapping[str, A
         }
         desired["data"] = {**(desired.get("data") or {}), **encoded}
     if owner is None:
+        if resource.namespaced and not _namespace_of(desired):
+            raise ValueError(
+                f"{resource.kind} {desired['metadata']['name']} has no owner to take the namespace"
+                " from: name it in metadata.namespace"
+            )
         return desired
     if not isinstance(owner, Owner):
         raise TypeError(
             f"the owner of {resource.kind} {desired['metadata']['name']} must be"
             f" Owner(object, KIND) or None, not a {type(owner).__name__}"
+        )
+    if resource.namespaced and not owner.kind.namespaced and not _namespace_of(desired):
+        raise ValueError(
+            f"{resource.kind} {desired['metadata']['name']} cannot take the namespace from its"
+            f" owner, {owner.kind.kind} {owner.object.metadata.name}, which is cluster-scoped:"
+            " name it in metadata.namespace"
         )
     return with_owner(
         desired,
@@ -215,6 +226,10 @@ def _complete(resource: Resource[Any], owner: Owner | None, body: Mapping[str, A
         block_deletion=owner.block_deletion,
         child=resource,
     )
+
+
+def _namespace_of(desired: Json) -> str:
+    return str(desired["metadata"].get("namespace") or "")
 
 
 def _check_controller(resource: Resource[Any], current: Untyped, owner: Owner) -> None:

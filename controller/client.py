@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from controller import discovery
 from controller.appliedvalues import AppliedValues
 from controller.arguments import (
-    check_key,
-    check_namespace,
-    check_object,
-    check_version,
+    KEY,
+    NAMESPACE,
+    OBJECT,
+    VERSION,
+    check_argument,
+    check_place,
 )
 from controller.callbacks import call_plain
 from controller.codec import (
@@ -159,8 +161,12 @@ class Client:
                 kind with the type of those.
             key: namespace and name.
             subresource: for example `scale`; empty for the object itself.
+
+        Raises:
+            ValueError: the kind is namespaced, and the key has no namespace.
         """
-        check_key(resource, key, "get")
+        check_argument(resource, key, "get", KEY)
+        check_place(resource, key, "get")
         with _naming("get", resource, key, subresource):
             data = await self._transport.request(
                 "GET", resource.path(key, subresource), accept=resource.accept
@@ -195,7 +201,7 @@ class Client:
             labels: a label selector; empty for none.
             fields: a field selector; empty for none.
         """
-        check_namespace(resource, namespace, "list")
+        check_argument(resource, namespace, "list", NAMESPACE)
         query = {"limit": str(PAGE_SIZE)}
         if labels:
             query["labelSelector"] = labels
@@ -223,9 +229,11 @@ class Client:
 
         Raises:
             AlreadyExists: an object of that name exists.
-            ValueError: the kind is cluster-scoped, and `owned` made a namespaced object the owner.
+            ValueError: the kind is cluster-scoped, and `with_owner` made a namespaced object the
+                owner; or the kind is namespaced, and no namespace is named.
         """
-        check_namespace(resource, namespace, "create")
+        check_argument(resource, namespace, "create", NAMESPACE)
+        check_place(resource, _created_key(namespace, body), "create")
         check_owners(resource, body)
         with _naming("create", resource, _created_key(namespace, body)):
             data = await self._transport.request(
@@ -261,7 +269,7 @@ class Client:
             Conflict: the object has changed since; read again and decide again.
             Invalid: the server refuses the content, or a `test` of a JSON patch failed.
         """
-        check_version(resource, at, "patch")
+        check_argument(resource, at, "patch", VERSION)
         pins = {"resourceVersion": precondition(at)} | ({} if subresource else {"uid": at.uid})
         if isinstance(patch, Mapping):
             body, content_type = encode(with_metadata(patch, pins)), MERGE_PATCH
@@ -295,7 +303,7 @@ class Client:
         Raises:
             Conflict: the object has changed since it was read; read again and decide again.
         """
-        check_object(resource, obj, "patch_status")
+        check_argument(resource, obj, "patch_status", OBJECT)
         body = {"status": status}
         return await self.patch(resource, Version.from_object(obj), body, subresource="status")
 
@@ -313,7 +321,7 @@ class Client:
         Raises:
             Conflict: the object has changed since; read again and decide again.
         """
-        check_version(resource, at, "replace")
+        check_argument(resource, at, "replace", VERSION)
         pins = {"name": at.name, "resourceVersion": precondition(at), "uid": at.uid}
         if at.namespace:
             pins["namespace"] = at.namespace
@@ -343,7 +351,7 @@ class Client:
             Conflict: the object has changed since.
             NotFound: it was deleted before.
         """
-        check_version(resource, at, "delete")
+        check_argument(resource, at, "delete", VERSION)
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -393,7 +401,8 @@ class Client:
             Conflict: the object has another version.
             ValueError: as for `create`.
         """
-        check_key(resource, key, "apply")
+        check_argument(resource, key, "apply", KEY)
+        check_place(resource, key, "apply")
         check_owners(resource, body)
         preconditions = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
         pins = {"name": key.name} | {name: value for name, value in preconditions.items() if value}

@@ -200,8 +200,18 @@ async def test_bodies_and_owners_that_cannot_be_are_named(client: Client, owner:
         await ensure(client, CONFIG_MAPS, owner, {"metadata": {"generateName": "x-"}})
     with pytest.raises(ValueError, match=r"the status is no part of .* Client\.patch_status"):
         await ensure(client, SHELVES, owner, {**BODY, "status": {}})
+    with pytest.raises(ValueError, match=r"child has no owner to take the namespace from"):
+        await ensure(client, CONFIG_MAPS, None, BODY, manager="me")
+    everywhere = Region(ObjectMeta("default", uid="uid"))
+    with pytest.raises(ValueError, match="its owner, Namespace default, which is cluster-scoped"):
+        await ensure(client, CONFIG_MAPS, Owner(everywhere, NAMESPACES), BODY)
+    placed = {"metadata": {"name": "child", "namespace": "default"}}
     with pytest.raises(ValueError, match="pass manager="):
-        await ensure(client, CONFIG_MAPS, None, BODY)
+        await ensure(client, CONFIG_MAPS, None, placed)
+    with pytest.raises(ValueError, match=r"get configmaps child: the kind is namespaced"):
+        await client.get(CONFIG_MAPS, Key("", "child"))
+    with pytest.raises(ValueError, match=r"create configmaps child: the kind is namespaced"):
+        await client.create(CONFIG_MAPS, "", BODY)
     with pytest.raises(TypeError, match=r"must be Owner\(object, KIND\) or None, not a Gauge"):
         await ensure(client, CONFIG_MAPS, owner.object, BODY)  # type: ignore[arg-type]
     other_space = {"metadata": {"name": "x", "namespace": "elsewhere"}}
@@ -318,6 +328,7 @@ POLICY = {
     "metadata": {"name": "child"},
     "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]},
 }
+QUANTITIES = {"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": {"cpu": "0.5"}}
 NAME = {"fieldPath": "metadata.name"}
 LIMIT = {"resource": "limits.cpu"}
 
@@ -333,10 +344,18 @@ LIMIT = {"resource": "limits.cpu"}
         (DEPLOYMENTS, workload(template=env("resourceFieldRef", LIMIT))),
         (DEPLOYMENTS, workload(template=DOWNWARD)),
         (POLICIES, POLICY),
+        (DEPLOYMENTS, workload(template=template(resources=QUANTITIES))),
     ],
-    ids=["volumeClaimTemplates", "fieldRef", "resourceFieldRef", "downwardAPI", "policy ports"],
+    ids=[
+        "volumeClaimTemplates",
+        "fieldRef",
+        "resourceFieldRef",
+        "downwardAPI",
+        "policy ports",
+        "quantities",
+    ],
 )
-async def test_defaults_within_values_of_one_owner_cost_one_write_at_most(
+async def test_values_that_the_server_rewrites_cost_one_write_at_most(
     shared_plane: Plane, tmp_path: Path, kind: Resource[Untyped], body: Json
 ) -> None:
     async with server_client(shared_plane, tmp_path) as client:
@@ -405,6 +424,34 @@ async def test_fields_dropped_from_a_value_with_defaults_are_removed(
         assert (repaired.operation, repaired.fields) == ("updated", ("spec.ports",))
         await assert_at_rest(client, RACKS, rack({"port": 80}))  # known from before
         await client.delete(RACKS, Version.from_object(repaired.object))
+
+
+async def test_a_quantity_that_others_or_the_body_change_is_written(
+    shared_plane: Plane, tmp_path: Path
+) -> None:
+    def limited(cpu: str) -> Json:
+        body = workload(template=template(resources={"limits": {"cpu": cpu}}))
+        return {**body, "metadata": {"name": "child", "namespace": "default"}}
+
+    async with server_client(shared_plane, tmp_path) as client:
+        child = (await ensure(client, DEPLOYMENTS, None, limited("1000m"), manager="me")).object
+        try:
+            await ensure(client, DEPLOYMENTS, None, limited("1000m"), manager="me")
+            await assert_at_rest(client, DEPLOYMENTS, limited("1000m"))
+            changed = await ensure(client, DEPLOYMENTS, None, limited("2000m"), manager="me")
+            assert changed.operation == "updated"
+            await ensure(client, DEPLOYMENTS, None, limited("2000m"), manager="me")
+            await assert_at_rest(client, DEPLOYMENTS, limited("2000m"))
+            other = limited("1")
+            await client.apply(DEPLOYMENTS, CHILD, other, manager="person", force=True)
+            repaired = await ensure(client, DEPLOYMENTS, None, limited("2000m"), manager="me")
+            (container,) = repaired.object.body["spec"]["template"]["spec"]["containers"]
+            assert repaired.operation == "updated"
+            assert container["resources"]["limits"]["cpu"] in {"2", "2000m"}
+        finally:
+            live = await client.get(DEPLOYMENTS, CHILD)
+            await client.delete(DEPLOYMENTS, Version.from_object(live))
+            assert child.metadata.uid == live.metadata.uid
 
 
 async def test_a_dry_run_learns_no_defaults(shared_plane: Plane, tmp_path: Path) -> None:
