@@ -1,7 +1,7 @@
 """The Service and the configurations of a manager's webhooks, read from what was added to it.
 
 The manager knows path, port and type of a webhook, and the kinds of the operator tell which
-resources have that type. Operations are CREATE and UPDATE; no webhook says that it needs others.
+resources have that type. Operations are those of the webhook, CREATE and UPDATE if it names none.
 """
 
 import re
@@ -133,7 +133,7 @@ def _describe_webhook(
                 "apiGroups": [resource.group],
                 "apiVersions": [resource.version],
                 "resources": [resource.plural],
-                "operations": ["CREATE", "UPDATE"],
+                "operations": list(webhook.operations),
             }
             for resource in resources
         ],

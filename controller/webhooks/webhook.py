@@ -15,11 +15,11 @@ server run into its timeout; an answer just before that frees both sides and say
 is no refusal, because a webhook with failurePolicy Ignore must not stop writes by being slow.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar, get_args
 
-from controller.callbacks import check_callable, describe_result, function_name
+from controller.callbacks import check_callable, describe_result, function_name, safe_repr
 from controller.clock import Clock
 from controller.loggers import get_logger, with_fields
 from controller.supervisor import call_guarded, is_bug
@@ -38,6 +38,9 @@ T = TypeVar("T")
 Handler = Callable[[AdmissionRequest[T]], Awaitable[Answer]]
 """Answers one request."""
 
+WriteOperation = Literal["CREATE", "UPDATE", "DELETE"]
+"""What a webhook can be asked about; CONNECT is of subresources, which no printed rule names."""
+OPERATIONS: tuple[str, ...] = get_args(WriteOperation)
 LONGEST_SECONDS = 30.0
 """The longest timeout that a webhook configuration may have."""
 
@@ -58,9 +61,11 @@ class Webhook(Generic[T]):
         type: what objects are decoded to: any type that msgspec decodes, a pydantic model, `dict`
             for plain JSON, `bytes` for the JSON itself.
         mutating: whether it may answer with a patch.
+        operations: the writes that it is asked about; the printed configuration has them. A
+            deletion has no `object`, only `oldObject`.
 
     Raises:
-        ValueError: the path does not begin with a slash.
+        ValueError: the path does not begin with a slash, or there is no such operation.
         TypeError: the handler cannot be called.
     """
 
@@ -71,12 +76,20 @@ class Webhook(Generic[T]):
         type: type[T],  # noqa: A002 - as in Resource
         *,
         mutating: bool = False,
+        operations: Sequence[WriteOperation] = ("CREATE", "UPDATE"),
     ) -> None:
         if not path.startswith("/") or len(path) < 2:
             raise ValueError(f"webhook path {path!r} must begin with a slash and name something")
         check_callable(handler, f"the handler of webhook {path}")
+        unknown = [name for name in operations if name not in OPERATIONS]
+        if isinstance(operations, str) or unknown or not operations:
+            raise ValueError(
+                f"webhook {path}: operations must be a list of {', '.join(OPERATIONS)}, not"
+                f" {safe_repr(operations)}"
+            )
         self.path = path
         self.mutating = mutating
+        self.operations = tuple(dict.fromkeys(operations))
         self.type = type
         self._handler = handler
 
