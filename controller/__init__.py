@@ -8,8 +8,9 @@ A name is imported when it is first used (PEP 562), so a program that needs only
 conditions loads neither an HTTP client nor the metrics.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from controller.lazyexports import export_lazily
 
 if TYPE_CHECKING:
     from controller.cache import Cache, Change
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from controller.logs import configure_logs
     from controller.manager import Manager
     from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Untyped, Version
+    from controller.namespaces import NamespaceSet, NamespacesInformer
     from controller.options import ManagerOptions, SelfSigned
     from controller.outcome import SETTLED, Again, Blocked, Outcome
     from controller.owners import with_owner
@@ -102,6 +104,8 @@ __all__ = [
     "Manager",
     "ManagerOptions",
     "MetadataOnly",
+    "NamespaceSet",
+    "NamespacesInformer",
     "NoAnswer",
     "NotFound",
     "Object",
@@ -166,6 +170,7 @@ _MODULES = {
     "logs": "configure_logs",
     "manager": "Manager",
     "meta": "Key MetadataOnly Object ObjectMeta Untyped Version",
+    "namespaces": "NamespaceSet NamespacesInformer",
     "options": "ManagerOptions SelfSigned",
     "outcome": "SETTLED Again Blocked Outcome",
     "owners": "with_owner",
@@ -180,17 +185,6 @@ _MODULES = {
     "transport": "Transport",
     "triggers": "ClusterWatch Watch generation_changed spec_at_once to_owner to_self",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # a type checker that saw it would take any name for one of ours
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = export_lazily(__name__, _MODULES)

@@ -17,7 +17,7 @@ pass would open a connection.
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -33,6 +33,7 @@ from controller.discovery import AbsenceLooks
 from controller.errors import ControllerError
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Registration
+from controller.informergroups import InformerGroup
 from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
 from controller.reflector import SILENCE_SECONDS
@@ -75,25 +76,6 @@ class ClusterSettings:
     most_bytes: int | None = None
 
 
-@dataclass(eq=False, slots=True)
-class _Subscription(Generic[T]):
-    """A handler, and its registration at the informer of each open cluster."""
-
-    handler: ClusterHandler[T]
-    registrations: dict[Key, Registration] = field(default_factory=dict)
-
-    def add(self, cluster: Key, informer: Informer[T], *, replayed: bool = True) -> None:
-        """Register the handler at the informer of a cluster."""
-        handler = partial(self.handler, cluster)
-        self.registrations[cluster] = informer.add_handler(handler, replayed=replayed)
-
-    def replay(self) -> Iterator[None]:
-        """Call the handler with all objects of all open clusters once more, in slices."""
-        for cluster, registration in list(self.registrations.items()):
-            if self.registrations.get(cluster) is registration:
-                yield from registration.replay()
-
-
 class ClusterKind(Generic[T]):
     """One kind in all open clusters; made by `Clusters.kind`.
 
@@ -115,8 +97,7 @@ class ClusterKind(Generic[T]):
         self.scope = scope
         self.indexes = indexes
         self._used = used
-        self._informers: dict[Key, Informer[T]] = {}
-        self._subscriptions: list[_Subscription[T]] = []
+        self._group: InformerGroup[Key, T] = InformerGroup()
 
     def cache(self, cluster: Key) -> Cache[T] | None:
         """Return the cache of `cluster`; None unless the cluster is open and was listed.
@@ -124,7 +105,7 @@ class ClusterKind(Generic[T]):
         The cache is current only while the cluster is open: get it again in each pass.
         """
         self._used(cluster)
-        informer = self._informers.get(cluster)
+        informer = self._group.informers.get(cluster)
         return informer.cache if informer is not None and informer.cache.synced else None
 
     def add_handler(self, handler: ClusterHandler[T], *, replayed: bool = True) -> Registration:
@@ -141,31 +122,19 @@ class ClusterKind(Generic[T]):
             TypeError: the handler is async or cannot be called.
         """
         check_plain(handler, "the handler of a ClusterKind")
-        subscription = _Subscription(handler)
-        self._subscriptions.append(subscription)
-        for cluster, informer in self._informers.items():
-            subscription.add(cluster, informer, replayed=replayed)
-        return Registration(partial(self._unsubscribe, subscription), subscription.replay)
+
+        def register(cluster: Key, informer: Informer[T]) -> Registration:
+            return informer.add_handler(partial(handler, cluster), replayed=False)
+
+        return self._group.subscribe(register, replayed=replayed)
 
     def attach(self, cluster: Key, informer: Informer[T]) -> None:
         """Use `informer` for `cluster`, which was opened."""
-        self._informers[cluster] = informer
-        for subscription in self._subscriptions:
-            subscription.add(cluster, informer)
+        self._group.attach(cluster, informer)
 
     def detach(self, cluster: Key) -> None:
         """Remove `cluster`, which was closed."""
-        self._informers.pop(cluster, None)
-        for subscription in self._subscriptions:
-            if registration := subscription.registrations.pop(cluster, None):
-                registration.close()
-
-    def _unsubscribe(self, subscription: _Subscription[T]) -> None:
-        if subscription in self._subscriptions:
-            self._subscriptions.remove(subscription)
-        for registration in subscription.registrations.values():
-            registration.close()
-        subscription.registrations.clear()
+        self._group.detach(cluster)
 
 
 @dataclass(eq=False, slots=True)

@@ -20,7 +20,8 @@ from controller.clock import Clock
 from controller.discovery import AbsenceLooks
 from controller.health import Check
 from controller.indexes import IndexFunction
-from controller.informer import Informer, Informers
+from controller.informer import Informer
+from controller.informers import Informers
 from controller.jobs import ControllerJob, run_in_background
 from controller.meta import Key, Object, Version
 from controller.metrics import InformerMetrics, Metrics, UnmeasuredInformer

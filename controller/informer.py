@@ -1,4 +1,4 @@
-"""Informers: each watches one kind once, keeps its cache current, and calls all handlers."""
+"""An informer watches one kind in one scope, keeps its cache current, and calls all handlers."""
 
 import random
 from collections import deque
@@ -24,12 +24,11 @@ from controller.health import Check, Failing
 from controller.indexes import IndexFunction
 from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
-from controller.metrics import InformerMetrics
 from controller.redelivery import Undelivered
 from controller.reflector import SILENCE_SECONDS, Reflector
 from controller.resource import Resource, Scope
 from controller.selectors import label_selector
-from controller.slices import batches, exhaust
+from controller.slices import batches, exhaust, run_in_slices
 from controller.supervisor import as_exception
 from controller.transport import Transport
 from controller.watch import WatchObserver
@@ -160,6 +159,16 @@ class Informer(Generic[T]):
     def silent_seconds(self) -> float:
         """Seconds since the last list, event or bookmark, or since the informer was made."""
         return self._clock.monotonic() - self._reflector.last_received
+
+    @property
+    def unlisted(self) -> int:
+        """1 until the first list, then 0; informers of several namespaces count these."""
+        return int(not self.cache.synced)
+
+    @property
+    def namespace_names(self) -> tuple[str, ...]:
+        """The namespaces that are watched; empty text stands for all."""
+        return (self._scope.namespace,)
 
     @property
     def lag_seconds(self) -> float:
@@ -316,6 +325,19 @@ class Informer(Generic[T]):
             group.start_soon(self._undelivered.run)
             await self._keep_current()
 
+    async def drop_objects(self) -> None:
+        """Remove all objects from the cache, and deliver them as deleted, after `run` has ended.
+
+        The last state of the objects is not known: they may exist, and are not watched any more.
+        """
+        cache = self.cache
+        if len(cache) or cache.unreadable:
+            await run_in_slices(cache.replace_in_slices((), cache.highest_revision))
+
+    async def finish_deliveries(self) -> None:
+        """Call handlers that raised again until none does, after `run` has ended."""
+        await self._undelivered.finish()
+
     async def _keep_current(self) -> None:
         """Run the reflector until cancelled; restart it after a delay if it raises."""
         while True:
@@ -356,129 +378,12 @@ class Informer(Generic[T]):
         return not scope.fields and self._selects(obj.metadata.labels)
 
 
-class Informers:
-    """The informers of one manager, made when they are first asked for.
-
-    There is one for each kind and scope. All informers of a kind decode its objects to one type,
-    so that the response to a write fits the cache of each.
-
-    Args:
-        transport: the API server.
-        clock: for delays and deadlines.
-        streams: whether lists may be read as initial events of watches.
-        metrics: returns the metrics of the informers of a kind, given its full name.
-    """
-
-    def __init__(
-        self,
-        transport: Transport,
-        clock: Clock,
-        *,
-        streams: bool,
-        metrics: Callable[[str], InformerMetrics],
-    ) -> None:
-        self._transport = transport
-        self._clock = clock
-        self._streams = streams
-        self._metrics = metrics
-        self._informers: dict[str, dict[Scope, Informer[Any]]] = {}
-        self._indexes: dict[Informer[Any], Mapping[str, IndexFunction[Any]]] = {}
-
-    def __iter__(self) -> Iterator[Informer[Any]]:
-        return iter(list(self._indexes))
-
-    def get_or_create(
-        self, resource: Resource[T], scope: Scope, indexes: Mapping[str, IndexFunction[T]] | None
-    ) -> Informer[T]:
-        """Return the informer of a kind and scope.
-
-        Raises:
-            ValueError: the kind is watched as another type, or this informer was asked for before
-                with other indexes.
-        """
-        name = resource.full_name
-        alike = self._informers.setdefault(name, {})
-        if other := next(
-            (informer for informer in alike.values() if informer.resource != resource), None
-        ):
-            raise ValueError(
-                f"{name} is watched as {_describe(other.resource)} already, so it cannot be"
-                f" watched as {_describe(resource)}: use one Resource for it everywhere"
-            )
-        requested = dict(indexes or {})
-        known = alike.get(scope)
-        if known is None:
-            known = alike[scope] = self._create(resource, scope, requested, alike)
-            self._indexes[known] = requested
-        elif self._indexes[known] != requested:
-            raise ValueError(
-                f"the informer of {name} exists with other indexes: ask for it once and share it"
-            )
-        return known
-
-    def _create(
-        self,
-        resource: Resource[T],
-        scope: Scope,
-        indexes: Mapping[str, IndexFunction[T]],
-        alike: Mapping[Scope, Informer[Any]],
-    ) -> Informer[T]:
-        """Make and keep the informer of a kind in a scope; it runs with the manager."""
-        metrics = self._metrics(resource.full_name)
-        informer = Informer(
-            resource,
-            self._transport,
-            self._clock,
-            namespace=scope.namespace,
-            labels=scope.labels,
-            fields=scope.fields,
-            indexes=indexes,
-            streams=self._streams,
-            observer=metrics,
-        )
-        # The gauges have one series for a kind, however many informers it has.
-        metrics.watch(
-            lambda: max(member.silent_seconds for member in alike.values()),
-            lambda: max(member.lag_seconds for member in alike.values()),
-            lambda: sum(len(member.cache) for member in alike.values()),
-        )
-        metrics.watch_gaps(
-            lambda: sum(len(sibling.cache.unreadable) for sibling in alike.values()),
-            lambda: sum(not sibling.cache.synced for sibling in alike.values()),
-        )
-        return informer
-
-    def retry_now(self, full_name: str) -> None:
-        """Retry lists and watches of a kind that failed at once.
-
-        Args:
-            full_name: plural and group of the kind.
-        """
-        for informer in self._informers.get(full_name, {}).values():
-            informer.retry_now()
-
-    def apply_own_write(self, resource: Resource[Any], obj: Object) -> None:
-        """Show the response to a request of ours in the caches of its kind and type."""
-        for informer in self._informers.get(resource.full_name, {}).values():
-            if informer.resource == resource:
-                informer.apply_own_write(obj)
-
-    def mark_deleted(self, resource: Resource[Any], version: Version) -> None:
-        """Hide an object that a request of ours deleted in the caches of its kind."""
-        for informer in self._informers.get(resource.full_name, {}).values():
-            informer.mark_deleted(version)
-
-
 def _label_predicate(labels: str) -> Callable[[Mapping[str, str]], bool]:
     """Return whether labels are selected; none are by a selector that only the server can read."""
     try:
         return label_selector(labels)
     except BadRequest:
         return lambda _: False
-
-
-def _describe(resource: Resource[Any]) -> str:
-    return f"{resource.type.__name__} of {resource.api_version}"
 
 
 def _hold_weakly(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,17 +10,17 @@ the shards that are held here, and the services for the leader run where `LEADIN
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import anyio
 
 from controller.clock import Clock
-from controller.informer import Registration
+from controller.informer import Informer, Registration
 from controller.loggers import get_logger
 from controller.meta import Key
-from controller.resource import Scope
+from controller.namespaces import NamespaceSet, NamespacesInformer
 from controller.runner import Controller
 from controller.shards import Partition, Shards
 from controller.slices import run_in_slices
@@ -65,9 +65,9 @@ class _Filter:
 class ControllerJob:
     """Runs a controller once all its triggers are ready; other controllers do not wait for it.
 
-    Where a controller watches one kind in several namespaces, a namespace that cannot be listed
-    keeps no other from being served. Its changes come once all kinds that are watched in several
-    namespaces were listed in it: until then a reconciler would take objects for absent.
+    Where a controller watches kinds in a set of namespaces, it hears of a namespace once all these
+    kinds were listed there: until then a reconciler would take objects for absent. A namespace
+    that cannot be listed keeps no other from being served.
 
     Args:
         controller: what is run.
@@ -111,63 +111,41 @@ class ControllerJob:
         # Connected only now, so that the first reconciliation finds all caches filled, and the
         # queue of a standby does not fill up while another replica leads.
         queue = self._filter or self.controller.queue
-        unlisted = _unlisted_namespaces(self._triggers)
-        late = [watch for watches in unlisted.values() for watch in watches]
-        connecting = [partial(self._connect_late, *item, queue) for item in unlisted.items()]
+        connections = [
+            _NamespaceConnections(watches, partial(self._connect, queue=queue), self._disconnect)
+            for watches in _group_by_set(self._triggers)
+        ]
         try:
             for trigger in self._triggers:
-                if trigger not in late:
+                if not _is_in_set(trigger):
                     await self._connect(trigger, queue)
+            for connection in connections:
+                await connection.update()
             log.info("Starting workers", controller=self.controller.name)
-            async with run_in_background(connecting):
+            async with run_in_background([connection.run for connection in connections]):
                 await self.controller.run()
         finally:
             for registration in self._registrations:
                 registration.close()
             self._registrations = []
 
-    async def _connect(self, trigger: Trigger, queue: KeySink) -> None:
+    async def _connect(self, trigger: Trigger, queue: KeySink) -> Registration:
         """Enqueue what a trigger says from now on, then the keys of the objects in its cache."""
         registration = trigger.connect(queue, replayed=False)
         self._registrations.append(registration)
         await run_in_slices(registration.replay())
+        return registration
+
+    def _disconnect(self, registration: Registration) -> None:
+        """Enqueue nothing more for a registration."""
+        registration.close()
+        self._registrations.remove(registration)
 
     async def _wait_startable(self) -> None:
-        """Return once the required kinds are listed, each in one namespace at least."""
-        siblings = _siblings(self._triggers)
+        """Return once the required kinds are listed, each in one namespace of a set at least."""
         for trigger in self._triggers:
-            if isinstance(trigger, Watch) and not trigger.is_required:
-                continue
-            if not any(trigger in group for group in siblings):
+            if not isinstance(trigger, Watch) or trigger.is_required:
                 await trigger.wait_ready()
-        for group in siblings:
-            for watch in group:
-                await watch.informer.wait_attempted()
-            await _wait_any(group)
-
-    async def _connect_late(
-        self, namespace: str, watches: Sequence[Watch[Any]], queue: KeySink
-    ) -> None:
-        """Connect the Watches of a namespace in which a kind could not be listed at the start."""
-        for informer in dict.fromkeys(watch.informer for watch in watches):
-            if not informer.cache.synced:
-                log.error(
-                    "A namespace cannot be listed, the controller serves the others",
-                    controller=self.controller.name,
-                    resource=informer.resource.full_name,
-                    unserved=namespace,
-                    error=str(informer.last_error),
-                )
-        for watch in watches:
-            await watch.wait_ready()
-        for watch in watches:
-            await self._connect(watch, queue)
-        log.info(
-            "A namespace can be listed, the controller serves it",
-            controller=self.controller.name,
-            served=namespace,
-        )
-        await anyio.sleep_forever()
 
     async def enqueue_shard(self, shard: int) -> None:
         """Queue all keys of a shard that is held here from now on, if the controller runs."""
@@ -176,43 +154,76 @@ class ControllerJob:
                 await run_in_slices(self._filter.restricted_to(shard, registration.replay()))
 
 
-def _siblings(triggers: Sequence[Trigger]) -> list[list[Watch[Any]]]:
-    """Return the Watches of one kind in several namespaces, those of one selector in a group."""
-    groups: dict[tuple[str, Scope], list[Watch[Any]]] = {}
+SetWatch = tuple[Watch[Any], NamespacesInformer[Any]]
+"""A Watch, and its informer."""
+
+
+@dataclass(eq=False, slots=True)
+class _NamespaceConnections:
+    """Connects the Watches of a set of namespaces, in each namespace that is listed.
+
+    Args:
+        watches: a namespace is served once the informers of all of them have listed it.
+        connect: registers a Watch, and returns the registration.
+        disconnect: ends a registration.
+    """
+
+    watches: Sequence[SetWatch]
+    connect: Callable[[Watch[Any]], Awaitable[Registration]]
+    disconnect: Callable[[Registration], None]
+    _registrations: dict[str, list[Registration]] = field(default_factory=dict)
+    _informers: dict[str, list[Informer[Any]]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Connect namespaces that come, and disconnect those that have gone, until cancelled."""
+        _, informer = self.watches[0]
+        while True:
+            changed = informer.namespaces.changed
+            await self.update()
+            await changed.wait()
+
+    async def update(self) -> None:
+        """Connect what is listed now, and disconnect namespaces whose objects were dropped."""
+        for namespace, informers in list(self._informers.items()):
+            if not any(
+                source.has(informer)
+                for (_, source), informer in zip(self.watches, informers, strict=True)
+            ):
+                del self._informers[namespace]
+                for registration in self._registrations.pop(namespace):
+                    self.disconnect(registration)
+        _, first = self.watches[0]
+        for namespace in first.namespaces:
+            listed = [source.find_listed(namespace) for _, source in self.watches]
+            informers = [informer for informer in listed if informer is not None]
+            if namespace in self._informers or len(informers) < len(listed):
+                continue
+            self._informers[namespace] = informers
+            registrations = self._registrations[namespace] = []
+            for (watch, _), informer in zip(self.watches, informers, strict=True):
+                registrations.append(await self.connect(replace(watch, informer=informer)))
+
+
+def _is_in_set(trigger: Trigger) -> bool:
+    """Return whether a trigger watches a set of namespaces."""
+    return isinstance(trigger, Watch) and isinstance(trigger.informer, NamespacesInformer)
+
+
+def _group_by_set(triggers: Sequence[Trigger]) -> list[list[SetWatch]]:
+    """Return the Watches that are connected together: those of one set that are required.
+
+    One that is not required stands alone.
+    """
+    together: dict[NamespaceSet, list[SetWatch]] = {}
+    alone: list[list[SetWatch]] = []
     for trigger in triggers:
-        if isinstance(trigger, Watch) and trigger.informer.scope.namespace:
-            selected = replace(trigger.informer.scope, namespace="")
-            groups.setdefault((trigger.resource.full_name, selected), []).append(trigger)
-    return [
-        group
-        for group in groups.values()
-        if len({watch.informer.scope.namespace for watch in group}) > 1
-    ]
-
-
-def _unlisted_namespaces(triggers: Sequence[Trigger]) -> dict[str, list[Watch[Any]]]:
-    """Return the Watches of the namespaces in which not every kind is listed, by namespace."""
-    namespaces: dict[str, list[Watch[Any]]] = {}
-    for group in _siblings(triggers):
-        for watch in group:
-            namespaces.setdefault(watch.informer.scope.namespace, []).append(watch)
-    return {
-        namespace: watches
-        for namespace, watches in namespaces.items()
-        if not all(watch.informer.cache.synced for watch in watches)
-    }
-
-
-async def _wait_any(watches: Sequence[Watch[Any]]) -> None:
-    """Return once one of the Watches is ready."""
-    async with anyio.create_task_group() as group:
-
-        async def wait(watch: Watch[Any]) -> None:
-            await watch.wait_ready()
-            group.cancel_scope.cancel()
-
-        for watch in watches:
-            group.start_soon(wait, watch)
+        if isinstance(trigger, Watch) and isinstance(trigger.informer, NamespacesInformer):
+            watch = (trigger, trigger.informer)
+            if trigger.is_required:
+                together.setdefault(trigger.informer.namespaces, []).append(watch)
+            else:
+                alone.append([watch])
+    return [*together.values(), *alone]
 
 
 class Services:

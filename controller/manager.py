@@ -21,7 +21,7 @@ process must exit.
 import inspect
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import anyio
 
@@ -42,7 +42,8 @@ from controller.events import Recorder
 from controller.extension import Extension
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
-from controller.informer import Informer, Informers
+from controller.informer import Informer
+from controller.informers import AnyInformer, Informers
 from controller.jobs import (
     LEADING_SHARD,
     ControllerJob,
@@ -56,6 +57,7 @@ from controller.leases import Elector
 from controller.meta import Key, Object
 from controller.metrics import Metrics
 from controller.mutations import MutationDetector
+from controller.namespaces import NamespaceSet, NamespacesInformer
 from controller.options import ManagerOptions
 from controller.queueorder import KeyBackoff, Retries
 from controller.resource import Resource, Scope
@@ -137,39 +139,68 @@ class Manager:
         self._has_recorders = False
         self._listening = anyio.Event()
 
+    @overload
     def informer(
         self,
         resource: Resource[T],
         *,
         namespace: str = "",
+        namespaces: None = None,
         labels: str = "",
         fields: str = "",
         indexes: Mapping[str, IndexFunction[T]] | None = None,
-    ) -> Informer[T]:
+    ) -> Informer[T]: ...
+
+    @overload
+    def informer(
+        self,
+        resource: Resource[T],
+        *,
+        namespaces: NamespaceSet,
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+    ) -> NamespacesInformer[T]: ...
+
+    def informer(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        namespaces: NamespaceSet | None = None,
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+    ) -> Informer[T] | NamespacesInformer[T]:
         """Return the informer of a kind and scope, made at the first call and shared after that.
 
-        For several namespaces ask for one informer each, and give all of them to a controller. The
-        type of `resource` decides what is kept; for MetadataOnly the server sends nothing else.
+        The type of `resource` decides what is kept; for MetadataOnly the server sends nothing
+        else.
 
         Args:
             resource: the kind.
-            namespace: empty for all.
+            namespace: the one namespace that is watched; empty for all.
+            namespaces: the namespaces that are watched, which may change while the manager runs;
+                None to go by `namespace`.
             labels: a label selector, for example `app=web`.
             fields: a field selector, for example `spec.nodeName=a`.
             indexes: by index name, a pure function from an object to its values.
 
         Raises:
-            ValueError: the kind is watched as another type, or this informer was asked for before
-                with other indexes.
+            TypeError: `resource` is no Resource, or `namespaces` is no NamespaceSet.
+            ValueError: the kind is watched as another type, this informer was asked for before
+                with other indexes, or a cluster-scoped kind is to be watched in namespaces.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
         check_resource(resource, "Manager.informer")
         scope = Scope(namespace, labels, fields)
-        return self._informers.get_or_create(resource, scope, indexes)
+        if namespaces is None:
+            return self._informers.get_or_create(resource, scope, indexes)
+        return self._informers.get_or_create_in(resource, namespaces, scope, indexes)
 
     @property
-    def informers(self) -> tuple[Informer[Any], ...]:
+    def informers(self) -> tuple[AnyInformer, ...]:
         """The informers of this manager, in the order in which they were asked for."""
         return tuple(self._informers)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from controller.cache import Change
 from controller.clock import Clock
-from controller.informer import Informer
+from controller.informers import AnyInformer
 from controller.meta import Key, Object
 
 CHECK_SECONDS = 5.0
@@ -34,7 +34,7 @@ class MutationDetector:
         clock: for the delays.
     """
 
-    def __init__(self, informers: Iterable[Informer[Any]], clock: Clock) -> None:
+    def __init__(self, informers: Iterable[AnyInformer], clock: Clock) -> None:
         self._informers = informers
         self._clock = clock
 
@@ -57,7 +57,7 @@ class MutationDetector:
 class _Record:
     """Finds changes in place of one informer's objects, by their JSON on entering the cache."""
 
-    def __init__(self, informer: Informer[Any]) -> None:
+    def __init__(self, informer: AnyInformer) -> None:
         self._kind = informer.resource.kind
         self._seen: dict[Key, tuple[Object, bytes]] = {}
         self._replaced: list[tuple[Key, Object, bytes]] = []

@@ -81,11 +81,20 @@ class Undelivered(Generic[T]):
         while True:
             await self._kept.wait()
             self._kept = anyio.Event()
-            await self._clock.sleep(REDELIVER_SECONDS)
-            for handler in list(self._left):
-                await run_in_slices(self._deliver(handler))
-            for key_handler in list(self._left_keys):
-                await run_in_slices(self._deliver_keys(key_handler))
+            await self._deliver_later()
+
+    async def finish(self) -> None:
+        """Deliver what was kept, until nothing is left."""
+        while self._left or self._left_keys:
+            await self._deliver_later()
+
+    async def _deliver_later(self) -> None:
+        """Call the handlers that raised once more, after the delay."""
+        await self._clock.sleep(REDELIVER_SECONDS)
+        for handler in list(self._left):
+            await run_in_slices(self._deliver(handler))
+        for key_handler in list(self._left_keys):
+            await run_in_slices(self._deliver_keys(key_handler))
 
     def check(self) -> Failing | None:
         """Return a failure when handlers or index functions have raised for some time."""

@@ -166,6 +166,7 @@ class Reflector(Generic[T]):
         self._listed = listed
         self._failed = failed
         self._kind = cache.resource.full_name
+        self._where = {"namespace": scope.namespace} if scope.namespace else {}
         self.state: State = Empty()
         """The state of the loop."""
         self.last_error: errors.SourceError | None = None
@@ -444,7 +445,12 @@ class Reflector(Generic[T]):
         is_new = self._logged_failures.get(verb) != error
         self._logged_failures[verb] = error
         log_line = log.warning if is_new else log.debug
-        log_line("list/watch failed, retrying", error=error, retry_seconds=round(seconds, 1))
+        log_line(
+            "list/watch failed, retrying",
+            error=error,
+            retry_seconds=round(seconds, 1),
+            **self._where,
+        )
 
     def _log_recovery(self, verb: str) -> None:
         """Log that a verb works again, if its failure was logged.
@@ -453,7 +459,7 @@ class Reflector(Generic[T]):
         """
         error = self._logged_failures.pop(verb, None)
         if error is not None:
-            log.info("list/watch works again", error=error)
+            log.info("list/watch works again", error=error, **self._where)
 
     async def _wait_after(self, verb: str, error: ControllerError) -> None:
         """Wait as long as the backoff, or the server, says after a failed list or watch."""

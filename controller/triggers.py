@@ -28,6 +28,7 @@ from controller.callbacks import (
 from controller.clusters import ClusterKind
 from controller.informer import Informer, Registration
 from controller.meta import Key, Object
+from controller.namespaces import NamespacesInformer
 from controller.resource import Resource
 from controller.workqueue import LOW_PRIORITY
 
@@ -116,7 +117,8 @@ class Watch(Generic[T]):
     """Enqueues keys when objects of one kind change.
 
     Args:
-        informer: delivers the changes.
+        informer: delivers the changes. In a set of namespaces a controller hears of a namespace
+            once all kinds that it watches in that set were listed there.
         mapping: from a changed object to the keys to enqueue. It is called with the old and with
             the new state of the object, and the keys of both are enqueued.
         predicate: whether a change counts; None if all do.
@@ -137,7 +139,7 @@ class Watch(Generic[T]):
         TypeError: a function is async or cannot be called.
     """
 
-    informer: Informer[T]
+    informer: Informer[T] | NamespacesInformer[T]
     mapping: Mapping[T]
     predicate: Predicate | None = None
     delay: Delay | float | None = None
@@ -313,7 +315,7 @@ def check_triggers(controller: str, triggers: object) -> None:
             f"controller {controller}: watches must be a list of Watch, not {safe_repr(triggers)}"
         )
     for trigger in triggers:
-        if isinstance(trigger, Informer):
+        if isinstance(trigger, Informer | NamespacesInformer):
             name = trigger.resource.full_name
             raise TypeError(
                 f"controller {controller}: watches has the informer of {name}: say which keys its"

@@ -4,8 +4,9 @@
 is imported when it is first used, as in `controller`: the types alone need no manager.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from controller.lazyexports import export_lazily
 
 if TYPE_CHECKING:
     from controller.scaffold.definitions import AGE, READY, Column, CustomKind, ScalePaths, define
@@ -37,13 +38,6 @@ _MODULES = {
     "schemas": "structural_schema",
     "webhookmanifests": "register_webhooks",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # a type checker that saw it would take any name for one of ours
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        globals()[name] = value
-        return value
+    __getattr__, __dir__ = export_lazily(__name__, _MODULES)

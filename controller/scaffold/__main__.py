@@ -20,9 +20,9 @@ import yaml
 from controller.errors import ConfigurationError, NoAnswer
 from controller.manager import Manager
 from controller.options import ManagerOptions
-from controller.scaffold.definitions import define
+from controller.scaffold.definitions import CustomKind, define
 from controller.scaffold.deployments import Deploying, deploy
-from controller.scaffold.roles import grant
+from controller.scaffold.roles import grant, list_unwatched
 from controller.scaffold.webhookmanifests import list_unregistered, register_webhooks
 
 PARTS = ("crds", "roles", "deployment", "webhooks")
@@ -60,6 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default="",
         help="where the operator runs, and POD_NAMESPACE while the module is imported; by default"
         " the namespace of the lease or of the webhook certificate, else `default`",
+    )
+    parser.add_argument(
+        "--watched",
+        metavar="NAMESPACE",
+        action="append",
+        default=[],
+        help="a namespace that will be in the operator's NamespaceSet, to print its Role and"
+        " RoleBinding too; may be repeated",
     )
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--only", choices=PARTS, help="print one part")
@@ -148,7 +156,9 @@ def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mappi
     if chosen.only in {None, "roles", "webhooks"}:
         build(manager)
     if chosen.only in {None, "roles"}:
-        yield from grant(manager, name, namespace, getattr(module, "WRITES", ()))
+        yield from grant(
+            manager, name, namespace, getattr(module, "WRITES", ()), watched=chosen.watched
+        )
     if chosen.only in {None, "deployment"}:
         if not chosen.image:
             raise ConfigurationError("--image names what the Deployment runs")
@@ -156,10 +166,25 @@ def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mappi
         yield deploy(deploying, options)
     if chosen.only in {None, "webhooks"}:
         yield from register_webhooks(manager, name, namespace, kinds)
+    for sentence in _list_omissions(manager, kinds, chosen):
+        sys.stderr.write(f"{module.__name__}: {sentence}\n")
+
+
+def _list_omissions(
+    manager: Manager, kinds: Sequence[CustomKind], chosen: argparse.Namespace
+) -> Iterator[str]:
+    """Yield a sentence for each thing that is in none of the printed manifests."""
+    if chosen.only in {None, "roles"}:
+        for kind in list_unwatched(manager, chosen.watched):
+            yield (
+                f"{kind} is in no role, because its NamespaceSet is empty; name each namespace"
+                " with --watched"
+            )
+    if chosen.only in {None, "webhooks"}:
         for path in list_unregistered(manager, kinds):
-            sys.stderr.write(
-                f"{module.__name__}: webhook {path} is in no configuration, because its type is"
-                " that of no kind in KINDS and of no informer; write its configuration by hand\n"
+            yield (
+                f"webhook {path} is in no configuration, because its type is that of no kind in"
+                " KINDS and of no informer; write its configuration by hand"
             )
 
 

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from controller.informers import AnyInformer
 from controller.manager import Manager
+from controller.namespaces import NamespacesInformer
 from controller.resource import Resource
 
 Json = dict[str, Any]
@@ -54,24 +56,33 @@ class _Permission(NamedTuple):
 
 
 def grant(
-    manager: Manager, name: str, namespace: str, writes: Iterable[Writes] = ()
+    manager: Manager,
+    name: str,
+    namespace: str,
+    writes: Iterable[Writes] = (),
+    *,
+    watched: Iterable[str] = (),
 ) -> list[Json]:
     """Return a ServiceAccount with the roles and bindings that a manager needs.
 
-    A kind that is watched in single namespaces gets roles in these only.
+    A kind that is watched in single namespaces gets roles in these only. So do kinds that are
+    written and not watched, and events, if no namespaced kind is watched everywhere.
 
     Args:
         manager: with all informers, controllers and recorders added; it need not run.
         name: of the objects.
         namespace: where the operator runs.
         writes: what the reconcilers write.
+        watched: namespaces that will be in the operator's sets of namespaces, besides those that
+            are in them now.
     """
     meta = {"name": name, "namespace": namespace}
     account: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+    spaces = _Spaces(manager, tuple(watched))
     permissions = [
-        *_reads(manager),
-        *_writes(manager, writes),
-        *_parts(manager, namespace),
+        *_reads(manager, spaces),
+        *_writes(spaces, writes),
+        *_parts(manager, namespace, spaces),
     ]
     objects: list[Json] = [account]
     for where in sorted({permission.namespace for permission in permissions}):
@@ -80,22 +91,78 @@ def grant(
     return objects
 
 
-def _reads(manager: Manager) -> Iterator[_Permission]:
+def list_unwatched(manager: Manager, watched: Iterable[str] = ()) -> list[str]:
+    """Return the kinds that are watched in sets without any namespace, so that no role has them.
+
+    Args:
+        manager: as for `grant`.
+        watched: as for `grant`.
+    """
+    spaces = _Spaces(manager, tuple(watched))
+    names = {informer.resource.full_name for informer in manager.informers}
+    return sorted(name for name in names if not spaces.of_kind(name))
+
+
+class _Spaces:
+    """The namespaces in which kinds are watched; empty text stands for all.
+
+    Args:
+        manager: with all informers added.
+        watched: namespaces of sets, besides those that are in them.
+    """
+
+    def __init__(self, manager: Manager, watched: tuple[str, ...]) -> None:
+        self._manager = manager
+        self._watched = watched
+
+    def of(self, informer: AnyInformer) -> frozenset[str]:
+        """Return the namespaces of an informer."""
+        more = self._watched if isinstance(informer, NamespacesInformer) else ()
+        return frozenset((*informer.namespace_names, *more))
+
+    def of_kind(self, full_name: str) -> frozenset[str]:
+        """Return the namespaces in which a kind is watched; none if it is not watched."""
+        spaces: frozenset[str] = frozenset().union(
+            *(
+                self.of(informer)
+                for informer in self._manager.informers
+                if informer.resource.full_name == full_name
+            )
+        )
+        return frozenset({""}) if "" in spaces else spaces
+
+    def of_others(self, *, namespaced: bool = True) -> frozenset[str]:
+        """Return the namespaces in which objects of kinds that are not watched may be written."""
+        informers = [inf for inf in self._manager.informers if inf.resource.namespaced]
+        spaces: frozenset[str] = frozenset().union(*map(self.of, informers))
+        everywhere = not namespaced or not informers or "" in spaces
+        return frozenset({""}) if everywhere else spaces
+
+    def is_watched(self, full_name: str) -> bool:
+        """Return whether there is an informer of a kind."""
+        return any(
+            informer.resource.full_name == full_name for informer in self._manager.informers
+        )
+
+
+def _reads(manager: Manager, spaces: _Spaces) -> Iterator[_Permission]:
     for informer in manager.informers:
         kind = informer.resource
-        yield _Permission(informer.scope.namespace, kind.group, kind.plural, READS)
+        for space in spaces.of(informer):
+            yield _Permission(space, kind.group, kind.plural, READS)
 
 
-def _writes(manager: Manager, writes: Iterable[Writes]) -> Iterator[_Permission]:
+def _writes(spaces: _Spaces, writes: Iterable[Writes]) -> Iterator[_Permission]:
     """Yield the permissions for writes, in the namespaces where the kind is watched."""
     for write in writes:
         kind = write.resource
-        spaces = {
-            informer.scope.namespace
-            for informer in manager.informers
-            if informer.resource.full_name == kind.full_name
-        } or {""}
-        for space in {""} if "" in spaces else spaces:
+        is_watched = spaces.is_watched(kind.full_name)
+        of_kind = (
+            spaces.of_kind(kind.full_name)
+            if is_watched
+            else spaces.of_others(namespaced=kind.namespaced)
+        )
+        for space in of_kind:
             if write.verbs:
                 yield _Permission(space, kind.group, kind.plural, write.verbs)
             if write.status:
@@ -104,11 +171,12 @@ def _writes(manager: Manager, writes: Iterable[Writes]) -> Iterator[_Permission]
                 yield _Permission(space, kind.group, f"{kind.plural}/finalizers", ("update",))
 
 
-def _parts(manager: Manager, namespace: str) -> Iterator[_Permission]:
+def _parts(manager: Manager, namespace: str, spaces: _Spaces) -> Iterator[_Permission]:
     """Yield the permissions for what the manager itself does."""
     options = manager.options
     if manager.has_recorders:
-        yield _Permission("", "events.k8s.io", "events", ("create", "patch"))
+        for space in spaces.of_others():
+            yield _Permission(space, "events.k8s.io", "events", ("create", "patch"))
     if options.leader_elect:
         space = options.lease_namespace or namespace
         verbs = ("get", "create", "update", *(("list", "delete") if options.shards else ()))

@@ -85,9 +85,9 @@ def test_equal_arguments_give_the_same_informer_and_another_scope_a_new_one() ->
         {"fields": "metadata.name=a"},
         {"namespace": "one", "labels": "app=web"},
     ]
-    informers = [manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[arg-type] # no scope names the indexes
+    informers = [manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[call-overload] # no scope names the indexes
     assert manager.informer(WIDGETS) is everywhere
-    assert [manager.informer(WIDGETS, **scope) for scope in scopes] == informers  # type: ignore[arg-type] # as above
+    assert [manager.informer(WIDGETS, **scope) for scope in scopes] == informers  # type: ignore[call-overload] # as above
     assert len({id(informer) for informer in [everywhere, *informers]}) == 5
     checks = {informer.check().name for informer in [everywhere, *informers]}
     assert len(checks) == 5
@@ -130,7 +130,7 @@ async def test_a_response_of_another_type_never_enters_a_cache() -> None:
 async def test_a_controller_may_watch_several_namespaces_and_selectors() -> None:
     harness = Harness()
     scopes: list[dict[str, str]] = [{"namespace": "one"}, {"namespace": "two", "labels": "x=y"}]
-    informers = [harness.manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[arg-type] # as above
+    informers = [harness.manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[call-overload] # as above
     watches = [Watch(informer, to_self) for informer in informers]
     harness.manager.controller("widget", harness.reconcile, watches=watches)
     for namespace in ("one", "two", "three"):

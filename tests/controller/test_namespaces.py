@@ -1,4 +1,4 @@
-"""A controller over several namespaces, of which one cannot be listed."""
+"""Informers over a set of namespaces, which changes, and of which some cannot be listed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,17 +8,24 @@ import pytest
 from structlog.testing import capture_logs
 from typing_extensions import override
 
+from controller.cache import Change
 from controller.errors import ControllerError, Forbidden, ServerFailure
+from controller.health import Failing
+from controller.leases import LEASES
 from controller.manager import Manager
-from controller.meta import Key
+from controller.meta import Key, Version
+from controller.namespaces import NamespaceSet
+from controller.options import ManagerOptions
 from controller.outcome import SETTLED, Outcome
 from controller.resource import Resource
+from controller.testing import FakeApi
 from controller.transport import NO_QUERY
 from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS, Widget
 
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", Widget, namespaced=False)
 GADGETS = Resource("example.com", "v1", "Gadget", "gadgets", Widget)
 FORBIDDEN = Forbidden(403, "Forbidden", "widgets is forbidden in the namespace")
 
@@ -51,13 +58,12 @@ class Harness:
         self.transport = Refusing(self.store)
         self.transport.refused_namespaces = refused
         self.manager = Manager(self.transport, clock=self.clock)
-        self.informers = {name: self.manager.informer(WIDGETS, namespace=name) for name in "ab"}
-        self.reconciled: list[str] = []
-        self.manager.controller(
-            "widget",
-            self.reconcile,
-            watches=[Watch(informer, to_self) for informer in self.informers.values()],
+        self.namespaces = NamespaceSet(["a", "b"])
+        self.widgets = self.manager.informer(
+            WIDGETS, namespaces=self.namespaces, indexes={"name": lambda w: [w.metadata.name]}
         )
+        self.reconciled: list[str] = []
+        self.manager.controller("widget", self.reconcile, watches=[Watch(self.widgets, to_self)])
 
     async def reconcile(self, key: Key) -> Outcome:
         self.reconciled.append(str(key))
@@ -66,6 +72,9 @@ class Harness:
     def put(self, namespace: str, name: str, plural: str = "widgets") -> None:
         path = f"/apis/example.com/v1/namespaces/{namespace}/{plural}/{name}"
         self.store.put(path, {"metadata": {"name": name, "namespace": namespace}})
+
+    def failing(self) -> Failing | None:
+        return self.widgets.check().run()
 
     def unlisted(self) -> float | None:
         return self.manager.metrics.registry.get_sample_value(
@@ -86,11 +95,9 @@ async def test_a_namespace_that_cannot_be_listed_waits_alone_until_it_can(
             await harness.clock.advance(10)
         assert harness.reconciled == ["a/one"]
         assert harness.unlisted() == 1
-        failing = harness.informers["b"].check().run()
-        assert failing is not None, "readiness fails until the namespace can be listed"
-        assert harness.informers["a"].check().run() is None
+        assert harness.widgets.failures.keys() == {"b"}
         (line,) = [line for line in lines if "A namespace cannot be listed" in line["event"]]
-        assert (line["controller"], line["unserved"]) == ("widget", "b")
+        assert (line["resource"], line["unserved"]) == ("widgets.example.com", "b")
         assert str(error) in line["error"]
         harness.put("a", "three")
         await harness.clock.advance(1)
@@ -107,15 +114,15 @@ async def test_a_namespace_that_cannot_be_listed_waits_alone_until_it_can(
 
 async def test_a_namespace_is_served_once_all_kinds_are_listed_in_it() -> None:
     harness = Harness()
-    gadgets = [harness.manager.informer(GADGETS, namespace=name) for name in "ab"]
+    gadgets = harness.manager.informer(GADGETS, namespaces=harness.namespaces)
     seen: list[tuple[str, int]] = []
 
     async def reconcile(key: Key) -> Outcome:
-        caches = {name: informer.cache for name, informer in zip("ab", gadgets, strict=True)}
-        seen.append((str(key), len(caches[key.namespace])))
+        found = [obj for obj in gadgets.cache if obj.metadata.namespace == key.namespace]
+        seen.append((str(key), len(found)))
         return SETTLED
 
-    watches = [Watch(informer, to_self) for informer in (*harness.informers.values(), *gadgets)]
+    watches: list[Watch[Any]] = [Watch(harness.widgets, to_self), Watch(gadgets, to_self)]
     harness.manager.controller("gadget", reconcile, watches=watches)
     harness.transport.refused_paths = ("/namespaces/b/gadgets",)
     for namespace in "ab":
@@ -190,3 +197,229 @@ async def test_unreadable_objects_are_counted_by_kind() -> None:
         await harness.clock.advance(1)
         assert count() == 0
         harness.manager.stop()
+
+
+async def test_namespaces_come_and_go_while_the_manager_runs() -> None:
+    harness = Harness()
+    deleted: list[str] = []
+
+    def note(change: Change[Widget]) -> None:
+        if change.new is None and change.old is not None:
+            assert change.final_state_unknown, "the object may exist, and is not watched any more"
+            deleted.append(str(change.old.metadata.key))
+
+    harness.widgets.add_handler(note)
+    for namespace in "abc":
+        harness.put(namespace, "one")
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(1)
+        assert sorted(harness.reconciled) == ["a/one", "b/one"]
+        harness.namespaces.add("c")
+        await harness.clock.advance(1)
+        assert harness.reconciled[2:] == ["c/one"]
+        assert [str(w.metadata.key) for w in harness.widgets.cache.by_index("name", "one")] == [
+            "a/one",
+            "b/one",
+            "c/one",
+        ]
+        harness.namespaces.remove("a")
+        await harness.clock.advance(1)
+        assert harness.reconciled[3:] == ["a/one"], "the pass finds that the object has gone"
+        assert deleted == ["a/one"]
+        assert harness.widgets.cache.get(Key("a", "one")) is None
+        assert Key("a", "one") not in harness.widgets.cache
+        assert len(harness.widgets.cache) == 2
+        harness.put("a", "two")
+        await harness.clock.advance(1)
+        assert harness.reconciled[4:] == [], "nothing watches it any more"
+        harness.namespaces.add("a")
+        await harness.clock.advance(1)
+        assert sorted(harness.reconciled[4:]) == ["a/one", "a/two"]
+        harness.put("a", "three")
+        await harness.clock.advance(1)
+        assert harness.reconciled[-1] == "a/three"
+        assert harness.unlisted() == 0
+        harness.manager.stop()
+
+
+async def test_a_namespace_that_comes_back_at_once_is_listed_anew() -> None:
+    harness = Harness()
+    harness.put("a", "one")
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(1)
+        harness.namespaces.remove("a")
+        await anyio.lowlevel.checkpoint()
+        harness.namespaces.add("a")
+        await harness.clock.advance(1)
+        assert harness.widgets.cache.get(Key("a", "one")) is not None
+        harness.put("a", "two")
+        await harness.clock.advance(1)
+        assert harness.reconciled[-1] == "a/two"
+        harness.manager.stop()
+
+
+async def test_a_refused_namespace_does_not_keep_the_process_from_being_ready() -> None:
+    harness = Harness(b=FORBIDDEN)
+    assert harness.failing() == Failing("widgets.example.com not listed yet", "in namespace a")
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(10)
+        assert harness.failing() is None
+        assert str(FORBIDDEN) in str(harness.widgets.failures["b"])
+        harness.manager.stop()
+
+
+async def test_a_process_whose_namespaces_are_all_refused_is_not_ready_and_names_them() -> None:
+    harness = Harness(a=FORBIDDEN, b=FORBIDDEN)
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(10)
+        failing = harness.failing()
+        assert failing is not None
+        assert failing.problem == "cannot list widgets.example.com in any namespace"
+        assert "in namespace a:" in failing.why
+        assert "in namespace b:" in failing.why
+        harness.namespaces.replace([])
+        await harness.clock.advance(1)
+        assert harness.failing() is None, "nothing is to be listed"
+        harness.manager.stop()
+
+
+async def test_a_namespace_that_fails_otherwise_keeps_the_process_from_being_ready() -> None:
+    harness = Harness(b=ServerFailure(500, "InternalError", "etcd is away"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(10)
+        failing = harness.failing()
+        assert failing is not None
+        assert (failing.problem, failing.why.partition(":")[0]) == (
+            "cannot list widgets.example.com",
+            "in namespace b",
+        )
+        harness.manager.stop()
+
+
+async def test_an_empty_set_is_ready_and_its_controller_serves_what_comes() -> None:
+    harness = Harness()
+    harness.namespaces.replace([])
+    harness.put("a", "one")
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(1)
+        assert harness.failing() is None
+        harness.namespaces.replace(["a"])
+        assert harness.failing() is not None, "the first namespaces are waited for"
+        await harness.clock.advance(1)
+        assert (harness.failing(), harness.reconciled) == (None, ["a/one"])
+        harness.namespaces.add("b")
+        assert harness.failing() is None, "a further one does not make the process unready"
+        harness.manager.stop()
+
+
+async def test_the_set_follows_an_informer_of_namespaces() -> None:
+    harness = Harness()
+    harness.namespaces.replace([])
+    harness.namespaces.follow(harness.manager.informer(NAMESPACES))
+    harness.put("a", "one")
+    path = "/api/v1/namespaces/a"
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        harness.store.put(path, {"metadata": {"name": "a"}})
+        await harness.clock.advance(1)
+        assert harness.reconciled == ["a/one"]
+        harness.store.remove(path)
+        await harness.clock.advance(1)
+        assert list(harness.namespaces) == []
+        assert harness.reconciled == ["a/one", "a/one"]
+        harness.manager.stop()
+    with pytest.raises(ValueError, match=r"informer of namespaces, not of widgets\.example\.com"):
+        harness.namespaces.follow(Manager(harness.transport).informer(WIDGETS))
+
+
+async def test_shards_get_the_keys_of_namespaces_that_come() -> None:
+    clock, reconciled = VirtualClock(), list[str]()
+    api = FakeApi(clock)
+    api.serve(WIDGETS)
+    api.serve(LEASES)
+    api.put_object(WIDGETS, {"metadata": {"name": "one", "namespace": "c"}})
+    options = ManagerOptions(shards=2, lease_name="w", lease_namespace="home", leader_elect=True)
+    manager = Manager(api, clock=clock, options=options)
+    namespaces = NamespaceSet()
+    widgets = manager.informer(WIDGETS, namespaces=namespaces)
+
+    async def reconcile(key: Key) -> Outcome:
+        reconciled.append(str(key))
+        return SETTLED
+
+    manager.controller("widget", reconcile, watches=[Watch(widgets, to_self)])
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        await clock.advance(60)
+        namespaces.add("c")
+        await clock.advance(1)
+        assert reconciled == ["c/one"]
+        namespaces.remove("c")
+        await clock.advance(1)
+        assert reconciled == ["c/one", "c/one"]
+        manager.stop()
+
+
+async def test_own_writes_are_shown_at_once_in_the_cache_of_all_namespaces() -> None:
+    harness = Harness()
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(1)
+        created = await harness.manager.client.create(WIDGETS, "a", {"metadata": {"name": "own"}})
+        assert harness.widgets.cache.get(Key("a", "own")) == created
+        harness.widgets.mark_deleted(Version.from_object(created))
+        assert harness.widgets.cache.get(Key("a", "own")) is None
+        harness.manager.stop()
+
+
+async def test_a_handler_that_raises_gets_the_deletions_of_a_namespace_again() -> None:
+    harness = Harness()
+    harness.put("a", "one")
+    deleted: list[str] = []
+    failures = 1
+
+    def note(change: Change[Widget]) -> None:
+        nonlocal failures
+        if change.new is None and change.old is not None:
+            failures -= 1
+            if failures >= 0:
+                raise LookupError("not yet")
+            deleted.append(str(change.old.metadata.key))
+
+    harness.widgets.add_handler(note)
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(1)
+        harness.namespaces.remove("a")
+        await harness.clock.advance(1)
+        assert deleted == []
+        await harness.clock.advance(60)
+        assert deleted == ["a/one"]
+        harness.manager.stop()
+
+
+def test_a_set_names_what_is_no_namespace() -> None:
+    with pytest.raises(TypeError, match=r"write NamespaceSet\(\['blue'\]\)"):
+        NamespaceSet("blue")
+    with pytest.raises(TypeError, match="names of namespaces, not Key"):
+        NamespaceSet().add(Key("", "blue"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a namespace has a name"):
+        NamespaceSet([""])
+
+
+def test_what_cannot_be_watched_in_a_set_is_named() -> None:
+    manager = Harness().manager
+    with pytest.raises(TypeError, match="namespaces must be a NamespaceSet, not"):
+        manager.informer(WIDGETS, namespaces=["a"])  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="namespaces are cluster-scoped"):
+        manager.informer(NAMESPACES, namespaces=NamespaceSet(["a"]))
+    with pytest.raises(ValueError, match="pass one of them"):
+        manager.informer(WIDGETS, namespace="a", namespaces=NamespaceSet())  # type: ignore[call-overload]
+    with pytest.raises(KeyError):
+        Harness().widgets.cache.by_index("other", "a")

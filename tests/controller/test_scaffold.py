@@ -19,6 +19,7 @@ from controller import (
     Manager,
     ManagerOptions,
     MetadataOnly,
+    NamespaceSet,
     ObjectMeta,
     Outcome,
     Resource,
@@ -41,6 +42,7 @@ from controller.scaffold import (
     structural_schema,
 )
 from controller.scaffold.__main__ import main
+from controller.scaffold.roles import list_unwatched
 from controller.testing import FakeApi
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from envtest.schema.crd.definition import default_crd, validate_crd
@@ -374,6 +376,37 @@ def test_a_kind_that_is_watched_in_namespaces_is_allowed_in_these_only() -> None
     }
 
 
+def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there() -> None:
+    manager = Manager(FakeApi(VirtualClock()), options=ManagerOptions())
+    spaces = NamespaceSet(["a"])
+    manager.informer(GADGETS, namespaces=spaces)
+    manager.recorder("example.com/gadgets")
+    writes = [Writes(GADGETS, ("patch",)), Writes.children(WIDGETS)]
+    objects = grant(manager, "op", "home", writes, watched=["b"])
+    assert set(allowed(objects)) == {
+        (space, *rule)
+        for space in ("a", "b")
+        for rule in (
+            ("gadgets", "get list watch patch", ()),
+            ("widgets", "get create patch delete", ()),
+            ("events", "create patch", ()),
+        )
+    }
+    assert {one["kind"] for one in objects} == {"ServiceAccount", "Role", "RoleBinding"}
+    spaces.remove("a")
+    assert [one["kind"] for one in grant(manager, "op", "home", writes)] == ["ServiceAccount"]
+    assert list_unwatched(manager) == ["gadgets.example.com"]
+    assert list_unwatched(manager, ["b"]) == []
+
+
+def test_a_written_kind_that_is_cluster_scoped_is_allowed_in_the_whole_cluster() -> None:
+    manager = Manager(FakeApi(VirtualClock()), options=ManagerOptions())
+    manager.informer(GADGETS, namespaces=NamespaceSet(["a"]))
+    nodes = Resource("", "v1", "Node", "nodes", MetadataOnly, namespaced=False)
+    objects = grant(manager, "op", "home", [Writes(nodes, ("patch",))])
+    assert ("", "nodes", "patch", ()) in set(allowed(objects))
+
+
 def test_leases_secure_metrics_and_certificates_are_allowed_where_they_are_used() -> None:
     signed = SelfSigned("home", "svc", "certs", validating=("v",), converting=("c.example.com",))
     options = ManagerOptions(leader_elect=True, metrics_secure=True, webhook_self_signed=signed)
@@ -548,6 +581,38 @@ def test_a_configuration_whose_ca_bundle_nobody_writes_is_refused() -> None:
     manager.add_webhook(Webhook("/set-defaults", handle, Gadget, mutating=True))
     with pytest.raises(ConfigurationError, match=r"SelfSigned\.mutating is empty"):
         register_webhooks(manager, "op", "home")
+
+
+def test_the_printed_rules_have_the_operations_of_each_webhook() -> None:
+    manager = manager_of(ManagerOptions(webhook_bind=":9443"), "")
+    manager.add_webhook(Webhook("/a", handle, Gadget, operations=("DELETE", "UPDATE", "DELETE")))
+    manager.add_webhook(Webhook("/b", handle, Gadget))
+    _, configuration = register_webhooks(manager, "op", "home", [KIND])
+    operations = [webhook["rules"][0]["operations"] for webhook in configuration["webhooks"]]
+    assert operations == [["DELETE", "UPDATE"], ["CREATE", "UPDATE"]]
+
+
+@pytest.mark.parametrize("operations", ["DELETE", ["CONNECT"], ["delete"], []])
+def test_operations_that_no_webhook_can_have_are_named(operations: Any) -> None:
+    with pytest.raises(ValueError, match="operations must be a list of CREATE, UPDATE, DELETE"):
+        Webhook("/a", handle, Gadget, operations=operations)
+
+
+def test_the_command_names_kinds_whose_set_of_namespaces_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = OPERATOR.replace("informer(GADGETS)", "informer(GADGETS, namespaces=NamespaceSet())")
+    source = source.replace("ManagerOptions, Watch", "ManagerOptions, NamespaceSet, Watch")
+    (tmp_path / "spaces_operator.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    main(["spaces_operator", "--only", "roles"])
+    assert "gadgets.example.com is in no role, because its NamespaceSet" in capsys.readouterr().err
+    main(["spaces_operator", "--only", "roles", "--watched", "blue", "--watched", "red"])
+    output = capsys.readouterr()
+    roles = [one for one in read_all_yaml(output.out) if isinstance(one, dict)]
+    spaces = [one["metadata"]["namespace"] for one in roles if one["kind"] == "RoleBinding"]
+    assert (spaces, output.err) == (["blue", "red"], "")
 
 
 def test_a_type_of_all_kinds_gives_no_rules_and_hides_no_other_type() -> None:

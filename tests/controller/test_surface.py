@@ -40,7 +40,9 @@ def _imported(package: ModuleType) -> dict[str, tuple[str, str]]:
     return {
         alias.asname or alias.name: (node.module, alias.name)
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("controller.")
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("controller.")
+        and node.module != "controller.lazyexports"
         for alias in node.names
         if node.module is not None
     }

@@ -293,7 +293,7 @@ class Estate(Generic[Way]):
             for scope in self.running
             if scope in self.managers
             for informer in self.managers[scope]._informers
-            if informer.resource == resource
+            if informer.resource == resource and isinstance(informer, Informer)
         ]
 
     def found_away(self) -> bool:

@@ -1,0 +1,215 @@
+"""The informers of one manager, made when they are first asked for."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from controller.callbacks import safe_repr
+from controller.clock import Clock
+from controller.indexes import IndexFunction
+from controller.informer import Informer
+from controller.meta import Object, Version
+from controller.metrics import InformerMetrics
+from controller.namespaces import NamespaceSet, NamespacesInformer
+from controller.resource import Resource, Scope
+from controller.transport import Transport
+
+T = TypeVar("T", bound=Object)
+
+AnyInformer = Informer[Any] | NamespacesInformer[Any]
+Place = tuple[Scope, NamespaceSet | None]
+"""What an informer watches of a kind."""
+
+
+class Informers:
+    """The informers of one manager, made when they are first asked for.
+
+    There is one for each kind, scope and set of namespaces. All informers of a kind decode its
+    objects to one type, so that the response to a write fits the cache of each.
+
+    Args:
+        transport: the API server.
+        clock: for delays and deadlines.
+        streams: whether lists may be read as initial events of watches.
+        metrics: returns the metrics of the informers of a kind, given its full name.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        *,
+        streams: bool,
+        metrics: Callable[[str], InformerMetrics],
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._streams = streams
+        self._create_metrics = metrics
+        self._metrics: dict[str, InformerMetrics] = {}
+        self._informers: dict[str, dict[Place, AnyInformer]] = {}
+        self._indexes: dict[AnyInformer, Mapping[str, IndexFunction[Any]]] = {}
+
+    def __iter__(self) -> Iterator[AnyInformer]:
+        return iter(list(self._indexes))
+
+    def get_or_create(
+        self, resource: Resource[T], scope: Scope, indexes: Mapping[str, IndexFunction[T]] | None
+    ) -> Informer[T]:
+        """Return the informer of a kind and scope.
+
+        Raises:
+            ValueError: the kind is watched as another type, or this informer was asked for before
+                with other indexes.
+        """
+        create = partial(self._create, resource, scope, indexes)
+        return cast("Informer[T]", self._find_or_add(resource, (scope, None), indexes, create))
+
+    def get_or_create_in(
+        self,
+        resource: Resource[T],
+        namespaces: NamespaceSet,
+        scope: Scope,
+        indexes: Mapping[str, IndexFunction[T]] | None,
+    ) -> NamespacesInformer[T]:
+        """Return the informer of a kind in the namespaces of a set.
+
+        Args:
+            resource: the kind.
+            namespaces: the set.
+            scope: the selectors; without a namespace.
+            indexes: by index name, a pure function from an object to its values.
+
+        Raises:
+            TypeError: `namespaces` is no NamespaceSet.
+            ValueError: as for `get_or_create`; or the kind is cluster-scoped, or the scope has a
+                namespace.
+        """
+        _check_namespaces(resource, namespaces, scope)
+
+        def create() -> NamespacesInformer[T]:
+            return NamespacesInformer(
+                resource,
+                namespaces,
+                lambda name: self._create(
+                    resource, Scope(name, scope.labels, scope.fields), indexes
+                ),
+                scope=scope,
+                indexes=indexes or (),
+            )
+
+        informer = self._find_or_add(resource, (scope, namespaces), indexes, create)
+        return cast("NamespacesInformer[T]", informer)
+
+    def _find_or_add(
+        self,
+        resource: Resource[T],
+        place: Place,
+        indexes: Mapping[str, IndexFunction[T]] | None,
+        create: Callable[[], AnyInformer],
+    ) -> AnyInformer:
+        """Return the informer of a kind at a place; make it if there is none."""
+        name = resource.full_name
+        alike = self._informers.setdefault(name, {})
+        if other := next(
+            (informer for informer in alike.values() if informer.resource != resource), None
+        ):
+            raise ValueError(
+                f"{name} is watched as {_describe(other.resource)} already, so it cannot be"
+                f" watched as {_describe(resource)}: use one Resource for it everywhere"
+            )
+        requested = dict(indexes or {})
+        known = alike.get(place)
+        if known is None:
+            known = alike[place] = create()
+            self._indexes[known] = requested
+            self._measure(name, alike)
+        elif self._indexes[known] != requested:
+            raise ValueError(
+                f"the informer of {name} exists with other indexes: ask for it once and share it"
+            )
+        return known
+
+    def _create(
+        self,
+        resource: Resource[T],
+        scope: Scope,
+        indexes: Mapping[str, IndexFunction[T]] | None,
+    ) -> Informer[T]:
+        """Make the informer of a kind in a scope."""
+        return Informer(
+            resource,
+            self._transport,
+            self._clock,
+            namespace=scope.namespace,
+            labels=scope.labels,
+            fields=scope.fields,
+            indexes=indexes,
+            streams=self._streams,
+            observer=self._find_metrics(resource.full_name),
+        )
+
+    def _measure(self, name: str, alike: Mapping[Place, AnyInformer]) -> None:
+        """Give a kind its gauges: one series for all its informers."""
+        metrics = self._find_metrics(name)
+        metrics.watch(
+            lambda: max(member.silent_seconds for member in alike.values()),
+            lambda: max(member.lag_seconds for member in alike.values()),
+            lambda: sum(len(member.cache) for member in alike.values()),
+        )
+        metrics.watch_gaps(
+            lambda: sum(len(sibling.cache.unreadable) for sibling in alike.values()),
+            lambda: sum(sibling.unlisted for sibling in alike.values()),
+        )
+
+    def _find_metrics(self, name: str) -> InformerMetrics:
+        """Return the metrics of a kind, made at the first call."""
+        if name not in self._metrics:
+            self._metrics[name] = self._create_metrics(name)
+        return self._metrics[name]
+
+    def retry_now(self, full_name: str) -> None:
+        """Retry lists and watches of a kind that failed at once.
+
+        Args:
+            full_name: plural and group of the kind.
+        """
+        for informer in self._informers.get(full_name, {}).values():
+            informer.retry_now()
+
+    def apply_own_write(self, resource: Resource[Any], obj: Object) -> None:
+        """Show the response to a request of ours in the caches of its kind and type."""
+        for informer in self._informers.get(resource.full_name, {}).values():
+            if informer.resource == resource:
+                informer.apply_own_write(obj)
+
+    def mark_deleted(self, resource: Resource[Any], version: Version) -> None:
+        """Hide an object that a request of ours deleted in the caches of its kind."""
+        for informer in self._informers.get(resource.full_name, {}).values():
+            informer.mark_deleted(version)
+
+
+def _describe(resource: Resource[Any]) -> str:
+    return f"{resource.type.__name__} of {resource.api_version}"
+
+
+def _check_namespaces(resource: Resource[Any], namespaces: object, scope: Scope) -> None:
+    """Raise for what cannot be watched in a set of namespaces.
+
+    Raises:
+        TypeError: `namespaces` is no NamespaceSet.
+        ValueError: the kind is cluster-scoped, or one namespace is named besides.
+    """
+    name = resource.full_name
+    if not isinstance(namespaces, NamespaceSet):
+        raise TypeError(
+            f"Manager.informer of {name}: namespaces must be a NamespaceSet, not"
+            f" {safe_repr(namespaces)}: write NamespaceSet([...])"
+        )
+    if not resource.namespaced:
+        raise ValueError(f"{name} are cluster-scoped: ask for their informer without namespaces=")
+    if scope.namespace:
+        raise ValueError(
+            f"Manager.informer of {name} has namespace={scope.namespace!r} and namespaces=: pass"
+            " one of them"
+        )

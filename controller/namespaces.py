@@ -1,0 +1,509 @@
+"""Namespaces that come and go, and informers of one kind in each of them.
+
+For operators whose roles are bound in single namespaces: they may not list a kind everywhere. Each
+namespace has a list and a watch of its own, and a cache with a position of its own, so one that is
+refused delays no other.
+
+    NamespaceSet ─→ NamespacesInformer ─→ an Informer for each namespace ─→ handlers
+     add, remove         one cache to read
+
+A namespace that leaves the set takes its objects with it: they are delivered as deleted, in slices
+as those of a list are, by the cache of the namespace itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Generic, TypeVar
+
+import anyio
+from typing_extensions import override
+
+from controller.cache import Change
+from controller.callbacks import check_plain, safe_repr
+from controller.errors import ControllerError, SourceError
+from controller.health import Check, Failing
+from controller.informer import Handler, Informer, Registration
+from controller.informergroups import InformerGroup
+from controller.loggers import get_logger
+from controller.meta import Key, Object, Version
+from controller.resource import Resource, Scope
+
+T = TypeVar("T", bound=Object)
+
+log = get_logger(__name__)
+
+
+class NamespaceSet:
+    """The namespaces that informers watch; it may change while they run.
+
+    The set is kept in memory: each process fills its own, also one that waits to lead.
+
+    Args:
+        names: at first.
+
+    Raises:
+        TypeError: a name is no text.
+        ValueError: a name is empty.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        if isinstance(names, str):
+            raise TypeError(f"NamespaceSet needs a list of names: write NamespaceSet([{names!r}])")
+        self._names = {_check_name(name) for name in names}
+        self._changed = anyio.Event()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._names))
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    @property
+    def changed(self) -> anyio.Event:
+        """Set at the next change of the set, or of what an informer has listed of it."""
+        return self._changed
+
+    def note_change(self) -> None:
+        """Wake all that wait for `changed`."""
+        event, self._changed = self._changed, anyio.Event()
+        event.set()
+
+    def add(self, name: str) -> None:
+        """Watch a namespace from now on; it need not exist, nor be granted yet.
+
+        Args:
+            name: of the namespace.
+
+        Raises:
+            TypeError: it is no text.
+            ValueError: it is empty, which would mean all namespaces.
+        """
+        if _check_name(name) not in self._names:
+            self._names.add(name)
+            self.note_change()
+
+    def remove(self, name: str) -> None:
+        """Watch a namespace no longer; does nothing if it is not in the set.
+
+        Its objects leave the caches shortly after that, and handlers get them as deleted.
+
+        Args:
+            name: of the namespace.
+        """
+        if name in self._names:
+            self._names.remove(name)
+            self.note_change()
+
+    def replace(self, names: Iterable[str]) -> None:
+        """Add what is missing, and remove what is not in `names`.
+
+        Args:
+            names: of all namespaces to watch.
+
+        Raises:
+            TypeError, ValueError: as for `add`; nothing has changed then.
+        """
+        target = NamespaceSet(names)
+        for name in set(self._names).difference(target):
+            self.remove(name)
+        for name in target:
+            self.add(name)
+
+    def follow(self, namespaces: Informer[Any]) -> Registration:
+        """Add the namespaces that an informer shows, and remove those that it shows no more.
+
+        With a label selector the label decides. It works in every process, also in one that waits
+        to lead.
+
+        Args:
+            namespaces: the informer of Namespaces.
+
+        Raises:
+            ValueError: it is the informer of another kind.
+        """
+        if namespaces.resource.full_name != "namespaces":
+            raise ValueError(
+                f"NamespaceSet.follow needs an informer of namespaces, not of"
+                f" {namespaces.resource.full_name}"
+            )
+
+        def note(change: Change[Any]) -> None:
+            if change.new is not None:
+                self.add(change.new.metadata.name)
+            elif change.old is not None:
+                self.remove(change.old.metadata.name)
+
+        return namespaces.add_handler(note)
+
+
+@dataclass(eq=False, slots=True)
+class _Member(Generic[T]):
+    """The informer of one namespace.
+
+    Args:
+        informer: lists and watches it.
+        was_attempted: whether its first list has succeeded or failed.
+        watching: is cancelled when the namespace leaves the set.
+        finishing: is cancelled when the namespace comes back, while handlers that raised on its
+            last changes are called again.
+    """
+
+    informer: Informer[T]
+    was_attempted: bool = False
+    watching: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    finishing: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the namespace is in the set no longer, and its objects are being dropped."""
+        return self.watching.cancel_called
+
+
+class UnreadableInNamespaces(Mapping[Key, str]):
+    """The unreadable objects of all namespaces, with the reasons.
+
+    Args:
+        informers: by namespace.
+    """
+
+    def __init__(self, informers: Mapping[str, Informer[Any]]) -> None:
+        self._informers = informers
+
+    @override
+    def __getitem__(self, key: Key) -> str:
+        return self._informers[key.namespace].cache.unreadable[key]
+
+    @override
+    def __iter__(self) -> Iterator[Key]:
+        return chain.from_iterable(
+            informer.cache.unreadable for informer in self._informers.values()
+        )
+
+    @override
+    def __len__(self) -> int:
+        return sum(len(informer.cache.unreadable) for informer in self._informers.values())
+
+
+class NamespacesCache(Generic[T]):
+    """The objects of one kind in all namespaces of a set, to read as one cache.
+
+    Args:
+        informers: by namespace; it changes.
+        indexes: the names of the indexes.
+    """
+
+    def __init__(self, informers: Mapping[str, Informer[T]], indexes: Iterable[str]) -> None:
+        self._informers = informers
+        self._indexes = frozenset(indexes)
+        self._unreadable = UnreadableInNamespaces(informers)
+
+    def get(self, key: Key) -> T | None:
+        """Return the object with that `key`, or None."""
+        informer = self._informers.get(key.namespace)
+        return informer.cache.get(key) if informer is not None else None
+
+    def by_index(self, index: str, value: str) -> tuple[T, ...]:
+        """Return the objects that have `value` in `index`, sorted by key.
+
+        Raises:
+            KeyError: there is no index of that name.
+        """
+        if index not in self._indexes:
+            raise KeyError(index)
+        return tuple(
+            chain.from_iterable(
+                informer.cache.by_index(index, value)
+                for _, informer in sorted(self._informers.items())
+            )
+        )
+
+    @property
+    def unreadable(self) -> Mapping[Key, str]:
+        """The objects whose latest version could not be decoded or indexed, with the reason."""
+        return self._unreadable
+
+    def __iter__(self) -> Iterator[T]:
+        """Iterate over all objects, in no order."""
+        return chain.from_iterable(informer.cache for informer in self._informers.values())
+
+    def __len__(self) -> int:
+        return sum(len(informer.cache) for informer in self._informers.values())
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, Key) and self.get(key) is not None
+
+
+class NamespacesInformer(Generic[T]):
+    """An informer of one kind in the namespaces of a set.
+
+    A namespace that is refused (401, 403) is retried like a kind that is, and named in the log, in
+    `failures` and by the metric of informers without a list. The others are served meanwhile, and
+    readiness does not depend on it while at least one namespace can be listed.
+
+    Args:
+        resource: the kind.
+        namespaces: the set.
+        create: makes the informer of a namespace.
+        scope: the selectors; the namespace is empty.
+        indexes: the names of the indexes.
+    """
+
+    def __init__(
+        self,
+        resource: Resource[T],
+        namespaces: NamespaceSet,
+        create: Callable[[str], Informer[T]],
+        *,
+        scope: Scope,
+        indexes: Iterable[str],
+    ) -> None:
+        self.resource = resource
+        self.namespaces = namespaces
+        """The set."""
+        self.scope = scope
+        """The selectors; the namespace is empty."""
+        self._create = create
+        self._group: InformerGroup[str, T] = InformerGroup()
+        self._members: dict[str, _Member[T]] = {}
+        self._was_listed = False
+        """Whether the namespaces were listed once; those that come later are not waited for."""
+        self.cache: NamespacesCache[T] = NamespacesCache(self._group.informers, indexes)
+        """The objects in all namespaces."""
+
+    @property
+    def namespace_names(self) -> tuple[str, ...]:
+        """The namespaces that are watched."""
+        return tuple(self.namespaces)
+
+    @property
+    def failures(self) -> Mapping[str, ControllerError]:
+        """Why list or watch fails, by namespace; a namespace that is current is not in it."""
+        errors = {name: member.informer.last_error for name, member in self._current.items()}
+        return {name: error for name, error in errors.items() if error is not None}
+
+    @property
+    def silent_seconds(self) -> float:
+        """The most seconds since the last list, event or bookmark of a namespace."""
+        return max((informer.silent_seconds for informer in self._informers), default=0.0)
+
+    @property
+    def lag_seconds(self) -> float:
+        """Seconds since the oldest write of ours that no watch has delivered; 0 for none."""
+        return max((informer.lag_seconds for informer in self._informers), default=0.0)
+
+    @property
+    def unlisted(self) -> int:
+        """The number of namespaces without a first list."""
+        return sum(self.find_listed(name) is None for name in self.namespaces)
+
+    @property
+    def _informers(self) -> Iterable[Informer[T]]:
+        return self._group.informers.values()
+
+    @property
+    def _current(self) -> dict[str, _Member[T]]:
+        """The members whose namespace is in the set."""
+        return {name: member for name, member in self._members.items() if not member.is_leaving}
+
+    @property
+    def _is_synced(self) -> bool:
+        """Whether each namespace was tried, and one was listed, if there are any."""
+        current = self._current
+        members = [current.get(name) for name in self.namespaces]
+        return all(member is not None and member.was_attempted for member in members) and (
+            not members or self.unlisted < len(members)
+        )
+
+    def find_listed(self, namespace: str) -> Informer[T] | None:
+        """Return the informer of a namespace in the set that was listed; else None.
+
+        Args:
+            namespace: its name.
+        """
+        member = self._members.get(namespace)
+        if member is None or member.is_leaving or member.informer.unlisted:
+            return None
+        return member.informer
+
+    def has(self, informer: Informer[T]) -> bool:
+        """Return whether an informer still delivers changes to the handlers.
+
+        Args:
+            informer: of a namespace, as `find_listed` returned it.
+        """
+        return any(informer is member for member in self._informers)
+
+    def check(self) -> Check:
+        """Return a readiness check that fails while a namespace that may be listed is not.
+
+        It also fails while all namespaces are refused. A namespace that came to the set when the
+        others were listed counts once its first list fails by something else than a refusal.
+        """
+        kind = self.resource.full_name
+        parts = ("informer", kind, "namespaces", self.scope.labels, self.scope.fields)
+        return Check("/".join(part for part in parts if part), self._find_failing)
+
+    def _find_failing(self) -> Failing | None:
+        kind, current = self.resource.full_name, self._current
+        refused: dict[str, ControllerError] = {}
+        for name in self.namespaces:
+            member = current.get(name)
+            if member is None or not member.was_attempted:
+                if self._was_listed:
+                    continue
+                return Failing(f"{kind} not listed yet", f"in namespace {name}")
+            informer = member.informer
+            if informer.refusal is not None:
+                refused[name] = informer.refusal
+            elif (failing := informer.check().run()) is not None:
+                return Failing(failing.problem, f"in namespace {name}: {failing.why}")
+        if refused and len(refused) == len(self.namespaces):
+            verb = next(
+                (error.verb for error in refused.values() if isinstance(error, SourceError)),
+                "list",
+            )
+            why = "; ".join(f"in namespace {name}: {error}" for name, error in refused.items())
+            return Failing(f"cannot {verb} {kind} in any namespace", why)
+        return None
+
+    def add_handler(self, handler: Handler[T], *, replayed: bool = True) -> Registration:
+        """Call `handler` with every object in the cache, then with every change from now on.
+
+        Objects of a namespace that leaves the set are delivered as deleted, with
+        `final_state_unknown`. For the rest it is as for `Informer.add_handler`.
+
+        Args:
+            handler: is called.
+            replayed: False to leave out the objects in the cache.
+
+        Raises:
+            TypeError: the handler is async or cannot be called.
+        """
+        check_plain(handler, "the handler of an informer")
+        return self._group.subscribe(
+            lambda _, informer: informer.add_handler(handler, replayed=False), replayed=replayed
+        )
+
+    def add_unreadable_handler(
+        self, handler: Callable[[Key], None], *, replayed: bool = True
+    ) -> Registration:
+        """Call `handler` with the keys of objects that cannot be decoded or indexed.
+
+        Args:
+            handler: is called as by `Informer.add_unreadable_handler`.
+            replayed: as there.
+
+        Raises:
+            TypeError: the handler is async or cannot be called.
+        """
+        check_plain(handler, "the handler of unreadable objects")
+        return self._group.subscribe(
+            lambda _, informer: informer.add_unreadable_handler(handler, replayed=False),
+            replayed=replayed,
+        )
+
+    def apply_own_write(self, obj: T) -> None:
+        """Show `obj`, the response to a write of ours, until the watch delivers it."""
+        member = self._members.get(obj.metadata.namespace)
+        if member is not None and not member.is_leaving:  # else nothing would remove it again
+            member.informer.apply_own_write(obj)
+
+    def mark_deleted(self, version: Version) -> None:
+        """Hide an object that the server says it has deleted.
+
+        Args:
+            version: the object as it was when its deletion was requested.
+        """
+        informer = self._group.informers.get(version.namespace)
+        if informer is not None:
+            informer.mark_deleted(version)
+
+    def retry_now(self) -> None:
+        """Retry lists and watches that failed at once: what the server serves has changed."""
+        for informer in self._informers:
+            informer.retry_now()
+
+    async def wait_synced(self) -> None:
+        """Return once every namespace was tried and one was listed, or the set is empty."""
+        while not self._is_synced:
+            await self.namespaces.changed.wait()
+
+    async def run(self) -> None:
+        """Keep the cache current until cancelled, whatever fails and whichever namespaces come."""
+        async with anyio.create_task_group() as group:
+            while True:
+                changed = self.namespaces.changed
+                self._was_listed = self._was_listed or (
+                    len(self.namespaces) > 0 and self._is_synced
+                )
+                for name in self.namespaces:
+                    member = self._members.get(name)
+                    if member is None:
+                        group.start_soon(self._watch, name, self._attach(name))
+                    elif member.is_leaving:
+                        member.finishing.cancel()
+                for name, member in self._members.items():
+                    if name not in self.namespaces:
+                        member.watching.cancel()
+                await changed.wait()
+
+    def _attach(self, name: str) -> _Member[T]:
+        """Make the informer of a namespace; it has the handlers before its first list."""
+        member = self._members[name] = _Member(self._create(name))
+        self._group.attach(name, member.informer)
+        return member
+
+    async def _watch(self, name: str, member: _Member[T]) -> None:
+        """Run the informer of a namespace until that leaves the set, then drop its objects."""
+        with member.watching:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._report_lists, name, member)
+                await member.informer.run()
+        await member.informer.drop_objects()
+        with member.finishing:
+            await member.informer.finish_deliveries()
+        self._group.detach(name)
+        del self._members[name]
+        self.namespaces.note_change()
+
+    async def _report_lists(self, name: str, member: _Member[T]) -> None:
+        """Log whether a namespace can be listed, and wake what waits for that."""
+        await member.informer.wait_attempted()
+        member.was_attempted = True
+        self.namespaces.note_change()
+        if not member.informer.unlisted:
+            return
+        log.error(
+            "A namespace cannot be listed, the others are served",
+            resource=self.resource.full_name,
+            unserved=name,
+            error=str(member.informer.last_error),
+        )
+        await member.informer.wait_synced()
+        log.info(
+            "A namespace can be listed, it is served",
+            resource=self.resource.full_name,
+            served=name,
+        )
+        self.namespaces.note_change()
+
+
+def _check_name(name: object) -> str:
+    """Return the name of a namespace.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is empty, which would mean all namespaces.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a NamespaceSet has names of namespaces, not {safe_repr(name)}")
+    if not name:
+        raise ValueError(
+            "a namespace has a name: to watch all namespaces, ask for the informer without"
+            " namespaces="
+        )
+    return name
