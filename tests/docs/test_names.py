@@ -47,8 +47,8 @@ FOREIGN = {
     *("ValidatingWebhookConfiguration", "ServiceMonitor", "NodePort", "PostgreSQL"),
 }
 """Words in CamelCase that are others': kinds of Kubernetes and of MetalLB."""
-OTHERS = ("--set", "--take-ownership", "--prefix", "--replicas", "--lb-class")
-"""Flags of Helm, kubectl, the simulation and MetalLB that sentences name."""
+OTHERS = ("--set", "--take-ownership", "--prefix", "--replicas", "--lb-class", "--watched")
+"""Flags of Helm, kubectl, the simulation, MetalLB and the scaffold that sentences name."""
 
 
 def paths(document: str) -> list[str]:

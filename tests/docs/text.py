@@ -169,7 +169,9 @@ def slug(heading: str) -> str:
 
 
 def links(document: str) -> list[str]:
-    return re.findall(r"\]\(([^)\s]+)\)", prose(document))
+    """Return where the links of a document lead; a pattern in backticks is none."""
+    patterns = re.compile(r"`[^`\n]*\]\([^`\n]*`")
+    return re.findall(r"\]\(([^)\s]+)\)", patterns.sub("code", prose(document)))
 
 
 def quoted(document: str) -> list[str]:
