@@ -80,9 +80,10 @@ BALANCER = {
 DEMAND = {
     "Ready": "True",
     "OtherClass": "True: a Service waits, and asks for another load balancer; it"
-    " makes nothing grow, and this holds for the next three reasons too",
+    " makes nothing grow, and this holds for the next four reasons too",
     "OtherPool": "True: a Service waits, and asks for another pool",
     "FixedAddress": "True: a Service waits, and asks for a certain address",
+    "NotSelected": "True: a Service waits, and the serviceSelector of the cluster leaves it out",
     "OtherFamily": "True: a Service waits, and asks for a family there is none of",
     "Growing": "False: addresses were asked for",
     "NotProjected": "False: the load balancer does not have what it should, so nothing is asked"

@@ -34,7 +34,12 @@ from reconcilers.api.ipallocation import (
     IPFamilies,
     IPFamilyPolicy,
 )
-from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER, Addons
+from reconcilers.api.tenantaddons import (
+    CILIUM,
+    DEFAULT_LOAD_BALANCER,
+    Addons,
+    ServiceSelector,
+)
 from reconcilers.api.tenantmachines import (
     ControlPlane,
     InfrastructureOverride,
@@ -300,6 +305,15 @@ class TenantCluster:
         """Which load balancer serves its Services, as spec.addons.loadBalancer.provider says."""
         addon = self.spec.addons.loadBalancer if self.spec.addons is not None else None
         return addon.provider if addon is not None else DEFAULT_LOAD_BALANCER
+
+    @property
+    def service_selector(self) -> ServiceSelector | None:
+        """Which Services Cilium's LB-IPAM may serve; None for all, and for another provider."""
+        addon = self.spec.addons.loadBalancer if self.spec.addons is not None else None
+        if addon is None or addon.provider != CILIUM or addon.cilium is None:
+            return None
+        selector = addon.cilium.serviceSelector
+        return selector if selector is not None and not selector.is_empty else None
 
     @property
     def observed_only(self) -> bool:

@@ -19,6 +19,7 @@ from controller.client import Client
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api.resources import Service
+from reconcilers.api.tenantaddons import ServiceSelector
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.reporting.conditions import Finding
 
@@ -90,6 +91,7 @@ class Projection:
             tenant for one of them alone belongs to its release.
         deleted: those of them that are deleted. Unlike shrink, a deletion is not withdrawn: the
             Services lose their addresses.
+        selector: which Services the backend may serve, where it can be told; None for all.
     """
 
     allocations: tuple[ProjectedRanges, ...]
@@ -98,6 +100,7 @@ class Projection:
     owner: Mapping[str, str] = field(default_factory=dict)
     releasing: frozenset[str] = frozenset()
     deleted: frozenset[str] = frozenset()
+    selector: ServiceSelector | None = None
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -115,7 +118,8 @@ class Offer:
         entries: its ranges as the object has them; an entry may be unreadable.
         is_made_by_us: whether this controller made it.
         basis: the position that its content was computed from; 0 if it does not say.
-        edited: fields that others have set in it.
+        edited: fields that others have set in it, apart from the selector.
+        selector: which Services it serves, as the object has it; empty for all.
     """
 
     metadata: ObjectMeta
@@ -124,6 +128,7 @@ class Offer:
     is_made_by_us: bool
     basis: int = 0
     edited: tuple[str, ...] = ()
+    selector: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -585,8 +590,12 @@ class LoadBalancerKind(Protocol):
         ...
 
     def serves(self, service: Service) -> ServiceView:
-        """Return a Service as the backend sees it."""
+        """Return a Service as the backend sees it, where no tenant chooses among Services."""
         ...
+
+    def serves_in(self, _: TenantCluster, /) -> Serves:
+        """Return the function that returns a Service as the backend of a tenant sees it."""
+        return self.serves
 
     def due_in(self, memory: BalancerMemory) -> float | None:
         """Return in how many seconds to look at the balancer again; None for never."""

@@ -1,8 +1,9 @@
-"""What is wrong in the spec of a TenantCluster: a pool that is no range, families that contradict.
+"""What is wrong in the spec of a TenantCluster: a pool, its families, a selector of Services.
 
 The CRD refuses the same.
 """
 
+import re
 from collections.abc import Iterator
 
 from allocator import AddressRange, read_range
@@ -13,10 +14,28 @@ from reconcilers.api.ipallocation import (
     PREFER_DUAL_STACK,
     REQUIRE_DUAL_STACK,
 )
+from reconcilers.api.tenantaddons import (
+    CILIUM,
+    DOMAIN_MAX,
+    IN,
+    LABEL_KEY,
+    LABEL_VALUE,
+    NOT_IN,
+    OPERATORS,
+    VALUES_FIT_OPERATOR,
+    SelectorExpression,
+    ServiceSelector,
+)
 from reconcilers.api.tenantcluster import Networking, TenantCluster
-from reconcilers.specrules.verdict import Path, Verdict, invalid
+from reconcilers.specrules.verdict import Path, Verdict, field, invalid
 
 NETWORKING: Path = ("spec", "networking")
+SELECTOR: Path = ("spec", "addons", "loadBalancer", "cilium", "serviceSelector")
+KEY_FORM = "a key is a name of at most 63 characters, with a DNS subdomain and / before it or not"
+VALUE_FORM = (
+    "a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter"
+    " or a digit"
+)
 MANUAL_POOL: Path = (*NETWORKING, "loadBalancerPool")
 
 
@@ -24,7 +43,79 @@ def review_tenant(tenant: TenantCluster) -> Verdict:
     """Validate a spec by itself."""
     pool = parse_manual_pool(tenant)
     causes = [invalid(MANUAL_POOL, pool)] if isinstance(pool, str) else []
-    return Verdict.from_causes([*causes, *_find_family_faults(tenant.networking)])
+    causes += _find_family_faults(tenant.networking)
+    causes += _find_selector_faults(tenant)
+    return Verdict.from_causes(causes, _list_selector_warnings(tenant))
+
+
+def _find_selector(tenant: TenantCluster) -> ServiceSelector | None:
+    """Return the selector of the spec, whichever load balancer the cluster has."""
+    addon = tenant.spec.addons.loadBalancer if tenant.spec.addons is not None else None
+    return addon.cilium.serviceSelector if addon is not None and addon.cilium is not None else None
+
+
+def _find_selector_faults(tenant: TenantCluster) -> Iterator[Cause]:
+    """Yield the causes for labels and terms of a selector that Cilium would refuse."""
+    selector = _find_selector(tenant)
+    if selector is None:
+        return
+    for key, value in selector.matchLabels.items():
+        path: Path = (*SELECTOR, "matchLabels")
+        if not _is_key(key):
+            yield invalid(path, f"{key!r} is no label key; {KEY_FORM}")
+        if not _is_value(value):
+            yield invalid((*path, key), f"{value!r} is no label value; {VALUE_FORM}")
+    for number, term in enumerate(selector.matchExpressions):
+        yield from _find_term_faults(term, (*SELECTOR, "matchExpressions", number))
+
+
+def _find_term_faults(term: SelectorExpression, path: Path) -> Iterator[Cause]:
+    """Yield the causes for a term of a selector.
+
+    Args:
+        term: one of `matchExpressions`.
+        path: where it is.
+    """
+    if not _is_key(term.key):
+        yield invalid((*path, "key"), f"{term.key!r} is no label key; {KEY_FORM}")
+    if term.operator not in OPERATORS:
+        known = ", ".join(OPERATORS)
+        yield invalid((*path, "operator"), f"{term.operator!r} is not one of {known}")
+    elif (term.operator in {IN, NOT_IN}) != bool(term.values):
+        yield invalid((*path, "values"), f"{term.operator}: {VALUES_FIT_OPERATOR.message}")
+    for place, value in enumerate(term.values):
+        if not _is_value(value):
+            yield invalid((*path, "values", place), f"{value!r} is no label value; {VALUE_FORM}")
+
+
+def _list_selector_warnings(tenant: TenantCluster) -> Iterator[str]:
+    """Yield warnings about a selector that has no effect, or that can select no Service."""
+    selector = _find_selector(tenant)
+    if selector is None:
+        return
+    where = field(SELECTOR)
+    if tenant.load_balancer_provider != CILIUM:
+        yield (
+            f"{where}: ignored, as spec.addons.loadBalancer.provider is"
+            f" {tenant.load_balancer_provider}"
+        )
+    elif selector.is_empty:
+        yield f"{where}: selects all Services, as it has no terms; remove it, or add terms"
+    elif key := selector.find_contradiction():
+        yield f"{where}: selects no Service, as its terms about {key} contradict each other"
+
+
+def _is_key(key: str) -> bool:
+    domain, slash, _ = key.rpartition("/")
+    return (
+        re.fullmatch(LABEL_KEY, key) is not None
+        and len(domain) <= DOMAIN_MAX
+        and (bool(domain) or not slash)
+    )
+
+
+def _is_value(value: str) -> bool:
+    return re.fullmatch(LABEL_VALUE, value) is not None
 
 
 def _find_family_faults(networking: Networking) -> Iterator[Cause]:

@@ -1,8 +1,8 @@
 """What is wrong in a tenant: what its load balancers hold, have read, and have handed out."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from allocator import AddressRange
 from controller.client import Client
@@ -20,6 +20,7 @@ from reconcilers.loadbalancers.port import (
     BalancerMemory,
     LoadBalancerKind,
     Offer,
+    Serves,
 )
 from reconcilers.reporting.wording import name_with_count
 from reconcilers.tenantcluster.elastic.demand import (
@@ -75,6 +76,8 @@ class Inside:
         provider: the load balancer, as a TenantCluster names it.
         others: the other load balancers whose kinds the tenant serves.
         unannounced: why no machine announces addresses; empty if that is not known.
+        serves: returns a Service as the load balancer sees it; None to see it as the kind does.
+        selector: which Services pools may serve, as a pool has it; empty for all.
     """
 
     kind: LoadBalancerKind
@@ -85,6 +88,8 @@ class Inside:
     provider: str = DEFAULT_LOAD_BALANCER
     others: Sequence[OtherInside] = ()
     unannounced: str = ""
+    serves: Serves | None = None
+    selector: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def read_inside(
@@ -115,6 +120,8 @@ async def read_inside(
         provider=tenant.load_balancer_provider,
         others=await _read_others(client, kinds, tenant),
         unannounced=await balancer.find_unannounced(),
+        serves=kind.serves_in(tenant),
+        selector=tenant.service_selector.body if tenant.service_selector is not None else {},
     )
 
 
@@ -157,11 +164,14 @@ def findings(
         yield "TenantDrift", "warning", drift
     yield from _find_around(inside, members)
     for offer in inside.offers:
-        if offer.edited:
+        edited = [*offer.edited]
+        if offer.is_made_by_us and offer.selector != inside.selector:
+            edited.append("serviceSelector")
+        if edited:
             yield (
                 "TenantDrift",
                 "warning",
-                f"others have set {', '.join(offer.edited)} in its pool; a controller corrects it",
+                f"others have set {', '.join(edited)} in its pool; a controller corrects it",
             )
     for waiting in _list_waiting(inside, members):
         yield "TenantServiceWaits", "warning", waiting
@@ -190,7 +200,8 @@ def findings(
 def _list_waiting(inside: Inside, members: Sequence[IPAllocation]) -> Iterator[str]:
     """Yield a sentence for each Service that asks for what the tenant cannot give it."""
     asked = families(members) or familychoice.FAMILY_NAMES
-    for unmet in demand_of(inside.services, inside.kind.serves, asked).unservable:
+    serves = inside.serves or inside.kind.serves
+    for unmet in demand_of(inside.services, serves, asked).unservable:
         if unmet.reason != OTHER_CLASS:
             key = unmet.service.metadata.key
             yield f"Service {key} has no address: it asks for {unmet.asks}"

@@ -167,6 +167,7 @@ class Projector:
             needed=latest_mark(allocations_of_name),
             releasing=frozenset(allocation.metadata.uid for allocation in others),
             deleted=frozenset(allocation.metadata.uid for allocation in lost),
+            selector=tenant.service_selector if provider == chosen else None,
         )
 
     def list_other_balancers(self, tenant: TenantCluster) -> list[str]:

@@ -504,7 +504,7 @@ class TenantClusterReconciler:
     async def _note_for_release(self, now: TenantPass, services: Sequence[Service]) -> None:
         """Note on the allocations what their release has to know of the tenant's Services."""
         balancers = balancer_members(self._allocations, now.tenant)
-        serves = self._kinds.of(now.tenant).serves
+        serves = self._kinds.of(now.tenant).serves_in(now.tenant)
         await note_for_release(self._client, balancers, services, serves)
 
     async def _follow_demand(self, now: TenantPass) -> None:

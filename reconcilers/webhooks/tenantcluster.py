@@ -1,11 +1,12 @@
 """What is refused of TenantClusters.
 
-    created, updated   a load-balancer pool that is none (reconcilers/specrules/tenantspecs.py);
-                       another provider once addresses were given, as those are of the old one's
-                       pools
+    created, updated   a load-balancer pool or a selector of Services that is none
+                       (reconcilers/specrules/tenantspecs.py); another provider once addresses
+                       were given, as those are of the old one's pools
 
 What the provider makes of the wish is worth a warning: a size above its quota is cut to it. So is
-another load balancer: Services have no addresses while the ranges move.
+another load balancer: Services have no addresses while the ranges move. And so is a narrower
+selector of Services.
 Deletion is never refused: teardown sees to its order.
 """
 
@@ -57,7 +58,7 @@ def review_spec(new: TenantCluster, provision: Provision, spaces: SpaceIndex) ->
     manual = tenantspecs.parse_manual_pool(new)
     if isinstance(manual, AddressRange):
         warnings += _by_hand(new, manual, provision, spaces)
-    return Verdict(verdict.causes, tuple(warnings))
+    return Verdict(verdict.causes, (*verdict.warnings, *warnings))
 
 
 def review_provider_change(
@@ -101,6 +102,12 @@ def list_balancer_warnings(
     """
     before, after = old.load_balancer_provider, new.load_balancer_provider
     holders = sorted(key.name for key in allocations)
+    selector = new.service_selector
+    if before == after and holders and selector is not None and selector != old.service_selector:
+        yield (
+            "spec.addons.loadBalancer.cilium.serviceSelector: Services in the cluster that it"
+            " leaves out lose their addresses"
+        )
     if before == after or not holders:
         return
     yield (

@@ -27,6 +27,11 @@ def cluster(**networking: Any) -> Json:
     return spec | ({"networking": networking} if networking else {})
 
 
+def selecting(**selector: Any) -> Json:
+    addon = {"version": "1", "provider": "cilium", "cilium": {"serviceSelector": selector}}
+    return cluster() | {"addons": {"loadBalancer": addon}}
+
+
 def by_hand(start: str, end: str) -> Json:
     return cluster(loadBalancerPool={"start": start, "end": end})
 
@@ -42,6 +47,7 @@ def network(**rest: Any) -> Json:
 ENDS = {"start": "10.0.0.9", "end": "10.0.0.3"}
 QUOTA = {"quotaPerTenant": {"maxLoadBalancerIPs": 4}}
 TENANT = "spec.tenantAllocation"
+SELECTOR = "spec.addons.loadBalancer.cilium.serviceSelector"
 
 REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
     "a CIDR that is none": ("NetworkPool", pool("10.0.0.0/33"), "spec.cidr", "must be a CIDR"),
@@ -238,6 +244,36 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "spec.count",
         "greater than or equal",
     ),
+    "a selector whose key is no label": (
+        "TenantCluster",
+        selecting(matchLabels={"a b": "c"}),
+        f"{SELECTOR}.matchLabels",
+        "must be that of a label",
+    ),
+    "a selector whose value is no label": (
+        "TenantCluster",
+        selecting(matchLabels={"a": "b c"}),
+        f"{SELECTOR}.matchLabels.a",
+        "should match",
+    ),
+    "a selector with an unknown operator": (
+        "TenantCluster",
+        selecting(matchExpressions=[{"key": "a", "operator": "Is", "values": ["b"]}]),
+        f"{SELECTOR}.matchExpressions[0].operator",
+        "Unsupported value",
+    ),
+    "a selector without the values that its operator needs": (
+        "TenantCluster",
+        selecting(matchExpressions=[{"key": "a", "operator": "In"}]),
+        f"{SELECTOR}.matchExpressions[0].values",
+        "In and NotIn need values",
+    ),
+    "a selector with values that its operator does not take": (
+        "TenantCluster",
+        selecting(matchExpressions=[{"key": "a", "operator": "Exists", "values": ["b"]}]),
+        f"{SELECTOR}.matchExpressions[0].values",
+        "Exists and DoesNotExist have none",
+    ),
     "a load-balancer pool backwards": (
         "TenantCluster",
         by_hand("10.0.0.10", "10.0.0.9"),
@@ -352,6 +388,16 @@ ACCEPTED: Mapping[str, tuple[str, Json]] = {
     "one pinned address": (
         "IPAllocation",
         request(pinnedRange={"startAddress": "10.0.0.9", "endAddress": "10.0.0.9"}),
+    ),
+    "a selector of Services": (
+        "TenantCluster",
+        selecting(
+            matchLabels={"example.com/app": "", "io.kubernetes.service.name": "web"},
+            matchExpressions=[
+                {"key": "a", "operator": "NotIn", "values": ["b", ""]},
+                {"key": "c", "operator": "Exists"},
+            ],
+        ),
     ),
     "a load-balancer pool": ("TenantCluster", by_hand("10.0.0.9", "10.0.0.10")),
     "a default size above the quota": ("ProviderConfig", network(loadBalancer={}, **QUOTA)),

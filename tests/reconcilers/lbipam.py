@@ -18,7 +18,7 @@ from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import LOAD_BALANCER, Service
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CiliumPool
-from reconcilers.loadbalancers.cilium.services import sharing_key
+from reconcilers.loadbalancers.cilium.services import is_selected, sharing_key
 from tests.reconcilers.firstfit import choose_first_free, contains, shown_addresses
 from tests.reconcilers.server import Json, Server
 
@@ -33,6 +33,7 @@ class _Known:
     spec: Json
     generation: int
     created: str
+    pool: CiliumPool
     spans: list[AddressRange] = field(default_factory=list)
     is_disabled: bool = False
     conflict: str = ""
@@ -127,6 +128,7 @@ class LbIpam:
                 spec=pool["spec"],
                 generation=meta["generation"],
                 created=meta["creationTimestamp"],
+                pool=typed,
                 spans=[span for span in spans if span is not None],
                 is_disabled=typed.spec.disabled,
             )
@@ -145,7 +147,7 @@ class LbIpam:
             service.metadata.name: [
                 ip
                 for ip in shown_addresses(service)
-                if contains(spans, ip) or self._is_remembered(service, ip)
+                if contains(self._list_spans(service), ip) or self._is_remembered(service, ip)
             ]
             for service in ours
         }
@@ -164,6 +166,11 @@ class LbIpam:
             status = {"status": {"loadBalancer": {"ingress": ingress}}}
             namespace = service.metadata.namespace
             self.tenant.edit("services", service.metadata.name, status, namespace=namespace)
+
+    def _list_spans(self, service: Service) -> list[AddressRange]:
+        """Return the ranges of the pools that select a Service."""
+        known = self._known.values()
+        return [span for pool in known if is_selected(pool.pool, service) for span in pool.spans]
 
     def _remember(self, services: Iterable[Service], spans: list[AddressRange]) -> None:
         """Remember the addresses of Services with a sharing key whose block is gone."""
@@ -223,7 +230,8 @@ class LbIpam:
         if remembered is not None and self._is_remembered(service, remembered.address):
             return [remembered.address]
         usable = [k for k in self._known.values() if not k.is_disabled and not k.conflict]
-        spans = [span for known in usable for span in known.spans]
+        selecting = [known for known in usable if is_selected(known.pool, service)]
+        spans = [span for known in selecting for span in known.spans]
         return [ip for ip in choose_first_free(service, spans, taken) if ip is not None]
 
 

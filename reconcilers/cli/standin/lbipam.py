@@ -34,6 +34,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     CiliumPool,
     condition,
 )
+from reconcilers.loadbalancers.cilium.services import is_selected
 
 COMPONENT = "lb-ipam-stand-in"
 EVERYTHING = Key("", "pools and services")
@@ -68,6 +69,10 @@ class ReadPool:
     def gives(self) -> bool:
         """Whether Services get new addresses from it."""
         return not self.declared.spec.disabled and not self.conflict
+
+    def selects(self, service: Service) -> bool:
+        """Return whether the pool's selector leaves a Service in."""
+        return is_selected(self.declared, service)
 
     def __contains__(self, address: AddressRange) -> bool:
         return any(span.contains(address) for span in self.spans)
@@ -109,7 +114,7 @@ def choose_addresses(
         shown_addresses = [
             address
             for address in parse_addresses(addresses(service))
-            if any(address in pool for pool in pools)
+            if any(address in pool for pool in pools if pool.selects(service))
             and address not in taken_addresses
             and (not requested or address in requested)
         ]
@@ -153,7 +158,7 @@ def _add(
     taken_addresses: Collection[AddressRange],
 ) -> list[AddressRange]:
     """Return the addresses that a Service gets beside those that it keeps, one of each family."""
-    giving = [pool for pool in pools if pool.gives]
+    giving = [pool for pool in pools if pool.gives and pool.selects(service)]
     if requested := _parse_requested(service):
         return [
             address

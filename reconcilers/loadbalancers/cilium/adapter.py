@@ -6,6 +6,7 @@ any more is proven by acknowledged generations of that pool, release.py.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from typing_extensions import override
 
@@ -16,6 +17,7 @@ from controller.errors import MalformedAnswer
 from controller.meta import Object
 from reconcilers.api import names
 from reconcilers.api.resources import SERVICE, Service
+from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.clusteridentity import is_of_another
 from reconcilers.loadbalancers.cilium.announcements import find_unannounced
 from reconcilers.loadbalancers.cilium.leader import read_leader
@@ -61,6 +63,7 @@ from reconcilers.loadbalancers.port import (
     Offer,
     Permit,
     Projection,
+    Serves,
     ServiceView,
     Unprovable,
     WatchedKind,
@@ -192,7 +195,8 @@ class CiliumBalancer(LoadBalancer):
             case Write.DRAIN:
                 spec = {"disabled": True}
             case Write.EMPTY:
-                spec = {"blocks": body_of(()), **dict.fromkeys(pool.spec.edited)}
+                edited = (*pool.spec.edited, "serviceSelector")
+                spec = {"blocks": body_of(()), **dict.fromkeys(edited)}
             case Write.NONCE:
                 spec = {"allowFirstLastIPs": next_nonce(pool)}
         uid = withdrawal.allocation.uid
@@ -314,6 +318,10 @@ class CiliumKind(LoadBalancerKind):
     @override
     def serves(self, service: Service) -> ServiceView:
         return view_service(service)
+
+    @override
+    def serves_in(self, tenant: TenantCluster, /) -> Serves:
+        return partial(view_service, selector=tenant.service_selector)
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:

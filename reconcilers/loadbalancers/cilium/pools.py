@@ -53,10 +53,15 @@ class PoolSpec:
 
     @property
     def edited(self) -> tuple[str, ...]:
-        """The fields that no pool of ours has, apart from its blocks and from `disabled`."""
+        """The fields that no pool of ours has; the selector is compared with the tenant's."""
         is_nonce = self.allowFirstLastIPs in {None, _YES}
-        edits = {"allowFirstLastIPs": not is_nonce, "serviceSelector": bool(self.serviceSelector)}
-        return tuple(name for name, is_edited in edits.items() if is_edited)
+        return () if is_nonce else ("allowFirstLastIPs",)
+
+    @property
+    def selector(self) -> Mapping[str, Any]:
+        """The selector without empty fields; empty if all Services are selected."""
+        stored = self.serviceSelector
+        return _without_empty(stored) if isinstance(stored, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,16 @@ class CiliumPool:
     def generation(self) -> int:
         """The generation of its spec."""
         return self.metadata.generation or 0
+
+
+def _without_empty(selector: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a selector without the fields that say nothing, as ServiceSelector.body has it."""
+    kept = {name: part for name, part in selector.items() if part}
+    if expressions := kept.get("matchExpressions"):
+        kept["matchExpressions"] = [
+            {name: part for name, part in term.items() if part} for term in expressions
+        ]
+    return kept
 
 
 def _resource(version: str) -> Resource[CiliumPool]:
@@ -138,6 +153,7 @@ def offer_of(pool: CiliumPool) -> Offer:
         is_made_by_us=is_ours(pool),
         basis=basis_of(pool),
         edited=pool.spec.edited,
+        selector=pool.spec.selector,
     )
 
 
@@ -170,7 +186,7 @@ def annotations_of(basis: int, owner: Mapping[str, str], uid: str) -> dict[str, 
 
 
 def has_exactly(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
-    """Return whether a pool has these ranges, in any order, and no other field of others."""
+    """Return whether a pool has these ranges, in any order, and no field but the selector."""
     blocks = [block.span for block in pool.blocks]
     return not pool.spec.edited and None not in blocks and set(blocks) == set(spans)
 

@@ -16,12 +16,14 @@ the address for a later Service with that key.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from allocator import AddressRange
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.resources import Service
+from reconcilers.api.tenantaddons import ServiceSelector
 from reconcilers.loadbalancers.cilium.poolclient import PoolClient
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
@@ -51,16 +53,29 @@ from reconcilers.loadbalancers.port import (
 ListServices = Callable[[], Awaitable[Sequence[Service]]]
 
 
+@dataclass(frozen=True, slots=True)
+class IntendedPool:
+    """What a pool should have.
+
+    Args:
+        entries: its ranges.
+        selector: which Services it serves; None for all.
+    """
+
+    entries: tuple[str, ...]
+    selector: ServiceSelector | None
+
+
 class Upkeep(Corrections):
     """What we keep in one tenant, as far as this process knows.
 
     Attributes:
-        written: the ranges of each pool when it was last seen to be right, by its name.
+        written: each pool as it was last seen to be right, by its name.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.written: dict[str, tuple[str, ...]] = {}
+        self.written: dict[str, IntendedPool] = {}
 
 
 class PoolProjection:
@@ -181,7 +196,8 @@ class PoolProjection:
     ) -> CiliumPool:
         """Create a pool in the form without effect, on the cache's basis."""
         annotations = annotations_of(projection.basis, projection.owner, ranges.allocation.uid)
-        return await self._pools.create(name, annotations, {"blocks": [], "disabled": False})
+        spec = {"blocks": [], "disabled": False} | selector_patch({}, projection.selector)
+        return await self._pools.create(name, annotations, spec)
 
     @staticmethod
     async def _confirm_projection(
@@ -221,20 +237,25 @@ class PoolProjection:
         _require_newest(pool, projection)
         if not pool.blocks and ranges not in confirmed.allocations:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
-        edit = self._describe_edit(pool, ranges)
+        right = IntendedPool(ranges.entries, projection.selector)
+        edit = self._describe_edit(pool, ranges, right)
         if edit and not self._upkeep.may_correct(edit, self._now):
             return
         if edit or self._differs(pool, ranges, projection):
             await self._write(pool, spans, projection, ranges.allocation.uid)
         if edit:
             self._upkeep.note_correction(CILIUM_POOL.kind, edit, self._now)
-        self._upkeep.written[name] = ranges.entries
+        self._upkeep.written[name] = right
 
-    def _describe_edit(self, pool: CiliumPool, ranges: ProjectedRanges) -> str:
+    def _describe_edit(
+        self, pool: CiliumPool, ranges: ProjectedRanges, right: IntendedPool
+    ) -> str:
         """Describe how others changed a pool that was right before; empty if they did not."""
-        if self._upkeep.written.get(pool.metadata.name) != ranges.entries:
+        if self._upkeep.written.get(pool.metadata.name) != right:
             return ""
         fields = list(pool.spec.edited)
+        if selector_patch(pool.spec.selector, right.selector):
+            fields.append("serviceSelector")
         if {block.span for block in pool.blocks} != set(spans_of_ranges(ranges)):
             fields.append("blocks")
         if pool.spec.disabled:
@@ -250,6 +271,7 @@ class PoolProjection:
         return (
             not has_exactly(pool, spans_of_ranges(ranges))
             or pool.spec.disabled
+            or bool(selector_patch(pool.spec.selector, projection.selector))
             or not is_ours(pool)
             or not annotations.items() <= pool.metadata.annotations.items()
         )
@@ -259,6 +281,7 @@ class PoolProjection:
     ) -> CiliumPool:
         """Write the ranges of a pool, and remove the fields that others have set."""
         spec: dict[str, Any] = {"blocks": body_of(spans), "disabled": False}
+        spec |= selector_patch(pool.spec.selector, projection.selector)
         return await self._patch(pool, spec | dict.fromkeys(pool.spec.edited), projection, uid)
 
     async def _patch(
@@ -308,6 +331,27 @@ def spans_of_ranges(ranges: ProjectedRanges) -> list[AddressRange]:
     """Return the ranges that a projection has of one allocation."""
     parsed = map(addresstexts.parse_cidr_or_span, ranges.entries)
     return [span for span in parsed if span is not None]
+
+
+def selector_patch(stored: Mapping[str, Any], selector: ServiceSelector | None) -> dict[str, Any]:
+    """Return the merge patch of a spec that makes its selector this one; empty if it is.
+
+    A merge patch keeps the labels that it does not name, so those that go are named.
+
+    Args:
+        stored: the selector of a pool, without empty fields.
+        selector: what it should be; None for all Services.
+    """
+    body = selector.body if selector is not None else {}
+    if dict(stored) == body:
+        return {}
+    if not body:
+        return {"serviceSelector": None}
+    patch: dict[str, Any] = {**dict.fromkeys(stored), **body}
+    labels = stored.get("matchLabels")
+    if isinstance(labels, Mapping) and "matchLabels" in body:
+        patch["matchLabels"] = {**dict.fromkeys(labels), **body["matchLabels"]}
+    return {"serviceSelector": patch}
 
 
 def _require_newest(pool: CiliumPool, projection: Projection) -> None:

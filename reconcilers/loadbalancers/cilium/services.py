@@ -3,9 +3,13 @@
 Sources: Cilium's page "LoadBalancer IP Address Management", and its Service annotations.
 """
 
+import msgspec
+
 from allocator import AddressRange
 from reconcilers.addressing.addresstexts import parse_addresses, parse_ends
 from reconcilers.api.resources import Service
+from reconcilers.api.tenantaddons import ServiceSelector
+from reconcilers.loadbalancers.cilium.pools import CiliumPool
 from reconcilers.loadbalancers.port import OTHER_CLASS, Obstacle, ServiceView
 from reconcilers.reporting.wording import truncate
 
@@ -18,6 +22,11 @@ _CLASSES = ("io.cilium/l2-announcer", "io.cilium/bgp-control-plane")
 """Classes that LB-IPAM serves where the feature that announces them is on."""
 _REQUEST_SATISFIED = "cilium.io/IPAMRequestSatisfied"
 """The condition of each Service that LB-IPAM has tried to serve."""
+_NAMESPACE = "io.kubernetes.service.namespace"
+_NAME = "io.kubernetes.service.name"
+"""Labels that a Service has besides its own where a pool selects Services."""
+NOT_SELECTED = "NotSelected"
+"""The reason where the TenantCluster's selector leaves a Service out."""
 SHARING_KEY = "sharing-key"
 """The release note of a Service with a sharing key: the operator may remember its address."""
 _LONGEST = 80
@@ -34,11 +43,15 @@ def shown_addresses(service: Service) -> list[AddressRange]:
     return parse_addresses(ingress.ip for ingress in service.status.loadBalancer.ingress)
 
 
-def view_service(service: Service) -> ServiceView:
+def view_service(service: Service, selector: ServiceSelector | None = None) -> ServiceView:
     """Return a Service as LB-IPAM sees it.
 
     An address that any Service shows keeps its range, whatever its class: LB-IPAM does not take an
     address from a Service that it has forgotten, and may give it to another one.
+
+    Args:
+        service: the Service.
+        selector: of the tenant's pools; None if they select all.
     """
     obstacle = None
     fixed = _annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
@@ -48,6 +61,12 @@ def view_service(service: Service) -> ServiceView:
     elif _PROXY in service.metadata.labels:
         theirs = truncate(service.metadata.labels[_PROXY], _LONGEST)
         obstacle = Obstacle(OTHER_CLASS, f"the service proxy {theirs}")
+    elif selector is not None and not selector.selects(_selectable_labels(service)):
+        obstacle = Obstacle(
+            NOT_SELECTED,
+            "an address though spec.addons.loadBalancer.cilium.serviceSelector of the"
+            " TenantCluster leaves it out; label the Service, or change the selector",
+        )
     elif fixed:
         obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed, _LONGEST)}")
     key = sharing_key(service)
@@ -73,6 +92,21 @@ def _is_class_served(service: Service) -> bool:
     if service.spec.loadBalancerClass not in _CLASSES:
         return False
     return any(entry.type == _REQUEST_SATISFIED for entry in service.status.conditions or ())
+
+
+def is_selected(pool: CiliumPool, service: Service) -> bool:
+    """Return whether a pool selects a Service; one whose selector cannot be read selects none."""
+    try:
+        selector = msgspec.convert(dict(pool.spec.selector), ServiceSelector)
+    except msgspec.ValidationError:
+        return False
+    return selector.selects(_selectable_labels(service))
+
+
+def _selectable_labels(service: Service) -> dict[str, str]:
+    """Return the labels by which pools select a Service."""
+    meta = service.metadata
+    return {**meta.labels, _NAMESPACE: meta.namespace, _NAME: meta.name}
 
 
 def _annotation(service: Service, either: tuple[str, str]) -> str:

@@ -202,7 +202,7 @@ class SizeObserver:
         The families that growth would add are worked out only if a Service needs a family that
         the tenant lacks, because that reads all pools.
         """
-        serves = self._kinds.of(tenant).serves
+        serves = self._kinds.of(tenant).serves_in(tenant)
         have = families(balancer_members(self._caches.allocations, tenant))
         demand = await read_demand(services, serves, have)
         if _is_elastic(provider) and any(

@@ -17,7 +17,7 @@ If the spec names the old load balancer again meanwhile, the marks are removed, 
 has to be undone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from controller.cache import Cache
 from controller.client import Client
@@ -115,17 +115,20 @@ class ProviderChange:
             if not allocation.is_leaving:
                 mark = {names.ANNOTATION_LEAVING_BALANCER: rfc3339(self._clock.now())}
                 await annotate(self._client, allocation, mark)
+        others = {allocation.load_balancer for allocation in moving}
+        others.update(self._projector.list_other_balancers(tenant))
         if await self._is_untouched(tenant):
             marked = [allocation for allocation in moving if allocation.is_leaving]
             await self._note_provider(marked, chosen)
-            return self._describe(chosen, f"{count_noun(len(moving), 'range')} will be written")
+            why = f"{count_noun(len(moving), 'range')} will be written"
+            return self._describe(others, chosen, why)
         waits = [
             reason
             for provider in self._projector.list_other_balancers(tenant)
             for reason in await self._leave(current, memory, provider, moving)
         ]
         why = waits[0] if waits else "no other load balancer has a range any more"
-        return self._describe(chosen, why)
+        return self._describe(others, chosen, why)
 
     async def _is_untouched(self, tenant: TenantCluster) -> bool:
         """Return whether a live read shows that nothing was ever projected for a cluster.
@@ -196,8 +199,18 @@ class ProviderChange:
             if statusranges.find_held_range(allocation) is not None
         ]
 
-    def _describe(self, chosen: str, why: str) -> Finding:
-        """Return the condition LoadBalancerReady while the change goes on."""
+    def _describe(self, others: Collection[str], chosen: str, why: str) -> Finding:
+        """Return the condition LoadBalancerReady while the change goes on.
+
+        Args:
+            others: the load balancers that lose their ranges.
+            chosen: the one that the spec names.
+            why: what is waited for.
+        """
+        titles = sorted(self._kinds.find_kind(provider).title for provider in others)
+        origin = f" from {' and '.join(titles)}" if titles else ""
         title = self._kinds.find_kind(chosen).title
-        message = f"the tenant changes to {title}, and its Services have no addresses until then"
+        message = (
+            f"the tenant changes{origin} to {title}, and its Services have no addresses until then"
+        )
         return load_balancer_ready(False, CHANGING, f"{message}: {why}")

@@ -4,6 +4,7 @@ from typing import Any
 
 from controller.meta import Key
 from reconcilers.api import names
+from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.loadbalancers.cilium.adapter import CiliumKind
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
@@ -17,12 +18,14 @@ L2_POLICIES = "ciliuml2announcementpolicies"
 TENANT = Key("team", "a")
 
 
-def platform(*more_kinds: str) -> tuple[Lab, Replica, Server, LbIpam]:
+def platform(
+    *more_kinds: str, spec: Json = SPEC, provider: ProviderConfig | None = None
+) -> tuple[Lab, Replica, Server, LbIpam]:
     """Return a Ready tenant with Cilium and two allocations."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
-    lab.server.add("providerconfigs", make.provider("lab"))
-    lab.server.add("tenantclusters", make.tenant(spec=SPEC, status={"phase": "Ready"}))
+    lab.server.add("providerconfigs", provider or make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant(spec=spec, status={"phase": "Ready"}))
     for name, held in (("team-a-lb", FIRST), ("team-a-lb-2", SECOND)):
         note = {names.ANNOTATION_LOAD_BALANCER: "cilium"}
         allocation = make.allocation(name, tenant="team/a", held=held, annotations=note)

@@ -148,3 +148,25 @@ async def test_the_program_serves_cilium_to_a_tenant_that_names_it_and_metallb_t
         kind.title: kind.wait for kind in map(kinds.of, (make.tenant(spec=SPEC), make.tenant()))
     }
     assert chosen == {"Cilium": 2.0, "MetalLB": 1.0}
+
+
+async def test_only_services_that_the_selector_leaves_in_make_a_tenant_grow() -> None:
+    selector = {"serviceSelector": {"matchLabels": {"public": "yes"}}}
+    spec = {"addons": {"loadBalancer": {**SPEC["addons"]["loadBalancer"], "cilium": selector}}}
+    elastic = {"allocationMode": "elastic", "initialPoolSize": 8, "growthIncrement": 4}
+    provider = make.provider("lab", load_balancer=elastic)
+    lab, replica, tenant, _ = platform(spec=spec, provider=provider)
+    await run_passes(lab, replica, 3)
+    for number in range(18):
+        add_service(tenant, f"web-{number}")
+    await run_passes(lab, replica, 60)
+    assert len(lab.server.all("ipallocations")) == 2
+    assert not [one for one in tenant.all("services") if one.get("status", {}).get("loadBalancer")]
+    shown = lab.condition("tenantclusters", "a", "LoadBalancerDemandMet", "team")
+    assert (shown["status"], shown["reason"]) == ("True", "NotSelected")
+    assert "serviceSelector" in shown["message"]
+    for number in range(18):
+        labels = {"metadata": {"labels": {"public": "yes"}}}
+        tenant.edit("services", f"web-{number}", labels, namespace="default")
+    await run_passes(lab, replica, 60)
+    assert len(lab.server.all("ipallocations")) == 3

@@ -1,0 +1,105 @@
+"""Which Services the real LB-IPAM serves by the selector that a TenantCluster has."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from controller.meta import Key, Version
+from reconcilers.api.resources import SERVICE
+from reconcilers.api.tenantaddons import SelectorExpression, ServiceSelector
+from reconcilers.loadbalancers.cilium.services import shown_addresses
+from reconcilers.loadbalancers.port import Projection, Proven
+from tests.cilium.site import RealSite
+from tests.polling import until
+from tests.reconcilers.loadbalancers.cilium.site import FIRST, permit_own
+
+PUBLIC = ServiceSelector({"public": "yes"})
+
+
+async def project(site: RealSite, selector: ServiceSelector | None) -> None:
+    """Project the first allocation with a selector, until the operator has acknowledged it."""
+    projection = replace(site.wanted(FIRST), selector=selector)
+
+    async def confirm() -> Projection:
+        return projection
+
+    await site.balancer().project(projection, confirm, permit_own)
+    await until(lambda: site.balancer().health(projection), lambda health: not health.reason)
+
+
+async def add_service(site: RealSite, name: str, labels: Mapping[str, str]) -> None:
+    """Create a Service of type LoadBalancer with labels."""
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
+    body = {"metadata": {"name": name, "labels": dict(labels)}, "spec": spec}
+    await site.client.create(SERVICE, "default", body)
+
+
+async def list_served(site: RealSite) -> set[str]:
+    """Return the names of the Services that show an address."""
+    page = await site.client.list(SERVICE)
+    return {service.metadata.name for service in page.items if shown_addresses(service)}
+
+
+async def serves(site: RealSite, *services: str) -> None:
+    """Return once these Services and no others show an address."""
+    await until(partial(list_served, site), lambda served: served == set(services))
+
+
+async def test_only_services_that_the_selector_leaves_in_get_addresses(site: RealSite) -> None:
+    await project(site, PUBLIC)
+    await add_service(site, "plain", {})
+    await add_service(site, "public", {"public": "yes"})
+    await serves(site, "public")
+
+    await project(site, ServiceSelector({"io.kubernetes.service.name": "plain"}))
+    await serves(site, "plain")
+    await project(
+        site,
+        ServiceSelector(
+            {"io.kubernetes.service.namespace": "default"},
+            (SelectorExpression("public", "DoesNotExist"),),
+        ),
+    )
+    await serves(site, "plain")
+    await project(
+        site, ServiceSelector({}, (SelectorExpression("public", "In", ("yes", "maybe")),))
+    )
+    await serves(site, "public")
+    assert (await site.pool()).spec.selector == {
+        "matchExpressions": [{"key": "public", "operator": "In", "values": ["yes", "maybe"]}]
+    }
+    await project(site, None)
+    await serves(site, "plain", "public")
+    assert (await site.pool()).spec.serviceSelector is None
+
+
+async def test_the_judgement_of_a_service_is_that_of_the_real_one(site: RealSite) -> None:
+    selectors = [
+        ServiceSelector({}, (SelectorExpression("tier", "NotIn", ("dev",)),)),
+        ServiceSelector({}, (SelectorExpression("tier", "Exists"),)),
+        ServiceSelector({"tier": "prod"}, (SelectorExpression("tier", "NotIn", ("dev",)),)),
+        ServiceSelector({"tier": ""}),
+    ]
+    labels: dict[str, dict[str, str]] = {
+        "none": {},
+        "dev": {"tier": "dev"},
+        "prod": {"tier": "prod"},
+        "empty": {"tier": ""},
+    }
+    for name, own in labels.items():
+        await add_service(site, name, own)
+    for selector in selectors:
+        await project(site, selector)
+        await serves(site, *(name for name, own in labels.items() if selector.selects(own)))
+
+
+async def test_a_range_with_a_selector_is_released_with_its_proof(site: RealSite) -> None:
+    await project(site, PUBLIC)
+    await add_service(site, "public", {"public": "yes"})
+    await serves(site, "public")
+    service = await site.client.get(SERVICE, Key("default", "public"))
+    await site.client.delete(SERVICE, Version.from_object(service))
+    await until(partial(site.users, FIRST), lambda users: not users)
+    await until(lambda: site.ask(FIRST), lambda answer: isinstance(answer, Proven))
+    pool = await site.pool()
+    assert (pool.blocks, pool.spec.serviceSelector) == ((), None)

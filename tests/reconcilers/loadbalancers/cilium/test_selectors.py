@@ -1,0 +1,121 @@
+"""The selector of a TenantCluster: in each pool as it is, merged with nothing of others."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconcilers.api.resources import Service
+from reconcilers.api.tenantaddons import ServiceSelector
+from reconcilers.loadbalancers.cilium.projection import selector_patch
+from reconcilers.loadbalancers.cilium.services import NOT_SELECTED, view_service
+from reconcilers.loadbalancers.port import NotYet, Projection, Proven
+from tests.reconcilers import make
+from tests.reconcilers.loadbalancers.cilium.site import FIRST, Site, permit_own
+
+PUBLIC: dict[str, Any] = {"matchLabels": {"public": "yes"}}
+INSIDE: dict[str, Any] = {
+    "matchLabels": {"io.kubernetes.service.namespace": "shop"},
+    "matchExpressions": [{"key": "public", "operator": "DoesNotExist"}],
+}
+
+
+def selector_of(body: dict[str, Any]) -> ServiceSelector:
+    return msgspec.convert(body, ServiceSelector)
+
+
+async def project(site: Site, body: dict[str, Any]) -> None:
+    """Project the first allocation with a selector; empty for none."""
+    selector = selector_of(body) if body else None
+    projection = replace(site.wanted(FIRST), selector=selector)
+
+    async def confirm() -> Projection:
+        return projection
+
+    await site.balancer().project(projection, confirm, permit_own)
+
+
+async def test_a_pool_has_the_selector_and_services_that_it_leaves_out_get_nothing() -> None:
+    site = Site()
+    await project(site, PUBLIC)
+    assert site.pool()["spec"]["serviceSelector"] == PUBLIC
+    site.add_service("plain")
+    assert site.addresses("plain") == []
+    labels = {"metadata": {"labels": {"public": "yes"}}}
+    site.tenant.edit("services", "plain", labels, namespace="default")
+    assert site.addresses("plain") == ["10.40.0.0"]
+    await project(site, INSIDE)
+    assert site.pool()["spec"]["serviceSelector"] == INSIDE, "no label of before is left"
+    assert site.addresses("plain") == []
+    await project(site, {})
+    assert "serviceSelector" not in site.pool()["spec"]
+    assert site.addresses("plain") == ["10.40.0.0"]
+
+
+async def test_nothing_is_written_where_the_selector_is_as_it_should_be() -> None:
+    site = Site()
+    await project(site, INSIDE)
+    before = site.tenant.revision
+    await project(site, INSIDE)
+    assert site.tenant.revision == before
+    assert not site.kind.take_corrections(site.memory)
+
+
+async def test_a_change_of_the_selector_is_no_edit_by_others_and_an_edit_is_undone() -> None:
+    site = Site()
+    await project(site, PUBLIC)
+    await project(site, INSIDE)
+    assert not site.kind.take_corrections(site.memory)
+    site.edit({"spec": {"serviceSelector": {"matchLabels": {"other": "x"}}}})
+    await project(site, INSIDE)
+    assert site.pool()["spec"]["serviceSelector"] == INSIDE
+    (correction,) = site.kind.take_corrections(site.memory)
+    assert "serviceSelector" in correction.description
+
+
+async def test_a_pool_with_a_selector_is_drained_before_it_is_emptied() -> None:
+    site = Site()
+    await project(site, PUBLIC)
+    first = await site.ask()
+    assert isinstance(first, NotYet)
+    assert site.pool()["spec"]["disabled"] is True
+    assert site.pool()["spec"]["blocks"] != [], "the drain has to be acknowledged first"
+    answers = await site.ask_often()
+    assert isinstance(answers[-1], Proven)
+    assert "serviceSelector" not in site.pool()["spec"]
+
+
+@pytest.mark.parametrize("stored", [{}, PUBLIC, INSIDE, {"matchLabels": {"a": "b", "c": "d"}}])
+@pytest.mark.parametrize("body", [{}, PUBLIC, INSIDE])
+async def test_the_patch_leads_from_any_selector_to_any_other(
+    stored: dict[str, Any], body: dict[str, Any]
+) -> None:
+    site = Site()
+    await project(site, stored)
+    patch = selector_patch(stored, selector_of(body) if body else None)
+    site.edit({"spec": patch})
+    assert site.pool()["spec"].get("serviceSelector", {}) == body
+
+
+def test_a_service_that_is_not_selected_is_no_demand_and_keeps_the_range_that_it_shows() -> None:
+    service = msgspec.convert(
+        {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"type": "LoadBalancer"}},
+        Service,
+    )
+    view = view_service(service, selector_of(PUBLIC))
+    assert view.obstacle is not None
+    assert view.obstacle.reason == NOT_SELECTED
+    assert "spec.addons.loadBalancer.cilium.serviceSelector" in view.obstacle.asks
+    assert view.keeps_range
+    assert view_service(service, selector_of(INSIDE)).obstacle is None
+
+
+def test_the_selector_counts_with_cilium_alone_and_without_terms_it_selects_all() -> None:
+    settings = {"serviceSelector": PUBLIC}
+    for provider, selector in (("cilium", selector_of(PUBLIC)), ("metallb", None)):
+        addon = {"version": "1", "provider": provider, "cilium": settings}
+        tenant = make.tenant(spec={"addons": {"loadBalancer": addon}})
+        assert tenant.service_selector == selector
+    addon = {"version": "1", "provider": "cilium", "cilium": {"serviceSelector": {}}}
+    assert make.tenant(spec={"addons": {"loadBalancer": addon}}).service_selector is None
