@@ -2,8 +2,7 @@
 
     manifests/clusterapi-crds   a CustomResourceDefinition for each kind of pool
     manifests/clusterapi        the webhooks, as a patch of the configuration that there is
-    manifests/kubermatic        the same of the integration with KKP
-    manifests/metal3            the same of the integration with metal3
+    manifests/INTEGRATION       the same of each other integration that has webhooks
 
 Tests fail while a file differs from what this would write. `repository` writes the two files that
 clusterctl installs a release from, rendered from manifests/clusterctl; it needs kubectl.
@@ -20,7 +19,7 @@ from manifests.rendering import render_folder
 from reconcilers.cli.crds import file_name
 from reconcilers.cli.output import as_yaml
 from reconcilers.integrations.clusterapi.crds import crds
-from reconcilers.webhooks.configuration import CLUSTER_API, KUBERMATIC, METAL3, entries
+from reconcilers.webhooks.configuration import INTEGRATIONS, entries
 
 MANIFESTS = Path(__file__).resolve().parent.parent / "manifests"
 CONTRACT = "v1beta2"
@@ -36,8 +35,9 @@ def files() -> Iterator[tuple[Path, str]]:
     """Yield each file with the text that it should have."""
     for definition in crds():
         yield MANIFESTS / "clusterapi-crds" / file_name(definition), as_yaml([definition])
-    components = {"clusterapi": CLUSTER_API, "kubermatic": KUBERMATIC, "metal3": METAL3}
-    for folder, validated in components.items():
+    for folder, validated in INTEGRATIONS.items():
+        if not validated:
+            continue
         added = [
             {"op": "add", "path": "/webhooks/-", "value": entry} for entry in entries(validated)
         ]

@@ -22,23 +22,15 @@ from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, METAL3, VITISTACK
-from reconcilers.integrations.clusterapi.live import PLATFORM as _CLUSTER_API
-from reconcilers.integrations.core.live import Indexes, Live, Platform, Source, Watched
+from reconcilers.configuration.settings import INTEGRATIONS
+from reconcilers.integrations.core.live import Indexes, Live, Source, Watched
+from reconcilers.integrations.core.platforms import Platform
 from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace
 from reconcilers.integrations.core.views import Views, Wanted, every_pool, merge_views
-from reconcilers.integrations.kubermatic.live import PLATFORM as _KUBERMATIC
-from reconcilers.integrations.metal3.live import PLATFORM as _METAL3
 from reconcilers.integrations.poolkinds import as_readable
-from reconcilers.integrations.vitistack.live import PLATFORM as _VITISTACK
+from reconcilers.integrations.registry import list_platforms
 from reconcilers.spaces.offers import PoolName
 
-PLATFORMS = {
-    CLUSTER_API: _CLUSTER_API,
-    KUBERMATIC: _KUBERMATIC,
-    METAL3: _METAL3,
-    VITISTACK: _VITISTACK,
-}
 LOOK_SECONDS = 10.0
 """Between two questions which kinds are served."""
 KEPT_SECONDS = 60.0
@@ -126,7 +118,7 @@ class LiveViews:
         transport: Transport,
         clock: Clock,
         networkpools: Cache[NetworkPool],
-        platforms: Collection[str] = tuple(PLATFORMS),
+        platforms: Collection[str] = INTEGRATIONS,
         *,
         not_read: Sequence[NotRead] = (),
     ) -> None:
@@ -136,7 +128,7 @@ class LiveViews:
         self._clock = clock
         self._not_read = not_read
         self._source = Source(self._informer, networkpools)
-        self._platforms = [PLATFORMS[name] for name in PLATFORMS if name in platforms]
+        self._platforms = list(list_platforms(platforms))
         self._sessions: dict[int, _Session] = {}
         self._changed: Changed | None = None
         self._wanted_until = 0.0
@@ -167,7 +159,9 @@ class LiveViews:
     def not_read(self) -> list[NotRead]:
         """Return the kinds that the API server refuses, or that have not been listed yet."""
         if not self._sessions:  # which kinds are served is not known yet
-            kinds = {kind.full_name for platform in self._platforms for kind in platform.kinds}
+            kinds = {
+                kind.full_name for platform in self._platforms for kind in platform.live_kinds
+            }
             known = {limit.kind for limit in self._not_read if not limit.except_namespace}
             return [NotRead(name) for name in sorted(kinds - known)]
         return [
@@ -208,7 +202,7 @@ class LiveViews:
     async def _look(self, group: anyio.abc.TaskGroup) -> None:
         """Read which kinds are served, and restart the watches of platforms where that changed."""
         client = Client(self._transport)
-        kinds = [kind for platform in self._platforms for kind in platform.kinds]
+        kinds = [kind for platform in self._platforms for kind in platform.live_kinds]
         try:
             served_kinds = await client.list_served(kinds)
         except ControllerError as error:
@@ -220,7 +214,7 @@ class LiveViews:
         for at, platform in enumerate(self._platforms):
             known, platform_kinds = (
                 self._sessions.get(at),
-                served_kinds.intersection(platform.kinds),
+                served_kinds.intersection(platform.live_kinds),
             )
             if known is None or known.served_kinds != platform_kinds:
                 self._restart_watches(at, platform, platform_kinds, group)
@@ -244,7 +238,7 @@ class LiveViews:
         known = self._sessions.get(at)
         if known is not None:
             known.scope.cancel()
-        live = platform.live(served_kinds, self._source)
+        live = platform.make_live(served_kinds, self._source)
         session = _Session(served_kinds, live, anyio.CancelScope(), self._not_read)
         self._sessions = dict(sorted({**self._sessions, at: session}.items()))
         if session.live is not None:

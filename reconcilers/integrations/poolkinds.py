@@ -5,35 +5,20 @@ from typing import Any
 
 from controller.resource import Resource
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
-from reconcilers.integrations.clusterapi.api import POOLS as CLUSTER_API_POOLS
 from reconcilers.integrations.core.scopedlists import NotRead, limits_in
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS as IPAM_ALLOCATIONS
-from reconcilers.integrations.kubermatic.api import CLUSTERS
-from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
-from reconcilers.integrations.metal3.api import ADDRESS_KIND, CLAIM_KIND
-from reconcilers.integrations.metal3.api import POOLS as IP_POOLS
-from reconcilers.integrations.vitistack.api import ALLOCATIONS as NETWORK_ALLOCATIONS
-from reconcilers.integrations.vitistack.api import NETWORKS
+from reconcilers.integrations.registry import PLATFORMS
 from reconcilers.pictures.poolpicture import PoolPicture
 
 POOL_KINDS: tuple[Resource[Any], ...] = (
     NETWORK_POOL,
-    *CLUSTER_API_POOLS,
-    IPAM_POOLS,
-    IP_POOLS,
-    NETWORKS,
+    *(kind for platform in PLATFORMS for kind in platform.pools),
 )
 """The kinds of pools of which people may ask by name."""
-_CLAIMS = frozenset(
-    {claims(CONTRACT_VERSIONS[0]).full_name, addresses(CONTRACT_VERSIONS[0]).full_name}
-)
 HOLDERS: Mapping[str, frozenset[str]] = {
-    NETWORK_POOL.kind: _CLAIMS | {IP_ALLOCATION.full_name},
-    **{kind.kind: _CLAIMS for kind in CLUSTER_API_POOLS},
-    IPAM_POOLS.kind: frozenset({IPAM_ALLOCATIONS.full_name, CLUSTERS.full_name}),
-    IP_POOLS.kind: _CLAIMS | {CLAIM_KIND, ADDRESS_KIND},
-    NETWORKS.kind: frozenset({NETWORK_ALLOCATIONS.full_name}),
+    NETWORK_POOL.kind: frozenset({IP_ALLOCATION.full_name}).union(
+        *(platform.networkpool_holders for platform in PLATFORMS)
+    ),
+    **{kind.kind: platform.holders for platform in PLATFORMS for kind in platform.pools},
 }
 """By kind of pools: the kinds that hold addresses of them or wait, as plural and group."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 from controller.errors import Cause
 from reconcilers.reporting.wording import count_noun
@@ -19,6 +19,8 @@ class Remark:
     path: Path
     message: str
 
+
+T_contra = TypeVar("T_contra", contravariant=True)
 
 INVALID = "FieldValueInvalid"
 FORBIDDEN = "FieldValueForbidden"
@@ -88,6 +90,22 @@ class Verdict:
 
 NOTHING = Verdict()
 """Nothing to say: the write may go on."""
+
+
+class Validator(Protocol[T_contra]):
+    """Validates the writes of one kind that change a spec, or delete."""
+
+    async def review_creation(self, new: T_contra) -> Verdict:
+        """Validate a new object."""
+        ...
+
+    async def review_update(self, new: T_contra, old: T_contra | None) -> Verdict:
+        """Validate a changed spec; `old` is None if what is stored cannot be read."""
+        ...
+
+    async def review_deletion(self, old: T_contra) -> Verdict:
+        """Validate a deletion."""
+        ...
 
 
 def limit_causes(causes: Iterable[Cause], path: Path, single: str, several: str) -> list[Cause]:

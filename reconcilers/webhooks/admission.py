@@ -31,7 +31,7 @@ from reconcilers.api.resources import (
 from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.configuration.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.specrules.verdict import NOTHING, Verdict, invalid
+from reconcilers.specrules.verdict import NOTHING, Validator, Verdict, invalid
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.releasing import review_release
 from reconcilers.webhooks.validators import (
@@ -40,7 +40,6 @@ from reconcilers.webhooks.validators import (
     ListOtherHoldings,
     PoolValidator,
     ProviderValidator,
-    Validator,
     list_nothing,
 )
 

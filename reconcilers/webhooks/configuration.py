@@ -14,9 +14,7 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.integrations.clusterapi.api import POOLS
-from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
-from reconcilers.integrations.metal3.api import KINDS as METAL3_KINDS
+from reconcilers.integrations.registry import PLATFORMS
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.releasing import ADDS_RELEASE_ANYWAY
 
@@ -39,23 +37,10 @@ goes on without an answer."""
 ADVICE_SECONDS = 3
 """How long the API server waits for such a warning."""
 
-CLUSTER_API: Validated = {
-    f"validation.{resource.kind.lower()}.{resource.group}": (
-        resource,
-        ("CREATE", "UPDATE", "DELETE"),
-    )
-    for resource in POOLS
+INTEGRATIONS: Mapping[str, Validated] = {
+    platform.name: platform.validated for platform in PLATFORMS
 }
-"""Those of the integration with Cluster API, under the names that its in-cluster provider has."""
-
-KUBERMATIC: Validated = {IPAM_POOLS.full_name: (IPAM_POOLS, ("CREATE", "UPDATE"))}
-"""That of the integration with KKP, under the name that KKP's own has."""
-
-METAL3: Validated = {
-    f"validation.{resource.kind.lower()}.{resource.group}": (resource, ("CREATE", "UPDATE"))
-    for resource in METAL3_KINDS
-}
-"""Those of the integration with metal3."""
+"""Those of the integrations, by the name of the integration."""
 
 CHANGES_SPEC = {
     "name": "spec-changes",
@@ -80,7 +65,8 @@ MATCH_CONDITIONS: Mapping[str, Mapping[str, str]] = {
 
 def service(name: str) -> dict[str, Any]:
     """Return how the API server reaches the webhook called `name`, in a cluster."""
-    kind, _ = {**VALIDATED, **ADVISED, **CLUSTER_API, **KUBERMATIC, **METAL3}[name]
+    every = [VALIDATED, ADVISED, *INTEGRATIONS.values()]
+    [(kind, _)] = [validated[name] for validated in every if name in validated]
     where = {
         "name": SERVICE,
         "namespace": names.DEFAULT_NAMESPACE,

@@ -15,7 +15,6 @@ ProviderConfig or a pool that is deleted too early is kept by its finalizer.
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
 
 from controller.cache import Cache
 from controller.client import Client
@@ -48,24 +47,6 @@ from reconcilers.tenantcluster.provider import Providers, ProviderUnknown, Provi
 from reconcilers.tenantcluster.providerreference import refers_to
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
 from reconcilers.webhooks.tenantcluster import Provision
-
-T_contra = TypeVar("T_contra", contravariant=True)
-
-
-class Validator(Protocol[T_contra]):
-    """Validates the writes of one kind that change a spec, or delete."""
-
-    async def review_creation(self, new: T_contra) -> Verdict:
-        """Validate a new object."""
-        ...
-
-    async def review_update(self, new: T_contra, old: T_contra | None) -> Verdict:
-        """Validate a changed spec; `old` is None if what is stored cannot be read."""
-        ...
-
-    async def review_deletion(self, old: T_contra) -> Verdict:
-        """Validate a deletion."""
-        ...
 
 
 class _Validator:

@@ -161,7 +161,9 @@ def add_webhooks(shared: Shared) -> None:
         from reconcilers.wiring import integrations  # noqa: PLC0415 - as above
 
         list_others = integrations.lister_of_others(client, settings)
-        added = tuple(integrations.integration_webhooks(client, settings, shared.spaces))
+        added = tuple(
+            integrations.integration_webhooks(client, settings.integration, shared.spaces)
+        )
     caches, clock = shared.informers.caches, shared.clock
     ours = webhooks(client, caches, clock, settings, list_others, spaces=shared.spaces)
     for webhook in (*ours, *added):

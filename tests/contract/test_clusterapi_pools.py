@@ -15,13 +15,14 @@ from controller.config import connect
 from controller.manager import Manager
 from controller.options import ManagerOptions, SelfSigned
 from controller.transport import Transport
+from reconcilers.configuration.settings import CLUSTER_API
 from reconcilers.integrations.clusterapi.api import GROUP, POOL_VERSION, POOLS, SKIP_DELETE_CHECK
 from reconcilers.integrations.clusterapi.api import addresses as address_kind
 from reconcilers.integrations.clusterapi.crds import crds
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.clusterapi import cluster_api_webhooks
-from reconcilers.webhooks.configuration import CLUSTER_API, NAME, SERVICE, entries
+from reconcilers.webhooks.configuration import INTEGRATIONS, NAME, SERVICE, entries
+from reconcilers.wiring.integrations import integration_webhooks
 from tests.contract.clusterapi_pool_cases import (
     ACCEPTED,
     GLOBAL_IP,
@@ -101,7 +102,7 @@ class Pools:
             ),
         )
         manager = Manager(self._transport, clock=SystemClock(), options=options)
-        for webhook in cluster_api_webhooks(manager.client, SpaceIndex()):
+        for webhook in integration_webhooks(manager.client, [CLUSTER_API], SpaceIndex()):
             manager.add_webhook(webhook)
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
@@ -113,14 +114,14 @@ class Pools:
 
     async def _configure(self, port: int | None) -> None:
         def called(webhook: str) -> Json:
-            kind, _ = CLUSTER_API[webhook]
+            kind, _ = INTEGRATIONS[CLUSTER_API][webhook]
             return {"url": f"https://{HOST}:{port}{path(kind)}"}
 
         body = {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": NAME},
-            "webhooks": list(entries(CLUSTER_API, called)),
+            "webhooks": list(entries(INTEGRATIONS[CLUSTER_API], called)),
         }
         made = await self.http.post(CONFIGURATIONS, json=body)
         assert made.status_code == 201, made.text

@@ -5,14 +5,11 @@ from typing import Any
 
 from controller.resource import Resource
 from reconcilers.addressmap.audit import Finding
-from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
-from reconcilers.integrations.kubermatic.api import KINDS as KUBERMATIC
 from reconcilers.integrations.poolkinds import POOL_KINDS
+from reconcilers.integrations.registry import PLATFORMS
 
 _RESOURCES: tuple[Resource[Any], ...] = (
-    *KUBERMATIC,
-    claims(CONTRACT_VERSIONS[0]),
-    addresses(CONTRACT_VERSIONS[0]),
+    *(kind for platform in PLATFORMS for kind in platform.finding_kinds),
     *POOL_KINDS,
 )
 _GROUPS: Mapping[str, str] = {

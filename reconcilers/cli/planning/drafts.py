@@ -22,7 +22,6 @@ from reconcilers.api.resources import (
 from reconcilers.cli.reading.manifests import Manifest, Manifests, is_stored
 from reconcilers.configuration.settings import CLUSTER_API, INTEGRATIONS
 from reconcilers.integrations import platformobjects
-from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
 from reconcilers.networkpool.claims import find_entry
 from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS
 from reconcilers.promises.journal import ANNOTATION
@@ -38,7 +37,7 @@ FINALIZERS: Mapping[str, str] = {
     NETWORK_POOL.full_name: names.FINALIZER_POOL,
     IP_ALLOCATION.full_name: names.FINALIZER_ALLOCATION,
     TENANT_CLUSTER.full_name: names.FINALIZER_TENANT,
-    platformobjects.CLAIMS.full_name: CLAIM_FINALIZER,
+    **platformobjects.FINALIZERS,
 }
 """By kind: the finalizer that its controller adds."""
 

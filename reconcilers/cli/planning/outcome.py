@@ -31,7 +31,7 @@ from reconcilers.api.tenantcluster import (
 from reconcilers.cli.planning.drafts import OURS, Draft, age
 from reconcilers.cli.planning.server import PlanServer
 from reconcilers.cli.reading.manifests import UNBORN
-from reconcilers.integrations.platformobjects import CLUSTERS, CONTENT_KINDS
+from reconcilers.integrations.platformobjects import CONTENT_KINDS, IMPLIED_KINDS
 from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS, STATUS_JOURNALS
 from reconcilers.promises.journal import Journal
 from reconcilers.providerconfig.evaluation import CREDENTIALS_VALID
@@ -91,8 +91,8 @@ def _bodies(
     for kind in kinds:
         for body in server.api.list_objects(kind):
             draft = drafts.get((kind.full_name, _key(body)))
-            if _decode(kind, body) is None or (draft is None and kind is CLUSTERS):
-                continue  # it cannot be decoded, or is a Cluster that is only taken to exist
+            if _decode(kind, body) is None or (draft is None and kind in IMPLIED_KINDS):
+                continue  # it cannot be decoded, or is only taken to exist
             if draft is None or _is_created(draft, body):
                 # In the order of their creation: the server counts uids.
                 numbered.append((last, body["metadata"]["uid"], _strip_server_fields(body)))

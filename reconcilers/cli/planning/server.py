@@ -41,8 +41,7 @@ class PlanServer:
         """The server."""
         self.is_at_rest = False
         """Whether the controllers have nothing left to do."""
-        platforms = (kind for name in integrations for kind in platformobjects.kinds_of(name))
-        self.kinds: Sequence[Resource[Any]] = [*OURS, *platforms]
+        self.kinds: Sequence[Resource[Any]] = [*OURS, *platformobjects.kinds_of(integrations)]
         """The kinds of objects that are planned."""
         for resource in (*self.kinds, DEFINITIONS, NAMESPACE):
             self.api.serve(resource)
@@ -57,8 +56,8 @@ class PlanServer:
         for draft in drafts:
             if not draft.is_stored:
                 self.api.put_object(draft.resource, draft.body)
-        for body in platformobjects.implied_clusters([draft.body for draft in self.drafts]):
-            self.api.put_object(platformobjects.CLUSTERS, body)
+        for kind, body in platformobjects.implied_objects([draft.body for draft in self.drafts]):
+            self.api.put_object(kind, body)
 
     def store_platform_default(self, reference: Mapping[str, Any]) -> None:
         """Store a ButlerConfig that names the ProviderConfig of clusters that name none."""

@@ -349,6 +349,13 @@ def clusters(version: str) -> Resource[Cluster]:
     return Resource(CORE_GROUP, version, "Cluster", "clusters", Cluster)
 
 
+CLAIMS = claims(CONTRACT_VERSIONS[0])
+ADDRESSES = addresses(CONTRACT_VERSIONS[0])
+CLUSTERS = clusters(CONTRACT_VERSIONS[0])
+KINDS: tuple[Resource[Any], ...] = (CLAIMS, ADDRESSES, CLUSTERS, *POOLS)
+"""All kinds, each in the version that is preferred."""
+
+
 def pool_key(ref: PoolRef, namespace: str) -> Key | None:
     """Return the pool that a claim or an address of `namespace` names; None for a foreign kind.
 

@@ -14,7 +14,7 @@ from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key, space_of
 from reconcilers.integrations.clusterapi.contents import pools_of
 from reconcilers.integrations.clusterapi.picture import views_of_contents
-from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
+from reconcilers.integrations.core.live import Live, Source, Watched, either, names_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
@@ -23,7 +23,7 @@ from reconcilers.spaces.offers import PoolName
 _BY_POOL = {SPACE_INDEX: space_of}
 
 
-def _live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
     """Return the pools of claims; None where claims or IPAddresses are not served."""
     claim_kind = _newest([api.claims(version) for version in api.CONTRACT_VERSIONS], served_kinds)
     address_kind = _newest(
@@ -68,13 +68,3 @@ def _name_pool(obj: IPAddressClaim | IPAddress) -> Iterable[PoolName]:
 def _itself(pool: Any) -> Iterable[PoolName]:
     kind = next(kind for kind in api.POOLS if isinstance(pool, kind.type))
     return (PoolName(kind.kind, pool.metadata.key),)
-
-
-PLATFORM = Platform(
-    (
-        *(api.claims(version) for version in api.CONTRACT_VERSIONS),
-        *(api.addresses(version) for version in api.CONTRACT_VERSIONS),
-        *api.POOLS,
-    ),
-    _live,
-)

@@ -1,14 +1,10 @@
 """Cluster API's objects as a command reads them: from a cluster once, or from manifests."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
-from itertools import count
 from typing import Any
 
-import msgspec
-
-from controller.cache import Cache
 from controller.client import Client
 from controller.finalizers import remove_finalizer
 from controller.meta import Key, ObjectMeta, Version
@@ -16,78 +12,50 @@ from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
-from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import ADDRESSES, CLAIMS, CLUSTERS, KINDS, Cluster
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
     cluster_index,
     space_of,
 )
-from reconcilers.integrations.core.objects import (
-    SPACE_INDEX,
-    decode_failure,
-    fill_cache,
-    stamped_metadata,
-)
-from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
+from reconcilers.integrations.core.objects import SPACE_INDEX, Objects, fill_cache
+from reconcilers.integrations.core.objects import from_bodies as from_bodies_of
+from reconcilers.integrations.core.scopedlists import ScopedLists
 
 UNREADABLE = "it cannot be decoded"
 """The reason where nobody shows it."""
 _INDEXES = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
 
 
-@dataclass(frozen=True, slots=True)
-class Objects:
-    """Everything of the integration that there is.
+def caches_of(
+    objects: Objects,
+    networkpools: Iterable[NetworkPool] = (),
+    unreadable_pools: Collection[Key] = (),
+) -> ClaimCaches:
+    """Return objects as reconcilers read them.
 
     Args:
-        claims: IPAddressClaims.
-        addresses: IPAddresses.
-        clusters: Clusters; None where they may not be read.
-        pools: pools by kind.
-        unreadable: objects that could not be decoded, by kind and key, with the reason.
-        bodies: the manifests that they were read from, by kind and key.
-        not_read: the kinds, or kinds of other namespaces, that the user may not read.
+        objects: of the kinds of Cluster API; without Clusters where they may not be read.
+        networkpools: which claims may name, too.
+        unreadable_pools: the NetworkPools that could not be decoded.
     """
-
-    claims: list[IPAddressClaim] = field(default_factory=list)
-    addresses: list[IPAddress] = field(default_factory=list)
-    clusters: list[Cluster] | None = None
-    pools: dict[str, list[Any]] = field(default_factory=dict)
-    unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
-    bodies: dict[tuple[str, Key], dict[str, Any]] = field(default_factory=dict)
-    not_read: Sequence[NotRead] = ()
-
-    def caches(
-        self, networkpools: Iterable[NetworkPool], unreadable_pools: Collection[Key] = ()
-    ) -> ClaimCaches:
-        """Return them as reconcilers read them.
-
-        Args:
-            networkpools: which claims may name, too.
-            unreadable_pools: the NetworkPools that could not be decoded.
-        """
-        unreadable = {(NETWORK_POOL.kind, key): UNREADABLE for key in unreadable_pools}
-        version = api.CONTRACT_VERSIONS[0]
-
-        def cache(kind: Resource[Any], objects: Iterable[Any], **more: Any) -> Cache[Any]:
-            return fill_cache(kind, objects, self.unreadable, **more)
-
-        pools: Mapping[str, Cache[Any]] = {
-            kind.kind: cache(kind, self.pools.get(kind.kind, ())) for kind in api.POOLS
-        }
-        return ClaimCaches(
-            cache(api.claims(version), self.claims, indexes=_INDEXES),
-            cache(api.addresses(version), self.addresses, indexes=_INDEXES),
-            None if self.clusters is None else cache(api.clusters(version), self.clusters),
-            {**pools, NETWORK_POOL.kind: fill_cache(NETWORK_POOL, networkpools, unreadable)},
-            api.claims(version),
-            api.addresses(version),
-        )
+    unreadable = {(NETWORK_POOL.kind, key): UNREADABLE for key in unreadable_pools}
+    return ClaimCaches(
+        objects.cache(CLAIMS, indexes=_INDEXES),
+        objects.cache(ADDRESSES, indexes=_INDEXES),
+        objects.cache(CLUSTERS) if CLUSTERS.kind in objects.by_kind else None,
+        {
+            **{kind.kind: objects.cache(kind) for kind in api.POOLS},
+            NETWORK_POOL.kind: fill_cache(NETWORK_POOL, networkpools, unreadable),
+        },
+        CLAIMS,
+        ADDRESSES,
+    )
 
 
 async def read(lists: ScopedLists) -> Objects:
-    """Read all of them as far as they may be read; none if claims or IPAddresses are not served.
+    """Read all objects as far as they may be read; none if claims or IPAddresses are not served.
 
     Args:
         lists: for the lists.
@@ -95,7 +63,7 @@ async def read(lists: ScopedLists) -> Objects:
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
-    unreadable: dict[tuple[str, Key], str] = {}
+    objects = Objects()
 
     async def find_served(versions: Iterable[Resource[Any]]) -> Resource[Any] | None:
         for resource in versions:
@@ -103,34 +71,29 @@ async def read(lists: ScopedLists) -> Objects:
                 return resource
         return None
 
-    async def list_kind(resource: Resource[Any] | None) -> list[Any] | None:
-        """Return the objects of a kind; None if the user may not read them."""
+    async def list_kind(resource: Resource[Any] | None, kind: str) -> None:
+        """Add the objects of a kind; leave the kind out if the user may not read it."""
         if resource is None:
-            return []
+            objects.by_kind[kind] = []
+            return
         page = await lists.list_allowed(resource)
-        if page is None:
-            return None
-        for key, reason in page.unreadable.items():
-            unreadable[resource.kind, key] = reason
-        return list(page.items)
+        if page is not None:
+            objects.by_kind[kind] = list(page.items)
+            for key, reason in page.unreadable.items():
+                objects.unreadable[kind, key] = reason
 
-    address_kind = await find_served(map(api.addresses, api.CONTRACT_VERSIONS))
-    claim_kind = await find_served(map(api.claims, api.CONTRACT_VERSIONS))
+    versions = api.CONTRACT_VERSIONS
+    address_kind = await find_served(map(api.addresses, versions))
+    claim_kind = await find_served(map(api.claims, versions))
     if address_kind is None or claim_kind is None:
         return Objects()
     # IPAddresses first: the claim of each was there before it.
-    addresses = await list_kind(address_kind)
-    claims = await list_kind(claim_kind)
-    clusters = await list_kind(await find_served(map(api.clusters, api.CONTRACT_VERSIONS)))
-    pools = {kind.kind: await list_kind(await find_served([kind])) or [] for kind in api.POOLS}
-    return Objects(
-        claims or [],
-        addresses or [],
-        clusters,
-        pools,
-        unreadable,
-        not_read=lists.not_read,
-    )
+    await list_kind(address_kind, ADDRESSES.kind)
+    await list_kind(claim_kind, CLAIMS.kind)
+    await list_kind(await find_served(map(api.clusters, versions)), CLUSTERS.kind)
+    for kind in api.POOLS:
+        await list_kind(await find_served([kind]), kind.kind)
+    return replace(objects, not_read=lists.not_read)
 
 
 async def remove(client: Client, kind: str, at: Version) -> None:
@@ -160,11 +123,6 @@ async def remove(client: Client, kind: str, at: Version) -> None:
             return
 
 
-def is_known(body: Mapping[str, Any]) -> bool:
-    """Return whether a manifest is of a kind that is read here."""
-    return (_group(body), body.get("kind")) in _MODELS
-
-
 def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, now: datetime) -> Objects:
     """Return the objects of manifests; what a server fills in is filled in.
 
@@ -172,56 +130,15 @@ def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, now: dateti
     Where no Cluster is among them, those that claims name are taken to be there.
 
     Args:
-        bodies: of kinds that are known here.
+        bodies: of any kinds; others are passed over.
         namespace: of those that name none.
         now: the time.
     """
-    objects, numbers = Objects(), count(1)
-    clusters: list[Cluster] = []
-    into: dict[str, list[Any]] = {
-        "IPAddressClaim": objects.claims,
-        "IPAddress": objects.addresses,
-        "Cluster": clusters,
-    }
-    for body in bodies:
-        kind, number = str(body["kind"]), next(numbers)
-        resource = _MODELS[_group(body), kind]
-        metadata = body.get("metadata") or {}
-        meta = stamped_metadata(metadata, kind, number, now)
-        meta["namespace"] = (metadata.get("namespace") or namespace) if resource.namespaced else ""
-        key = Key(meta["namespace"], str(meta.get("name", "")))
-        try:
-            typed = msgspec.convert({**body, "metadata": meta}, resource.type)
-        except msgspec.ValidationError as error:
-            objects.unreadable[kind, key] = decode_failure(resource, body, meta, error)
-        else:
-            into.setdefault(kind, objects.pools.setdefault(kind, [])).append(typed)
-            placed = {**metadata, "namespace": key.namespace} if resource.namespaced else metadata
-            objects.bodies[kind, key] = {**body, "metadata": placed}
-    cluster_keys = {claim.cluster for claim in objects.claims if claim.cluster is not None}
-    known = clusters or [
-        Cluster(ObjectMeta(key.name, key.namespace)) for key in sorted(cluster_keys)
-    ]
-    pools = {
-        kind: objects_of_kind
-        for kind, objects_of_kind in objects.pools.items()
-        if kind not in _CONTRACT
-    }
-    return Objects(
-        objects.claims, objects.addresses, known, pools, objects.unreadable, objects.bodies
-    )
-
-
-def _group(body: Mapping[str, Any]) -> str:
-    return str(body.get("apiVersion", "")).rpartition("/")[0]
-
-
-_CONTRACT = {"IPAddressClaim", "IPAddress", "Cluster"}
-_NEWEST = api.CONTRACT_VERSIONS[0]
-_KINDS: tuple[Resource[Any], ...] = (
-    *(api.claims(_NEWEST), api.addresses(_NEWEST), api.clusters(_NEWEST)),
-    *api.POOLS,
-)
-_MODELS: Mapping[tuple[str, str], Resource[Any]] = {
-    (kind.group, kind.kind): kind for kind in _KINDS
-}
+    objects = from_bodies_of(bodies, KINDS, namespace, now)
+    if not objects.by_kind.get(CLUSTERS.kind):
+        claims = objects.by_kind.get(CLAIMS.kind, ())
+        named = {claim.cluster for claim in claims if claim.cluster is not None}
+        objects.by_kind[CLUSTERS.kind] = [
+            Cluster(ObjectMeta(key.name, key.namespace)) for key in sorted(named)
+        ]
+    return objects

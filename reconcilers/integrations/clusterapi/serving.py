@@ -9,16 +9,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from controller.clock import Clock
-from controller.events import Recorder
-from controller.informer import Informer
-from controller.manager import Manager
 from controller.resource import Resource
 from controller.runner import Controller
 from reconcilers.api import names
-from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
@@ -43,10 +37,8 @@ from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.watched import Watched
 from reconcilers.integrations.core.discovery import Look, Work
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.serving import Integration
+from reconcilers.integrations.core.serving import Integration, IntegrationParts
 from reconcilers.promises.passes import PoolPasses
-from reconcilers.spaces.announcing import OverlapAnnouncer
-from reconcilers.spaces.index import SpaceIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,40 +59,18 @@ class Served:
 
 
 class ClusterApi(Integration[Served]):
-    """Serves Cluster API's IPAddressClaims while their kinds are served.
+    """Serves Cluster API's IPAddressClaims while their kinds are served."""
 
-    Args:
-        manager: runs it.
-        networkpools: NetworkPools, as the manager watches them.
-        recorder: takes the events.
-        clock: the time.
-        settings: intervals, and how much is done at once.
-        spaces: what pools of all kinds hand out.
-        overlaps: announces pools whose overlaps with others have changed.
-    """
+    service = "clusterapi"
+    groups = (api.GROUP, api.CORE_GROUP)
+    every_replica = True
 
-    def __init__(  # noqa: PLR0913 - what it reads, and what it works with
-        self,
-        manager: Manager,
-        networkpools: Informer[NetworkPool],
-        recorder: Recorder,
-        clock: Clock,
-        settings: Settings,
-        *,
-        spaces: SpaceIndex,
-        overlaps: OverlapAnnouncer,
-    ) -> None:
-        super().__init__(
-            manager, clock, "clusterapi", (api.GROUP, api.CORE_GROUP), every_replica=True
-        )
-        self._pools = networkpools
-        self.claims = DiscoveredClaims(clock)
+    def __init__(self, parts: IntegrationParts) -> None:
+        super().__init__(parts)
+        self._pools = parts.networkpools
+        self.claims = DiscoveredClaims(self._clock)
         """Whether claims are served from NetworkPools, for the passes over these."""
         self._networkpools: Controller | None = None
-        self._recorder = recorder
-        self._settings = settings
-        self._spaces = spaces
-        self._overlaps = overlaps
 
     def enqueue_networkpools(self, controller: Controller) -> None:
         """Enqueue, in a controller, NetworkPools whose addresses claims get or release."""

@@ -1,6 +1,6 @@
 """What a platform shows while watches keep its objects current."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,19 +55,6 @@ class Source:
 
     informer: Callable[[Resource[Any], Indexes], Informer[Any]]
     networkpools: Cache[NetworkPool]
-
-
-@dataclass(frozen=True, slots=True)
-class Platform:
-    """A platform whose pools can be shown.
-
-    Args:
-        kinds: which, in all known versions.
-        live: returns it, given which of the kinds are served; None if too few are.
-    """
-
-    kinds: Collection[Resource[Any]]
-    live: Callable[[Collection[Resource[Any]], Source], Live | None]
 
 
 def names_of(kind: str, pools: Cache[Any]) -> list[PoolName]:

@@ -6,7 +6,7 @@ the pools are watched here once more, and for nothing else. A kind that is not s
 Where pools may not be read, nothing is compared with them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -21,13 +21,10 @@ from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.resource import Resource
 from reconcilers.integrations.core.discovery import Discovery, Look, Work
+from reconcilers.integrations.core.platforms import Platform
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import Offer
-from reconcilers.spaces.sharing import Kinds
 
-OffersOf = Callable[[Resource[Any], Any], Sequence[Offer]]
-"""Returns what a pool of a kind hands out; nothing if its spec cannot be served."""
 LOOK_SECONDS = 1.0
 """Between two looks whether pools may not be read."""
 
@@ -42,31 +39,23 @@ class PoolSource:
         manager: runs it.
         clock: the time.
         spaces: the index.
-        kinds: the kinds in the words of messages.
-        resources: the kinds.
-        offers_of: returns what a pool hands out.
+        platform: whose pools are read.
     """
 
     def __init__(
-        self,
-        manager: Manager,
-        clock: Clock,
-        spaces: SpaceIndex,
-        kinds: Kinds,
-        resources: Sequence[Resource[Any]],
-        offers_of: OffersOf,
+        self, manager: Manager, clock: Clock, spaces: SpaceIndex, platform: Platform
     ) -> None:
         self._manager = manager
         self._clock = clock
         self._spaces = spaces
-        self._kinds = kinds
-        self._resources = resources
-        self._offers_of = offers_of
+        self._kinds = platform.compared_as
+        self._resources = resources = platform.pools
+        self._offers_of = platform.offers_of
         groups = sorted({resource.group for resource in resources})
         self._discovery = Discovery(
             manager, groups, self._find_served, self._suffices, self._doubt, clock
         )
-        spaces.expect(kinds)
+        spaces.expect(self._kinds)
         manager.add_service(f"pools/{resources[0].group}", self.run, leader_only=False)
 
     async def run(self) -> None:

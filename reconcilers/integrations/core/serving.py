@@ -2,15 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from typing_extensions import override
 
 from controller.clock import Clock
 from controller.events import Recorder
+from controller.informer import Informer
 from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.resource import Resource
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.core.discovery import Discovery, Look, Work
 from reconcilers.spaces.announcing import OverlapAnnouncer
@@ -19,38 +23,62 @@ from reconcilers.spaces.index import SpaceIndex
 S = TypeVar("S")
 
 
+@dataclass(frozen=True, slots=True)
+class IntegrationParts:
+    """What every integration is given.
+
+    Args:
+        manager: runs it.
+        networkpools: NetworkPools, as the manager watches them.
+        allocations: IPAllocations, as the manager watches them.
+        recorder: takes the events.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+        spaces: what pools of all kinds hand out.
+        overlaps: announces pools whose overlaps with others have changed.
+    """
+
+    manager: Manager
+    networkpools: Informer[NetworkPool]
+    allocations: Informer[IPAllocation]
+    recorder: Recorder
+    clock: Clock
+    settings: Settings
+    spaces: SpaceIndex
+    overlaps: OverlapAnnouncer
+
+
 class Integration(ABC, Generic[S]):
     """A service of the manager, whose work depends on what is served of some API groups.
 
     Args:
-        manager: runs it.
-        clock: the time.
-        name: of the service.
-        groups: the API groups of its kinds.
-        every_replica: run it in every replica if replicas share the work by shards: each of them
-            serves NetworkPools, and has to know what this integration holds of them.
+        parts: what every integration is given.
     """
 
-    def __init__(
-        self,
-        manager: Manager,
-        clock: Clock,
-        name: str,
-        groups: Sequence[str],
-        *,
-        every_replica: bool = False,
-    ) -> None:
-        self._manager = manager
-        self._clock = clock
+    service: ClassVar[str]
+    """The name of the service."""
+    groups: ClassVar[Sequence[str]]
+    """The API groups of its kinds."""
+    every_replica: ClassVar[bool] = False
+    """Whether every replica runs it if replicas share the work by shards: each of them serves
+    NetworkPools, and has to know what this integration holds of them."""
+
+    def __init__(self, parts: IntegrationParts) -> None:
+        self._parts = parts
+        self._manager = manager = parts.manager
+        self._clock = parts.clock
+        self._recorder = parts.recorder
+        self._settings = parts.settings
+        self._spaces = parts.spaces
+        self._overlaps = parts.overlaps
         self._log = get_logger(type(self).__module__)
         self._discovery = Discovery(
-            manager, groups, self._find_served, self._suffices, self._end, clock
+            manager, self.groups, self._find_served, self._suffices, self._end, self._clock
         )
-        manager.add_readiness_check(self._discovery.check(name))
+        manager.add_readiness_check(self._discovery.check(self.service))
         # Without shards only the leader works; a standby needs none of these caches.
-        manager.add_service(
-            name, self.run, leader_only=manager.shards is None or not every_replica
-        )
+        leader_only = manager.shards is None or not self.every_replica
+        manager.add_service(self.service, self.run, leader_only=leader_only)
 
     async def run(self) -> None:
         """Run the controllers for what is served, until cancelled."""
@@ -79,24 +107,12 @@ class Integration(ABC, Generic[S]):
 
 
 class AllKindsIntegration(Integration[bool]):
-    """An integration that runs while all of its kinds are served, and is idle otherwise.
+    """An integration that runs while all of its kinds are served, and is idle otherwise."""
 
-    Args:
-        manager: runs it.
-        clock: the time.
-        every_replica: run it in every replica if replicas share the work by shards.
-    """
-
-    service: ClassVar[str]
-    """The name of the service."""
     kinds: ClassVar[Sequence[Resource[Any]]]
-    """What it needs, all of one API group."""
+    """What it needs."""
     missing: ClassVar[str]
     """What the log says is not served, such as "The kinds of KKP"."""
-
-    def __init__(self, manager: Manager, clock: Clock, *, every_replica: bool = False) -> None:
-        groups = [self.kinds[0].group]
-        super().__init__(manager, clock, self.service, groups, every_replica=every_replica)
 
     @override
     async def _find_served(self) -> bool:
@@ -119,32 +135,3 @@ class AllKindsIntegration(Integration[bool]):
     @abstractmethod
     def _work(self) -> Work:
         """Return a function that runs informers and controllers; log the kinds that they serve."""
-
-
-class AllocatingIntegration(AllKindsIntegration):
-    """An integration that gives addresses to objects of kinds of another platform.
-
-    Args:
-        manager: runs it.
-        recorder: takes the events.
-        clock: the time.
-        settings: intervals, and how much is done at once.
-        spaces: what pools of all kinds hand out.
-        overlaps: announces pools whose overlaps with others have changed.
-    """
-
-    def __init__(
-        self,
-        manager: Manager,
-        recorder: Recorder,
-        clock: Clock,
-        settings: Settings,
-        *,
-        spaces: SpaceIndex,
-        overlaps: OverlapAnnouncer,
-    ) -> None:
-        super().__init__(manager, clock)
-        self._recorder = recorder
-        self._settings = settings
-        self._spaces = spaces
-        self._overlaps = overlaps

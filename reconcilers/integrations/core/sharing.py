@@ -30,5 +30,13 @@ class Sharing:
     claims: ClaimService | None = None
     observed: ObservedRanges | None = None
 
+    def joined_with(self, other: "Sharing") -> "Sharing":
+        """Return what this and another integration hold; only one of them serves claims."""
+        return Sharing(
+            [*self.integrations, *other.integrations],
+            self.claims if other.claims is None else other.claims,
+            self.observed if other.observed is None else other.observed,
+        )
+
 
 NOTHING_SHARED = Sharing()

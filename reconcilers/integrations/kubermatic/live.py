@@ -5,7 +5,7 @@ from typing import Any
 
 from controller.cache import Change
 from controller.resource import Resource
-from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
+from reconcilers.integrations.core.live import Live, Source, Watched, either, names_of
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.integrations.kubermatic.api import (
@@ -28,7 +28,7 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.spaces.offers import PoolName
 
 
-def _live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
     """Return the IPAMPools; None where one of KKP's kinds is not served."""
     if not all(kind in served_kinds for kind in KINDS):
         return None
@@ -67,6 +67,3 @@ def _live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | Non
 def _place(cluster: Cluster) -> tuple[str, str, bool]:
     """Return the fields of a cluster that views show; its status has more, and changes often."""
     return cluster.datacenter, cluster.namespace, cluster.is_served("")
-
-
-PLATFORM = Platform(KINDS, _live)

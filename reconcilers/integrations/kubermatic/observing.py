@@ -21,10 +21,8 @@ from allocator.addresses import union
 from allocator.errors import MalformedText
 from controller.cache import Cache, Change
 from controller.client import Client
-from controller.clock import Clock
 from controller.events import Recorder
 from controller.informer import Informer
-from controller.manager import Manager
 from controller.meta import Key, Object
 from controller.outcome import SETTLED, Blocked, Outcome
 from controller.resource import Resource
@@ -36,14 +34,13 @@ from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.eventmemory import EventMemory
-from reconcilers.integrations.core.serving import AllKindsIntegration
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMAllocation
+from reconcilers.integrations.core.serving import AllKindsIntegration, IntegrationParts
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, GROUP, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, parse_holding, parse_outline
 from reconcilers.integrations.kubermatic.reports import ACTION
 from reconcilers.networkpool.view import HeldRange, ObservedRanges, OtherHoldings
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.unreadable import check_holders, find_unreadable
-from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 
@@ -288,42 +285,21 @@ def addresses_changed(change: Change[IPAllocation]) -> bool:
 
 
 class KubermaticObserver(AllKindsIntegration):
-    """Has NetworkPools keep clear of what KKP allocates.
-
-    Args:
-        manager: runs it.
-        networkpools: NetworkPools, as the manager watches them.
-        allocations: IPAllocations, as the manager watches them.
-        recorder: takes the events.
-        clock: the time.
-        spaces: what pools of all kinds hand out.
-        overlaps: announces pools whose overlaps with others have changed.
-    """
+    """Has NetworkPools keep clear of what KKP allocates."""
 
     service = "kubermatic"
+    groups = (GROUP,)
     kinds: ClassVar[Sequence[Resource[Any]]] = (ALLOCATIONS,)
     missing = "IPAMAllocations"
+    every_replica = True
 
-    def __init__(  # noqa: PLR0913 - what it reads, and what it works with
-        self,
-        manager: Manager,
-        networkpools: Informer[NetworkPool],
-        allocations: Informer[IPAllocation],
-        recorder: Recorder,
-        clock: Clock,
-        *,
-        spaces: SpaceIndex,
-        overlaps: OverlapAnnouncer,
-    ) -> None:
-        super().__init__(manager, clock, every_replica=True)
+    def __init__(self, parts: IntegrationParts) -> None:
+        super().__init__(parts)
         self.holders = ObservedHolders()
         """What KKP holds of NetworkPools, for the reconciler of these."""
-        self._pools = networkpools
-        self._allocations = allocations
-        self._recorder = recorder
+        self._pools = parts.networkpools
+        self._allocations = parts.allocations
         self._networkpools: Controller | None = None
-        self._spaces = spaces
-        self._overlaps = overlaps
 
     def enqueue_networkpools(self, controller: Controller) -> None:
         """Have a controller reconcile NetworkPools when KKP gives or takes their addresses."""

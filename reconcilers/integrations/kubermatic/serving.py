@@ -14,11 +14,12 @@ from controller.workqueue import LOW_PRIORITY
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
-from reconcilers.integrations.core.serving import AllocatingIntegration
+from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.kubermatic import gauges
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
+    GROUP,
     KINDS,
     POOLS,
     Cluster,
@@ -41,10 +42,11 @@ from reconcilers.integrations.kubermatic.reports import Reports
 from reconcilers.promises.passes import PoolPasses
 
 
-class Kubermatic(AllocatingIntegration):
+class Kubermatic(AllKindsIntegration):
     """Serves KKP's IPAMPools while their kinds are served."""
 
     service = "kubermatic"
+    groups = (GROUP,)
     kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
     missing = "The kinds of KKP"
 

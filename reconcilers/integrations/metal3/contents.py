@@ -6,15 +6,14 @@ It is read from the objects, because `status.indexes` may be a moment behind.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from allocator import AddressRange
 from controller.cache import Cache
 from controller.meta import Key
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
-from reconcilers.integrations.core.objects import SPACE_INDEX, Objects, fill_cache
+from reconcilers.integrations.core.objects import SPACE_INDEX, Objects
 from reconcilers.integrations.core.views import Wanted, every_pool
-from reconcilers.integrations.metal3.api import ADDRESSES, CLAIMS, JOURNALS, POOLS, Metal3Pool
+from reconcilers.integrations.metal3.api import JOURNALS, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
     Metal3Caches,
@@ -140,33 +139,24 @@ def _holders(
         yield side.holder_of_address(address)
 
 
-def caches_of(
-    objects: Objects,
-    contract_claims: Sequence[Any] = (),
-    contract_addresses: Sequence[Any] = (),
-) -> Metal3Caches:
+def caches_of(objects: Objects, contract: Objects) -> Metal3Caches:
     """Return objects as reconcilers read them.
 
     Args:
         objects: of metal3's kinds.
-        contract_claims: IPAddressClaims of all pools.
-        contract_addresses: IPAddresses of Cluster API.
+        contract: of Cluster API's kinds, of all pools.
     """
-    version = CONTRACT_VERSIONS[0]
-    metal3, contract = Metal3Side(), ContractSide(claims(version), addresses(version))
+    metal3, version = Metal3Side(), CONTRACT_VERSIONS[0]
+    of_contract = ContractSide(claims(version), addresses(version))
     return make_caches(
         objects.cache(POOLS, indexes=POOL_INDEXES),
-        SideCaches(
-            metal3,
-            objects.cache(CLAIMS, indexes=claim_indexes(metal3)),
-            objects.cache(ADDRESSES, indexes=address_indexes(metal3)),
-        ),
-        SideCaches(
-            contract,
-            fill_cache(contract.claims, contract_claims, {}, indexes=claim_indexes(contract)),
-            fill_cache(
-                contract.addresses, contract_addresses, {}, indexes=address_indexes(contract)
-            ),
+        *(
+            SideCaches(
+                side,
+                kinds.cache(side.claims, indexes=claim_indexes(side)),
+                kinds.cache(side.addresses, indexes=address_indexes(side)),
+            )
+            for side, kinds in ((metal3, objects), (of_contract, contract))
         ),
     )
 

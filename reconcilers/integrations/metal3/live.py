@@ -5,7 +5,7 @@ from typing import Any
 
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
-from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
+from reconcilers.integrations.core.live import Live, Source, Watched, either, names_of
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.integrations.metal3.api import KINDS, POOLS, Metal3Pool
@@ -23,7 +23,7 @@ from reconcilers.spaces.offers import PoolName
 _CONTRACT = tuple((claims(version), addresses(version)) for version in CONTRACT_VERSIONS)
 
 
-def _live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
     """Return the pools; None where a kind of metal3 is not served."""
     metal3_kinds: Sequence[Resource[Any]] = KINDS
     if not set(metal3_kinds) <= set(served_kinds):
@@ -66,6 +66,3 @@ def _naming(pool_of: Callable[[Any], Any]) -> Callable[[Any], Iterable[PoolName]
         return () if pool is None else (PoolName(POOLS.kind, pool),)
 
     return names_of_object
-
-
-PLATFORM = Platform((*KINDS, *(kind for pair in _CONTRACT for kind in pair)), _live)

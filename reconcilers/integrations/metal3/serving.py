@@ -11,12 +11,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from controller.clock import Clock
-from controller.events import Recorder
-from controller.manager import Manager
 from controller.resource import Resource
 from reconcilers.api import names
-from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.discovery import Look, Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
@@ -42,8 +38,6 @@ from reconcilers.integrations.metal3.reading import Metal3Reader
 from reconcilers.integrations.metal3.sides import ClaimSide, ContractSide, Metal3Side
 from reconcilers.integrations.metal3.watched import Metal3Watches, SideInformers
 from reconcilers.promises.passes import PoolPasses
-from reconcilers.spaces.announcing import OverlapAnnouncer
-from reconcilers.spaces.index import SpaceIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +66,11 @@ class ServedMetal3Kinds:
 
 
 class Metal3(Integration[ServedMetal3Kinds]):
-    """Serves IPPools while metal3's kinds are served.
+    """Serves IPPools while metal3's kinds are served."""
 
-    Args:
-        manager: runs it.
-        recorder: takes the events.
-        clock: the time.
-        settings: intervals, and how much is done at once.
-        spaces: what pools of all kinds hand out.
-        overlaps: announces pools whose overlaps with others have changed.
-    """
-
-    def __init__(
-        self,
-        manager: Manager,
-        recorder: Recorder,
-        clock: Clock,
-        settings: Settings,
-        *,
-        spaces: SpaceIndex,
-        overlaps: OverlapAnnouncer,
-    ) -> None:
-        groups = (GROUP, clusterapi.GROUP, clusterapi.CORE_GROUP)
-        super().__init__(manager, clock, "metal3", groups)
-        self._recorder = recorder
-        self._settings = settings
-        self._spaces = spaces
-        self._overlaps = overlaps
-        self._kinds: ServedKinds | None = None
+    service = "metal3"
+    groups = (GROUP, clusterapi.GROUP, clusterapi.CORE_GROUP)
+    _kinds: ServedKinds | None = None
 
     @override
     async def _find_served(self) -> ServedMetal3Kinds:

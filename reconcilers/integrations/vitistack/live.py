@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.cache import Cache
 from controller.resource import Resource
-from reconcilers.integrations.core.live import Live, Platform, Source, Watched, either, names_of
+from reconcilers.integrations.core.live import Live, Source, Watched, either, names_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
@@ -25,7 +25,7 @@ from reconcilers.integrations.vitistack.picture import picture_of
 from reconcilers.spaces.offers import PoolName
 
 
-def _live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
     """Return the networks; None where they or their IPAllocations are not served."""
     if NETWORKS not in served_kinds or ALLOCATIONS not in served_kinds:
         return None
@@ -48,6 +48,3 @@ def _live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | Non
 
     watched = [Watched(networks, either(itself)), Watched(allocations, either(of_allocation))]
     return Live(watched, names, make_views)
-
-
-PLATFORM = Platform((NETWORKS, ALLOCATIONS), _live)

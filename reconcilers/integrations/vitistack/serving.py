@@ -14,12 +14,13 @@ from controller.workqueue import LOW_PRIORITY
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import PoolGauges, with_gauges
-from reconcilers.integrations.core.serving import AllocatingIntegration
+from reconcilers.integrations.core.serving import AllKindsIntegration
 from reconcilers.integrations.vitistack import gauges
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
+    GROUP,
     KINDS,
     NETWORKS,
     IPAllocation,
@@ -39,10 +40,11 @@ from reconcilers.integrations.vitistack.writing import Writer
 from reconcilers.promises.passes import PoolPasses
 
 
-class Vitistack(AllocatingIntegration):
+class Vitistack(AllKindsIntegration):
     """Serves vitistack's IPAllocations while their kinds are served."""
 
     service = "vitistack"
+    groups = (GROUP,)
     kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
     missing = "The kinds of vitistack"
 

@@ -13,14 +13,14 @@ from controller.clock import SystemClock
 from controller.config import connect
 from controller.manager import Manager
 from controller.options import ManagerOptions, SelfSigned
+from reconcilers.configuration.settings import KUBERMATIC
 from reconcilers.integrations.core.poolsource import PoolSource
 from reconcilers.integrations.kubermatic.api import POOLS
-from reconcilers.integrations.kubermatic.offers import offers_of
+from reconcilers.integrations.kubermatic.platform import KubermaticPlatform
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.sharing import Kinds
 from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import KUBERMATIC, SERVICE, entries
-from reconcilers.webhooks.kubermatic import kubermatic_webhooks
+from reconcilers.webhooks.configuration import INTEGRATIONS, SERVICE, entries
+from reconcilers.wiring.integrations import integration_webhooks
 from tests.contract.kubermatic.lab import Lab
 from tests.contract.product import Server, serving
 from tests.polling import until
@@ -51,10 +51,8 @@ async def hooked(server: Server) -> AsyncIterator[None]:
     options = ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
     manager = Manager(transport, clock=SystemClock(), options=options)
     spaces = SpaceIndex()
-    PoolSource(
-        manager, SystemClock(), spaces, Kinds.KUBERMATIC, [POOLS], lambda _, pool: offers_of(pool)
-    )
-    for webhook in kubermatic_webhooks(manager.client, spaces):
+    PoolSource(manager, SystemClock(), spaces, KubermaticPlatform())
+    for webhook in integration_webhooks(manager.client, [KUBERMATIC], spaces):
         manager.add_webhook(webhook)
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
@@ -64,7 +62,7 @@ async def hooked(server: Server) -> AsyncIterator[None]:
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": HOOK},
-            "webhooks": list(entries(KUBERMATIC, lambda _: {"url": url})),
+            "webhooks": list(entries(INTEGRATIONS[KUBERMATIC], lambda _: {"url": url})),
         }
         made = await server.admin.post(CONFIGURATIONS, json=body)
         assert made.status_code == 201, made.text

@@ -13,11 +13,12 @@ from controller.clock import SystemClock
 from controller.config import connect
 from controller.manager import Manager
 from controller.options import ManagerOptions, SelfSigned
+from reconcilers.configuration.settings import METAL3
 from reconcilers.integrations.metal3.api import KINDS
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import METAL3, SERVICE, entries
-from reconcilers.webhooks.metal3 import metal3_webhooks
+from reconcilers.webhooks.configuration import INTEGRATIONS, SERVICE, entries
+from reconcilers.wiring.integrations import integration_webhooks
 from tests.contract.metal3.lab import Body, Metal3Lab
 from tests.contract.product import Server
 from tests.polling import until
@@ -34,9 +35,10 @@ async def hooked(server: Server, lab: Metal3Lab) -> AsyncIterator[None]:
     signed = SelfSigned("default", SERVICE, "certs", validating=[HOOK], names=[HOST])
     options = ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
     manager = Manager(transport, clock=SystemClock(), options=options)
-    for webhook in metal3_webhooks(manager.client, SpaceIndex()):
+    for webhook in integration_webhooks(manager.client, [METAL3], SpaceIndex()):
         manager.add_webhook(webhook)
-    resources = {name: resource for name, (resource, _) in METAL3.items()}
+    validated = INTEGRATIONS[METAL3]
+    resources = {name: resource for name, (resource, _) in validated.items()}
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         await manager.wait_serving()
@@ -46,7 +48,9 @@ async def hooked(server: Server, lab: Metal3Lab) -> AsyncIterator[None]:
             "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": HOOK},
             "webhooks": list(
-                entries(METAL3, lambda name: {"url": f"{url}{path(resources[name])}"})
+                entries(
+                    INTEGRATIONS[METAL3], lambda name: {"url": f"{url}{path(resources[name])}"}
+                )
             ),
         }
         answer = await server.admin.post(CONFIGURATIONS, json=body)

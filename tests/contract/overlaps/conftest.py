@@ -14,9 +14,7 @@ from reconcilers.api import crd
 from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK
 from reconcilers.integrations.clusterapi import crds
 from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import CLUSTER_API as OF_CLUSTER_API
-from reconcilers.webhooks.configuration import KUBERMATIC as OF_KUBERMATIC
-from reconcilers.webhooks.configuration import VALIDATED, entries
+from reconcilers.webhooks.configuration import INTEGRATIONS, VALIDATED, entries
 from tests.contract.conftest import administrator
 from tests.contract.overlaps.lab import Lab
 from tests.contract.product import DATA, HOME, product
@@ -58,7 +56,7 @@ async def lab(server: httpx.AsyncClient) -> Lab:
 
 async def configure(admin: httpx.AsyncClient, port: int) -> None:
     """Register the webhooks of all kinds; the product says whom to trust."""
-    validated = {**VALIDATED, **OF_CLUSTER_API, **OF_KUBERMATIC}
+    validated = {**VALIDATED, **INTEGRATIONS[CLUSTER_API], **INTEGRATIONS[KUBERMATIC]}
 
     def called(webhook: str) -> Mapping[str, Any]:
         return {"url": f"https://{HOST}:{port}{path(validated[webhook][0])}"}

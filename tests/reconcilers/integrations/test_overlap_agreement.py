@@ -10,15 +10,15 @@ from controller.client import Client
 from controller.meta import Key
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi import objects as clusterapi_objects
+from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator
 from reconcilers.integrations.core.objects import from_bodies
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.kubermatic.reading import fill_defaults
+from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 from reconcilers.integrations.views import NetworkPools, from_manifests
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.webhooks import networkpool
-from reconcilers.webhooks.clusterapi import ClusterApiPoolValidator
-from reconcilers.webhooks.kubermatic import IPAMPoolValidator
 from tests.reconcilers import make
 from tests.reconcilers.cli.test_overlaps import pools as overlapping_bodies
 
@@ -55,7 +55,7 @@ async def warnings(kind: str, spaces: SpaceIndex) -> list[str]:
         return [*networkpool.review_creation(NETWORK_POOL, spaces, 1 << 20).warnings]
     if kind == "InClusterIPPool":
         found = clusterapi_objects.from_bodies(bodies(kind), HOME, NOW)
-        [ip_pool] = found.pools[kind]
+        [ip_pool] = found.by_kind[kind]
         validator = ClusterApiPoolValidator(CLIENT, clusterapi.IN_CLUSTER_IP_POOL, spaces)
         return [*(await validator.review_creation(ip_pool)).warnings]
     read = from_bodies(bodies(kind), kubermatic.KINDS, HOME, NOW, fill_defaults)

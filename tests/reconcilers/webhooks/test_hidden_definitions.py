@@ -14,8 +14,8 @@ from controller.testing.clock import VirtualClock
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.heldranges import list_holdings
+from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.webhooks.clusterapi import ClusterApiPoolValidator
 
 POOL = api.IN_CLUSTER_IP_POOL
 SPEC = {"addresses": ["10.0.0.10-10.0.0.14"], "prefix": 24}

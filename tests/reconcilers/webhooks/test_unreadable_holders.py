@@ -21,11 +21,11 @@ from reconcilers.configuration.settings import (
 )
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi.heldranges import list_holdings
+from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.kubermatic.observing import list_observed_holdings
+from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.webhooks.clusterapi import ClusterApiPoolValidator
-from reconcilers.webhooks.kubermatic import IPAMPoolValidator
 from reconcilers.webhooks.validators import PoolValidator
 from reconcilers.wiring.integrations import lister_of_others
 from tests.reconcilers import make

@@ -18,7 +18,8 @@ from reconcilers.integrations.clusterapi.api import (
     PoolStatus,
 )
 from reconcilers.integrations.clusterapi.gauges import ClaimGauges
-from reconcilers.integrations.clusterapi.objects import Objects
+from reconcilers.integrations.clusterapi.objects import caches_of
+from reconcilers.integrations.core.objects import Objects
 from tests.clock import VirtualClock
 
 CLOCK = VirtualClock()
@@ -40,8 +41,8 @@ def pool(*, paused: bool = False) -> InClusterIPPool:
 
 def scraped(*claims: IPAddressClaim, pool: InClusterIPPool, clusters: list[Cluster]) -> object:
     """Return the values of all series, by metric and pool."""
-    objects = Objects(list(claims), [], clusters, {POOL: [pool]})
-    families = ClaimGauges(objects.caches([]), CLOCK).collect()
+    objects = Objects({"IPAddressClaim": list(claims), "Cluster": clusters, POOL: [pool]})
+    families = ClaimGauges(caches_of(objects), CLOCK).collect()
     return {
         (one.name.removeprefix("butler_claim_pool_"), *one.labels.values()): one.value
         for family in families

@@ -8,7 +8,7 @@ from controller.errors import Forbidden
 from controller.meta import ObjectMeta
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import IPAddress
-from reconcilers.integrations.clusterapi.objects import read
+from reconcilers.integrations.clusterapi.objects import caches_of, read
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 
 
@@ -35,15 +35,15 @@ def lists(refused: str) -> ScopedLists:
 
 async def test_who_may_not_read_claims_is_shown_the_rest() -> None:
     found = await read(lists("IPAddressClaim"))
-    assert [address.metadata.name for address in found.addresses] == ["a"]
+    assert [address.metadata.name for address in found.by_kind["IPAddress"]] == ["a"]
     assert found.not_read == (NotRead("ipaddressclaims.ipam.cluster.x-k8s.io"),)
 
 
 async def test_clusters_that_may_not_be_read_are_not_taken_for_missing() -> None:
-    assert (await read(lists("Cluster"))).clusters is None
+    assert caches_of(await read(lists("Cluster"))).clusters is None
 
 
 async def test_who_may_not_read_pools_of_the_whole_cluster_sees_the_rest() -> None:
     found = await read(lists("GlobalInClusterIPPool"))
-    assert [one.metadata.name for one in found.addresses] == ["a"]
-    assert found.pools["GlobalInClusterIPPool"] == []
+    assert [one.metadata.name for one in found.by_kind["IPAddress"]] == ["a"]
+    assert [*caches_of(found).pools["GlobalInClusterIPPool"]] == []

@@ -8,8 +8,8 @@ from controller.client import Client
 from controller.meta import ObjectMeta
 from reconcilers.integrations.kubermatic.api import Datacenter, IPAMPool, PoolSpec
 from reconcilers.integrations.kubermatic.rules import UNNAMED_DATACENTER, faults
+from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.webhooks.kubermatic import IPAMPoolValidator
 from tests.reconcilers.cli.test_platforms import PREFIX, asked, ipam_pool
 
 GOOD = Datacenter("prefix", "10.2.0.0/28", 30)

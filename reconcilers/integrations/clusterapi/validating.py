@@ -8,11 +8,9 @@ from typing import Any
 
 from controller.client import Client
 from controller.resource import Resource
-from controller.webhooks import Webhook
 from reconcilers.integrations.clusterapi import rules
 from reconcilers.integrations.clusterapi.api import (
     CONTRACT_VERSIONS,
-    POOLS,
     IPPoolSpec,
     Pool,
     addresses,
@@ -24,7 +22,6 @@ from reconcilers.integrations.core.discovery import find_served
 from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules.verdict import NOTHING, Verdict
-from reconcilers.webhooks.admission import webhook
 
 
 class ClusterApiPoolValidator:
@@ -97,13 +94,3 @@ class ClusterApiPoolValidator:
             )
             == kind_and_key
         ]
-
-
-def cluster_api_webhooks(client: Client, spaces: SpaceIndex) -> list[Webhook[bytes]]:
-    """Return the webhooks of the pools of Cluster API, served where that integration is on.
-
-    Args:
-        client: for live reads.
-        spaces: what pools of all kinds hand out.
-    """
-    return [webhook(kind, ClusterApiPoolValidator(client, kind, spaces)) for kind in POOLS]

@@ -4,15 +4,13 @@ What is in use is read from the server, and only if an edit excludes more than b
 """
 
 from controller.client import Client
-from controller.webhooks import Webhook
 from reconcilers.integrations.kubermatic import rules
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS, POOLS, IPAMPool
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMPool
 from reconcilers.integrations.kubermatic.offers import shared_addresses
 from reconcilers.integrations.kubermatic.reading import check_readable
 from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules.verdict import NOTHING, Verdict
-from reconcilers.webhooks.admission import webhook
 
 
 class IPAMPoolValidator:
@@ -61,13 +59,3 @@ class IPAMPoolValidator:
         """Allow every deletion: KKP does, and its allocations go with the pool."""
         del old
         return NOTHING
-
-
-def kubermatic_webhooks(client: Client, spaces: SpaceIndex) -> list[Webhook[bytes]]:
-    """Return the webhook of KKP's IPAMPools, served where that integration is on.
-
-    Args:
-        client: for live reads.
-        spaces: what pools of all kinds hand out.
-    """
-    return [webhook(POOLS, IPAMPoolValidator(client, spaces))]

@@ -4,8 +4,11 @@ What is in use of a pool is read from the server: `status.indexes` may be a mome
 edits that give up addresses are rare.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from controller.client import Client
-from controller.webhooks import Webhook
+from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses
 from reconcilers.integrations.core.discovery import find_served
 from reconcilers.integrations.metal3 import rules
@@ -20,8 +23,7 @@ from reconcilers.integrations.metal3.api import (
 )
 from reconcilers.integrations.metal3.offers import offers_of
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.specrules.verdict import NOTHING, Verdict
-from reconcilers.webhooks.admission import webhook
+from reconcilers.specrules.verdict import NOTHING, Validator, Verdict
 
 
 class Metal3PoolValidator:
@@ -120,15 +122,17 @@ class Metal3AddressValidator:
         return NOTHING
 
 
-def metal3_webhooks(client: Client, spaces: SpaceIndex) -> list[Webhook[bytes]]:
-    """Return the webhooks of metal3's kinds, served where that integration is on.
+def list_validators(
+    client: Client, spaces: SpaceIndex
+) -> Sequence[tuple[Resource[Any], Validator[Any]]]:
+    """Return metal3's kinds, each with what validates it.
 
     Args:
         client: for live reads.
         spaces: what pools of all kinds hand out.
     """
-    return [
-        webhook(POOLS, Metal3PoolValidator(client, spaces)),
-        webhook(CLAIMS, Metal3ClaimValidator()),
-        webhook(ADDRESSES, Metal3AddressValidator()),
-    ]
+    return (
+        (POOLS, Metal3PoolValidator(client, spaces)),
+        (CLAIMS, Metal3ClaimValidator()),
+        (ADDRESSES, Metal3AddressValidator()),
+    )

@@ -1,0 +1,165 @@
+"""The integration with Cluster API, as everything outside of this package sees it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+from typing_extensions import override
+
+from controller.client import Client
+from controller.meta import Key, Version
+from controller.resource import Resource
+from reconcilers.configuration.settings import CLUSTER_API, Settings
+from reconcilers.integrations.clusterapi.api import (
+    ADDRESSES,
+    CLAIM_FINALIZER,
+    CLAIMS,
+    CLUSTERS,
+    CONTRACT_VERSIONS,
+    KINDS,
+    POOLS,
+    addresses,
+    claims,
+)
+from reconcilers.integrations.core.live import Live, Source
+from reconcilers.integrations.core.objects import Objects, is_of
+from reconcilers.integrations.core.platforms import (
+    Body,
+    ListHoldings,
+    Operations,
+    Platform,
+    PlatformObjects,
+)
+from reconcilers.integrations.core.scopedlists import ScopedLists
+from reconcilers.integrations.core.views import Planned, Views
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import Offer
+from reconcilers.spaces.sharing import Kinds
+
+if TYPE_CHECKING:
+    from reconcilers.integrations.core.serving import IntegrationParts
+    from reconcilers.integrations.core.sharing import Sharing
+    from reconcilers.specrules.verdict import Validator
+
+
+class ClusterApiPlatform(Platform):
+    """IPAddressClaims, of the pools of the in-cluster provider and of NetworkPools."""
+
+    name = CLUSTER_API
+    compared_as = Kinds.CLUSTER_API
+    pools: ClassVar[Sequence[Resource[Any]]] = POOLS
+    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
+    live_kinds: ClassVar[Collection[Resource[Any]]] = (
+        *map(claims, CONTRACT_VERSIONS),
+        *map(addresses, CONTRACT_VERSIONS),
+        *POOLS,
+    )
+    holders = frozenset({CLAIMS.full_name, ADDRESSES.full_name})
+    networkpool_holders = holders
+    # Under the names that the in-cluster provider's own webhooks have.
+    validated: ClassVar[Mapping[str, tuple[Resource[Any], Operations]]] = {
+        f"validation.{kind.kind.lower()}.{kind.group}": (kind, ("CREATE", "UPDATE", "DELETE"))
+        for kind in POOLS
+    }
+    removable: ClassVar[Mapping[str, Resource[Any]]] = {
+        CLAIMS.kind: CLAIMS,
+        ADDRESSES.kind: ADDRESSES,
+    }
+    finding_kinds: ClassVar[Sequence[Resource[Any]]] = (CLAIMS, ADDRESSES)
+    finalizers: ClassVar[Mapping[str, str]] = {CLAIMS.full_name: CLAIM_FINALIZER}
+    implied_kinds: ClassVar[Sequence[Resource[Any]]] = (CLUSTERS,)
+    fenced_pools: ClassVar[Sequence[Resource[Any]]] = POOLS
+
+    @override
+    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[Offer]:
+        from reconcilers.integrations.clusterapi.offers import offers_of
+
+        return offers_of(kind, pool)
+
+    @override
+    async def read(self, lists: ScopedLists) -> Objects:
+        from reconcilers.integrations.clusterapi.objects import read
+
+        return await read(lists)
+
+    @override
+    def from_manifests(self, bodies: Sequence[Body], namespace: str, now: datetime) -> Objects:
+        from reconcilers.integrations.clusterapi.objects import from_bodies
+
+        return from_bodies(bodies, namespace, now)
+
+    @override
+    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Any], Body]]:
+        if any(is_of(body, [CLUSTERS]) for body in bodies):
+            return
+        keys: dict[Key, None] = {}
+        for body in bodies:
+            if not is_of(body, [CLAIMS]):
+                continue
+            with suppress(msgspec.ValidationError):
+                claim = msgspec.convert(body, CLAIMS.type)
+                if claim.cluster is not None:
+                    keys[claim.cluster] = None
+        for key in keys:
+            metadata = {"name": key.name, "namespace": key.namespace}
+            yield CLUSTERS, {"metadata": metadata, "spec": {}}
+
+    @override
+    def views(self, found: PlatformObjects) -> Views:
+        from reconcilers.integrations.clusterapi.auditing import audit
+        from reconcilers.integrations.clusterapi.contents import pools_of
+        from reconcilers.integrations.clusterapi.objects import caches_of
+        from reconcilers.integrations.clusterapi.picture import views_of_contents
+
+        objects, networkpools = found.of(self.name), found.networkpools
+        caches = caches_of(objects, networkpools.readable, networkpools.unreadable)
+        contents = list(pools_of(caches))
+        not_read = (*objects.not_read, *networkpools.not_read)
+        troubles = audit(caches, contents, objects.unreadable, found.now, not_read)
+        return replace(views_of_contents(contents, objects.not_read), troubles=list(troubles))
+
+    @override
+    def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+        from reconcilers.integrations.clusterapi.objects import caches_of
+        from reconcilers.integrations.clusterapi.outcomes import outcomes
+
+        pools = after.networkpools
+        caches = caches_of(after.of(self.name), pools.readable, pools.unreadable)
+        return outcomes(before.of(self.name).by_kind.get(CLAIMS.kind, ()), caches)
+
+    @override
+    def make_live(self, served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+        from reconcilers.integrations.clusterapi.live import make_live
+
+        return make_live(served_kinds, source)
+
+    @override
+    def add_services(self, parts: "IntegrationParts") -> "Sharing":
+        from reconcilers.integrations.clusterapi.serving import ClusterApi
+        from reconcilers.integrations.core.sharing import Sharing
+
+        integration = ClusterApi(parts)
+        return Sharing([integration], claims=integration.claims)
+
+    @override
+    async def remove(self, client: Client, kind: str, at: Version) -> None:
+        from reconcilers.integrations.clusterapi.objects import remove
+
+        await remove(client, kind, at)
+
+    @override
+    def validators(
+        self, client: Client, spaces: SpaceIndex
+    ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
+        from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator
+
+        return [(kind, ClusterApiPoolValidator(client, kind, spaces)) for kind in POOLS]
+
+    @override
+    def find_lister(self, settings: Settings) -> ListHoldings | None:
+        from reconcilers.integrations.clusterapi.heldranges import list_holdings
+
+        return list_holdings

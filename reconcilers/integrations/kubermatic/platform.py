@@ -1,0 +1,121 @@
+"""The integration with KKP, as everything outside of this package sees it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from controller.client import Client
+from controller.resource import Resource
+from reconcilers.configuration.settings import KUBERMATIC, Settings
+from reconcilers.integrations.core.live import Live, Source
+from reconcilers.integrations.core.objects import is_of
+from reconcilers.integrations.core.platforms import (
+    Body,
+    ListHoldings,
+    Operations,
+    Platform,
+    PlatformObjects,
+)
+from reconcilers.integrations.core.views import Planned, Views
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, KINDS, POOLS
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import Offer
+from reconcilers.spaces.sharing import Kinds
+
+if TYPE_CHECKING:
+    from reconcilers.integrations.core.serving import IntegrationParts
+    from reconcilers.integrations.core.sharing import Sharing
+    from reconcilers.specrules.verdict import Validator
+
+
+class KubermaticPlatform(Platform):
+    """IPAMPools of KKP, whose addresses are served here, or observed."""
+
+    name = KUBERMATIC
+    compared_as = Kinds.KUBERMATIC
+    pools: ClassVar[Sequence[Resource[Any]]] = (POOLS,)
+    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
+    live_kinds: ClassVar[Collection[Resource[Any]]] = KINDS
+    holders = frozenset({ALLOCATIONS.full_name, CLUSTERS.full_name})
+    # Under the name that KKP's own webhook has.
+    validated: ClassVar[Mapping[str, tuple[Resource[Any], Operations]]] = {
+        POOLS.full_name: (POOLS, ("CREATE", "UPDATE"))
+    }
+    removable: ClassVar[Mapping[str, Resource[Any]]] = {kind.kind: kind for kind in KINDS}
+    finding_kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
+    content_kinds: ClassVar[Sequence[Resource[Any]]] = (ALLOCATIONS,)
+
+    @override
+    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[Offer]:
+        from reconcilers.integrations.kubermatic.offers import offers_of
+
+        return offers_of(pool)
+
+    @override
+    def fill_defaults(self, body: Body) -> Body:
+        if not is_of(body, [CLUSTERS]):
+            return body
+        from reconcilers.integrations.kubermatic.reading import fill_defaults
+
+        return fill_defaults(body)
+
+    @override
+    def views(self, found: PlatformObjects) -> Views:
+        objects = found.of(self.name)
+        if objects.empty:
+            return Views()
+        from reconcilers.integrations.kubermatic.auditing import audit
+        from reconcilers.integrations.kubermatic.contents import contents_of
+        from reconcilers.integrations.kubermatic.picture import picture_of
+        from reconcilers.integrations.kubermatic.reading import caches_of
+
+        caches = caches_of(objects)
+        pools = list(contents_of(caches, not_read=objects.not_read))
+        troubles = list(audit(caches, pools, objects.unreadable, objects.not_read))
+        return Views([picture_of(pool) for pool in pools], troubles)
+
+    @override
+    def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+        if after.of(self.name).empty:
+            return ()
+        from reconcilers.integrations.kubermatic.outcomes import outcomes
+        from reconcilers.integrations.kubermatic.reading import caches_of
+
+        return outcomes(caches_of(before.of(self.name)), caches_of(after.of(self.name)))
+
+    @override
+    def make_live(self, served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+        from reconcilers.integrations.kubermatic.live import make_live
+
+        return make_live(served_kinds, source)
+
+    @override
+    def add_services(self, parts: "IntegrationParts") -> "Sharing":
+        from reconcilers.integrations.core.sharing import NOTHING_SHARED, Sharing
+
+        if not parts.settings.kubermatic.observe:
+            from reconcilers.integrations.kubermatic.serving import Kubermatic
+
+            Kubermatic(parts)
+            return NOTHING_SHARED
+        from reconcilers.integrations.kubermatic.observing import KubermaticObserver
+
+        observer = KubermaticObserver(parts)
+        return Sharing([observer], observed=observer.holders)
+
+    @override
+    def validators(
+        self, client: Client, spaces: SpaceIndex
+    ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
+        from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
+
+        return [(POOLS, IPAMPoolValidator(client, spaces))]
+
+    @override
+    def find_lister(self, settings: Settings) -> ListHoldings | None:
+        if not settings.kubermatic.observe:
+            return None
+        from reconcilers.integrations.kubermatic.observing import list_observed_holdings
+
+        return list_observed_holdings

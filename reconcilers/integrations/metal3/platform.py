@@ -1,0 +1,96 @@
+"""The integration with metal3, as everything outside of this package sees it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from controller.client import Client
+from controller.resource import Resource
+from reconcilers.configuration.settings import CLUSTER_API, METAL3
+from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
+from reconcilers.integrations.core.live import Live, Source
+from reconcilers.integrations.core.platforms import Operations, Platform, PlatformObjects
+from reconcilers.integrations.core.views import Planned, Views
+from reconcilers.integrations.metal3.api import ADDRESS_KIND, CLAIM_KIND, CLAIMS, KINDS, POOLS
+from reconcilers.spaces.index import SpaceIndex
+from reconcilers.spaces.offers import Offer
+from reconcilers.spaces.sharing import Kinds
+
+if TYPE_CHECKING:
+    from reconcilers.integrations.core.serving import IntegrationParts
+    from reconcilers.integrations.core.sharing import Sharing
+    from reconcilers.specrules.verdict import Validator
+
+_CONTRACT = tuple(kind(version) for version in CONTRACT_VERSIONS for kind in (claims, addresses))
+"""The kinds of Cluster API whose objects may hold addresses of IPPools, in all known versions."""
+
+
+class Metal3Platform(Platform):
+    """IPPools of metal3, which serve IPClaims and IPAddressClaims."""
+
+    name = METAL3
+    compared_as = Kinds.METAL3
+    pools: ClassVar[Sequence[Resource[Any]]] = (POOLS,)
+    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
+    live_kinds: ClassVar[Collection[Resource[Any]]] = (*KINDS, *_CONTRACT)
+    holders = frozenset({CLAIM_KIND, ADDRESS_KIND, *(kind.full_name for kind in _CONTRACT)})
+    validated: ClassVar[Mapping[str, tuple[Resource[Any], Operations]]] = {
+        f"validation.{kind.kind.lower()}.{kind.group}": (kind, ("CREATE", "UPDATE"))
+        for kind in KINDS
+    }
+    finding_kinds: ClassVar[Sequence[Resource[Any]]] = (CLAIMS,)
+    fenced_pools: ClassVar[Sequence[Resource[Any]]] = (POOLS,)
+
+    @override
+    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[Offer]:
+        from reconcilers.integrations.metal3.offers import offers_of
+
+        return offers_of(pool)
+
+    @override
+    def views(self, found: PlatformObjects) -> Views:
+        objects = found.of(self.name)
+        if objects.empty:
+            return Views()
+        from reconcilers.integrations.metal3.auditing import audit
+        from reconcilers.integrations.metal3.contents import caches_of, contents_of
+        from reconcilers.integrations.metal3.picture import picture_of
+
+        caches = caches_of(objects, found.of(CLUSTER_API))
+        pools = list(contents_of(caches))
+        troubles = list(audit(caches, pools, objects.unreadable))
+        return Views([picture_of(pool) for pool in pools], troubles)
+
+    @override
+    def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+        if after.of(self.name).empty:
+            return ()
+        from reconcilers.integrations.metal3.contents import caches_of
+        from reconcilers.integrations.metal3.outcomes import outcomes
+
+        return outcomes(
+            *(caches_of(found.of(self.name), found.of(CLUSTER_API)) for found in (before, after))
+        )
+
+    @override
+    def make_live(self, served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+        from reconcilers.integrations.metal3.live import make_live
+
+        return make_live(served_kinds, source)
+
+    @override
+    def add_services(self, parts: "IntegrationParts") -> "Sharing":
+        from reconcilers.integrations.core.sharing import NOTHING_SHARED
+        from reconcilers.integrations.metal3.serving import Metal3
+
+        Metal3(parts)
+        return NOTHING_SHARED
+
+    @override
+    def validators(
+        self, client: Client, spaces: SpaceIndex
+    ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
+        from reconcilers.integrations.metal3.validating import list_validators
+
+        return list_validators(client, spaces)

@@ -1,0 +1,84 @@
+"""The integration with vitistack, as everything outside of this package sees it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
+
+from controller.resource import Resource
+from reconcilers.configuration.settings import VITISTACK
+from reconcilers.integrations.core.live import Live, Source
+from reconcilers.integrations.core.objects import is_of
+from reconcilers.integrations.core.platforms import Body, Platform, PlatformObjects
+from reconcilers.integrations.core.views import Planned, Views
+from reconcilers.integrations.vitistack.api import ALLOCATIONS, KINDS, NETWORKS
+from reconcilers.spaces.offers import Offer
+from reconcilers.spaces.sharing import Kinds
+
+if TYPE_CHECKING:
+    from reconcilers.integrations.core.serving import IntegrationParts
+    from reconcilers.integrations.core.sharing import Sharing
+
+
+class VitistackPlatform(Platform):
+    """IPAllocations of vitistack, which get addresses of NetworkNamespaces."""
+
+    name = VITISTACK
+    compared_as = Kinds.VITISTACK
+    pools: ClassVar[Sequence[Resource[Any]]] = (NETWORKS,)
+    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
+    live_kinds: ClassVar[Collection[Resource[Any]]] = (NETWORKS, ALLOCATIONS)
+    holders = frozenset({ALLOCATIONS.full_name})
+    removable: ClassVar[Mapping[str, Resource[Any]]] = {kind.full_name: kind for kind in KINDS}
+
+    @override
+    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[Offer]:
+        from reconcilers.integrations.vitistack.offers import offers_of
+
+        return offers_of(pool)
+
+    @override
+    def fill_defaults(self, body: Body) -> Body:
+        if not is_of(body, [NETWORKS]):
+            return body
+        from reconcilers.integrations.vitistack.caches import fill_defaults
+
+        return fill_defaults(body)
+
+    @override
+    def views(self, found: PlatformObjects) -> Views:
+        objects = found.of(self.name)
+        if objects.empty:
+            return Views()
+        from reconcilers.integrations.vitistack.auditing import audit
+        from reconcilers.integrations.vitistack.caches import caches_of
+        from reconcilers.integrations.vitistack.contents import contents_of
+        from reconcilers.integrations.vitistack.picture import picture_of
+
+        caches = caches_of(objects)
+        networks = list(contents_of(caches))
+        troubles = audit(caches, networks, objects.unreadable, found.now, objects.not_read)
+        return Views([picture_of(network) for network in networks], list(troubles))
+
+    @override
+    def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
+        if after.of(self.name).empty:
+            return ()
+        from reconcilers.integrations.vitistack.caches import caches_of
+        from reconcilers.integrations.vitistack.outcomes import outcomes
+
+        return outcomes(caches_of(before.of(self.name)), caches_of(after.of(self.name)))
+
+    @override
+    def make_live(self, served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+        from reconcilers.integrations.vitistack.live import make_live
+
+        return make_live(served_kinds, source)
+
+    @override
+    def add_services(self, parts: "IntegrationParts") -> "Sharing":
+        from reconcilers.integrations.core.sharing import NOTHING_SHARED
+        from reconcilers.integrations.vitistack.serving import Vitistack
+
+        Vitistack(parts)
+        return NOTHING_SHARED
