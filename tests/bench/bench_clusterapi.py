@@ -1,20 +1,21 @@
-"""What Cluster API's IPAddressClaims cost: claims of one pool, created and deleted at once.
+"""What claims of Cluster API and metal3 cost: claims of one pool, created and deleted at once.
 
-On a control plane with Cluster API's kinds (the real etcd and kube-apiserver where they are, else
-the embedded API server), `butler-ipam run --integration=clusterapi` goes through three phases for
-each number of claims, with 32 requests in flight:
+On a control plane with their kinds (the real etcd and kube-apiserver where they are, else the
+embedded API server), `butler-ipam run --integration=NAME` goes through three phases for each
+number of claims, with 32 requests in flight:
 
-- filling: so many claims are created at once, all of one InClusterIPPool
+- filling: so many claims are created at once, all of one InClusterIPPool, or IPPool of metal3
 - releasing: all of them are deleted
 - at once: so many claims are created, and each is deleted as soon as it is there
 
-A phase ends when a watch has shown every new claim with its addressRef and every deleted one gone,
+A phase ends when a watch has shown every new claim with its address and every deleted one gone,
 and the pool counts as many addresses as there are claims. CPU time is that of the product's
 process; writes are those that the API server counted, the driver's own POST and DELETE among
 them. The benchmark fails if two claims have one address, or if an IPAddress is left without a
 claim. What else the machine does changes every number but the writes.
 
-    python -m tests.bench clusterapi [--claims N]... [--on real|embedded]
+    python -m tests.bench clusterapi [--integration clusterapi|metal3] [--claims N]...
+        [--on real|embedded]
 """
 
 import tempfile
@@ -22,6 +23,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 
@@ -32,15 +34,20 @@ from envtest.plane import read_crds
 from envtest.settings import PlaneError
 from reconcilers.integrations.clusterapi import crds
 from tests.bench.bench_real import ours
-from tests.bench.claims import GROUP, Claimant, View, WrongAnswerError
+from tests.bench.claims import IN_CLUSTER, METAL3, Claimant, View, WrongAnswerError
 from tests.bench.comparison import Meter
 from tests.bench.places import ROOT, Open, places
 from tests.bench.processes import peak, running
 from tests.bench.writes import Write, done
 
-_CONTRACT = ROOT / "tests" / "data" / "clusterapi" / "crds.yaml"
+_DATA = ROOT / "tests" / "data"
+_PROVIDERS = {"clusterapi": IN_CLUSTER, "metal3": METAL3}
 _EVENTS = "events.k8s.io"
 FILLING, RELEASING, AT_ONCE = "filling", "releasing", "at once"
+_GOALS = {
+    "clusterapi": {FILLING: ">= 70/s, CPU <= 4 ms", RELEASING: "2,000 in <= 30 s"},
+    "metal3": {FILLING: "1,000 at >= 100/s, CPU <= 3 ms"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +126,15 @@ class Bench:
         self.phases.append(Phase(name, number, seconds, first, cpu, writes, held))
 
 
-async def measure(place: Open, numbers: Sequence[int]) -> list[Phase]:
+async def measure(
+    place: Open, numbers: Sequence[int], integration: str = "clusterapi"
+) -> list[Phase]:
     """Return what the phases took with each of these numbers of claims, in turn.
+
+    Args:
+        place: the control plane.
+        numbers: of claims.
+        integration: whose claims they are.
 
     Raises:
         PlaneError: the control plane does not start.
@@ -128,14 +142,15 @@ async def measure(place: Open, numbers: Sequence[int]) -> list[Phase]:
         TimeoutError: the product does not serve or release in time.
     """
     async with place() as home:
-        claimant = Claimant(home.session)
+        provider = _PROVIDERS[integration]
+        claimant = Claimant(home.session, provider)
         with tempfile.TemporaryDirectory() as folder:
             command, variables = ours(home.access, Path(folder))
-            start = [*command, "--integration=clusterapi"], variables
+            start = [*command, f"--integration={integration}"], variables
             async with claimant.watching() as view:
                 await claimant.prepare()
                 async with running(start, Path(folder) / "product.log") as process:
-                    groups = (GROUP, _EVENTS)
+                    groups = (provider.group, _EVENTS)
                     meter = Meter(home.session, process.pid, home.server, home.counts, groups)
                     bench = Bench(claimant, view, meter)
                     await bench.warm()
@@ -145,14 +160,15 @@ async def measure(place: Open, numbers: Sequence[int]) -> list[Phase]:
 
 
 def definitions() -> list[dict[str, object]]:
-    """Return the definitions of Cluster API's kinds and of the pools."""
-    return [*read_crds(_CONTRACT), *crds.crds()]
+    """Return the definitions of the kinds of Cluster API and metal3, and of pools."""
+    others = [read_crds(_DATA / name / "crds.yaml") for name in _PROVIDERS]
+    return [*chain.from_iterable(others), *crds.crds()]
 
 
-def show(phase: Phase) -> None:
-    """Print what a phase took."""
+def show(phase: Phase, integration: str) -> None:
+    """Print what a phase of an integration took."""
     number = phase.number
-    goal = {FILLING: ">= 70/s, CPU <= 4 ms", RELEASING: "2,000 in <= 30 s"}.get(phase.name, "")
+    goal = _GOALS[integration].get(phase.name, "")
     click.echo(
         f"{phase.name:10} {number:6,} claims: {phase.seconds:7.2f} s,"
         f" {number / phase.seconds:6.1f}/s, {1000 * phase.cpu / number:5.2f} ms of CPU each,"
@@ -175,9 +191,16 @@ def show(phase: Phase) -> None:
     show_default=True,
     help="How many are created at once; several in turn.",
 )
+@click.option(
+    "--integration",
+    type=click.Choice([*_PROVIDERS]),
+    default="clusterapi",
+    show_default=True,
+    help="Whose claims are made.",
+)
 @click.option("--on", "where", type=click.Choice(["real", "embedded"]), help="The control plane.")
-def command(claims: Sequence[int], where: str | None) -> None:
-    """Measure the integration with Cluster API."""
+def command(claims: Sequence[int], integration: str, where: str | None) -> None:
+    """Measure the integration with Cluster API, or with metal3."""
     there = places(definitions())
     name = where or ("real" if "real" in there else "embedded")
     if name not in there:
@@ -187,11 +210,11 @@ def command(claims: Sequence[int], where: str | None) -> None:
         )
     click.echo(f"on the {name} API server; {'writes' if name == 'real' else 'no writes'} counted")
     try:
-        phases = anyio.run(measure, there[name], claims)
+        phases = anyio.run(measure, there[name], claims, integration)
     except (PlaneError, WrongAnswerError, TimeoutError) as error:
         raise click.ClickException(str(error)) from error
     for phase in phases:
-        show(phase)
+        show(phase, integration)
 
 
 def run(arguments: Sequence[str] = ()) -> None:

@@ -1,25 +1,91 @@
-"""Drives a provider of Cluster API's IPAM contract by the API alone, and watches its claims."""
+"""Drives a provider of addresses by the API alone, and watches its claims.
 
-from collections.abc import AsyncIterator, Iterable
+The claims are IPAddressClaims of Cluster API, or IPClaims of metal3.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import msgspec
+from aiohttp import ClientSession
 
 from tests.bench.api import Api, Request
 from tests.polling import until
 
-GROUP = "ipam.cluster.x-k8s.io"
 NAMESPACE = "butler-system"
 POOL = "bench"
 PATIENCE = 600.0
 MINUTE = 60.0
-_CONTRACT = f"/apis/{GROUP}/v1beta2/namespaces/{NAMESPACE}"
-CLAIMS = f"{_CONTRACT}/ipaddressclaims"
-ADDRESSES = f"{_CONTRACT}/ipaddresses"
-POOLS = f"/apis/{GROUP}/v1alpha2/namespaces/{NAMESPACE}/inclusterippools"
+_GROUP = "ipam.cluster.x-k8s.io"
+_METAL3 = "ipam.metal3.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """The kinds of a provider, and one pool of it.
+
+    Attributes:
+        group: the API group of all kinds.
+        claims: the path of the claims.
+        addresses: the path of the IPAddresses.
+        pools: the path of the pools.
+        pool: the body of the pool, without name and namespace.
+        claim: the body of a claim, without name and namespace.
+    """
+
+    group: str
+    claims: str
+    addresses: str
+    pools: str
+    pool: Mapping[str, Any]
+    claim: Mapping[str, Any]
+
+
+def _path(version: str, plural: str) -> str:
+    return f"/apis/{version}/namespaces/{NAMESPACE}/{plural}"
+
+
+IN_CLUSTER = Provider(
+    _GROUP,
+    _path(f"{_GROUP}/v1beta2", "ipaddressclaims"),
+    _path(f"{_GROUP}/v1beta2", "ipaddresses"),
+    _path(f"{_GROUP}/v1alpha2", "inclusterippools"),
+    {
+        "apiVersion": f"{_GROUP}/v1alpha2",
+        "kind": "InClusterIPPool",
+        "spec": {"addresses": ["10.0.0.0/16"], "prefix": 16, "gateway": "10.0.0.1"},
+    },
+    {
+        "apiVersion": f"{_GROUP}/v1beta2",
+        "kind": "IPAddressClaim",
+        "spec": {"poolRef": {"apiGroup": _GROUP, "kind": "InClusterIPPool", "name": POOL}},
+    },
+)
+"""IPAddressClaims of an InClusterIPPool."""
+METAL3 = Provider(
+    _METAL3,
+    _path(f"{_METAL3}/v1alpha1", "ipclaims"),
+    _path(f"{_METAL3}/v1alpha1", "ipaddresses"),
+    _path(f"{_METAL3}/v1alpha1", "ippools"),
+    {
+        "apiVersion": f"{_METAL3}/v1alpha1",
+        "kind": "IPPool",
+        "spec": {
+            "namePrefix": POOL,
+            "pools": [{"subnet": "10.0.0.0/16", "gateway": "10.0.0.1"}],
+            "prefix": 16,
+        },
+    },
+    {
+        "apiVersion": f"{_METAL3}/v1alpha1",
+        "kind": "IPClaim",
+        "spec": {"pool": {"name": POOL, "namespace": NAMESPACE}},
+    },
+)
+"""IPClaims of an IPPool."""
 
 
 class Name(msgspec.Struct):
@@ -32,6 +98,13 @@ class ClaimStatus(msgspec.Struct):
     """What a claim was given."""
 
     addressRef: Name | None = None
+    address: Name | None = None
+
+    @property
+    def given(self) -> str:
+        """The name of the IPAddress of the claim; empty for none."""
+        name = self.addressRef or self.address
+        return "" if name is None else name.name
 
 
 class Claim(msgspec.Struct):
@@ -63,11 +136,17 @@ class Counts(msgspec.Struct):
 class PoolStatus(msgspec.Struct):
     """The status of a pool."""
 
-    ipAddresses: Counts = msgspec.field(default_factory=Counts)
+    ipAddresses: Counts | None = None
+    indexes: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def used(self) -> int:
+        """How many addresses claims have."""
+        return len(self.indexes) if self.ipAddresses is None else self.ipAddresses.used
 
 
 class Pool(msgspec.Struct):
-    """An InClusterIPPool."""
+    """A pool."""
 
     metadata: Name
     status: PoolStatus = msgspec.field(default_factory=PoolStatus)
@@ -82,9 +161,9 @@ class View:
     """What the watches showed so far.
 
     Attributes:
-        unserved: names of claims that were created and have no addressRef yet.
+        unserved: names of claims that were created and have no address yet.
         undeleted: names of claims that were deleted and are still there.
-        served: when each claim was first seen with its addressRef, in seconds of the driver's
+        served: when each claim was first seen with its address, in seconds of the driver's
             clock.
         moved: when the last of all these was crossed out.
         used: what the pool counts.
@@ -105,7 +184,7 @@ class View:
         name = claim.metadata.name
         if change == "DELETED":
             self._cross_out(self.undeleted, name, now)
-        elif claim.status.addressRef is not None:
+        elif claim.status.given:
             self.served.setdefault(name, now)
             self._cross_out(self.unserved, name, now)
 
@@ -122,7 +201,7 @@ class View:
     def take_pool(self, change: str, raw: bytes, now: float) -> None:
         """Note a change of the pool."""
         del change, now
-        self.used = msgspec.json.decode(raw, type=Pool).status.ipAddresses.used
+        self.used = msgspec.json.decode(raw, type=Pool).status.used
         self._move()
 
     async def until_done(self, used: int) -> None:
@@ -153,27 +232,32 @@ class View:
 
 
 class Claimant(Api):
-    """The one who claims addresses of one pool."""
+    """The one who claims addresses of one pool.
+
+    Args:
+        session: the client of the API server.
+        provider: whose claims are made.
+    """
+
+    def __init__(self, session: ClientSession, provider: Provider) -> None:
+        super().__init__(session)
+        self._provider = provider
 
     async def prepare(self) -> None:
         """Make the namespace and the pool."""
         await self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        pool = {
-            "apiVersion": f"{GROUP}/v1alpha2",
-            "kind": "InClusterIPPool",
-            "metadata": {"name": POOL, "namespace": NAMESPACE},
-            "spec": {"addresses": ["10.0.0.0/16"], "prefix": 16, "gateway": "10.0.0.1"},
-        }
-        await self.ask("POST", POOLS, pool)
+        metadata = {"name": POOL, "namespace": NAMESPACE}
+        provider = self._provider
+        await self.ask("POST", provider.pools, {**provider.pool, "metadata": metadata})
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[View]:
         """Keep a view current while the context lasts."""
         view = View()
         async with anyio.create_task_group() as group:
-            await group.start(self.watch, CLAIMS, view.take_claim)
-            await group.start(self.watch, ADDRESSES, view.take_address)
-            await group.start(self.watch, POOLS, view.take_pool)
+            await group.start(self.watch, self._provider.claims, view.take_claim)
+            await group.start(self.watch, self._provider.addresses, view.take_address)
+            await group.start(self.watch, self._provider.pools, view.take_pool)
             yield view
             group.cancel_scope.cancel()
 
@@ -181,19 +265,19 @@ class Claimant(Api):
         """Create claims, many at once; expect that all are served."""
         wanted = list(names)
         view.unserved |= set(wanted)
-        await self.ask_all(map(creation, wanted))
+        await self.ask_all(map(self._creation, wanted))
 
     async def delete(self, view: View, names: Iterable[str]) -> None:
         """Delete claims, many at once; expect that all are gone."""
         wanted = list(names)
         view.undeleted |= set(wanted)
-        await self.ask_all(map(deletion, wanted))
+        await self.ask_all(map(self._deletion, wanted))
 
     async def create_and_delete(self, view: View, names: Iterable[str]) -> None:
         """Create claims, many at once, and delete each as soon as it is there."""
         wanted = list(names)
         view.undeleted |= set(wanted)
-        await self.ask_all(map(creation, wanted), map(deletion, wanted))
+        await self.ask_all(map(self._creation, wanted), map(self._deletion, wanted))
 
     async def check(self) -> None:
         """Check that every claim has an address of its own, and that there are no other addresses.
@@ -211,10 +295,15 @@ class Claimant(Api):
 
     async def _wrong(self) -> str:
         """Return what is wrong now; empty for nothing. Two holders of one address are final."""
-        claims = [msgspec.json.decode(one, type=Claim) for one in await self.items(CLAIMS)]
-        found = [msgspec.json.decode(one, type=Address) for one in await self.items(ADDRESSES)]
+        claims = [
+            msgspec.json.decode(one, type=Claim) for one in await self.items(self._provider.claims)
+        ]
+        found = [
+            msgspec.json.decode(one, type=Address)
+            for one in await self.items(self._provider.addresses)
+        ]
         answers = {one.metadata.name: one.spec.address for one in found}
-        refs = [one.status.addressRef.name for one in claims if one.status.addressRef]
+        refs = [one.status.given for one in claims if one.status.given]
         held = [answers[one] for one in refs if one in answers]
         if len(set(held)) != len(held):
             raise WrongAnswerError("two claims have the same address")
@@ -222,19 +311,11 @@ class Claimant(Api):
             return f"{len(claims)} claims have {len(answers)} IPAddresses"
         return ""
 
+    def _creation(self, name: str) -> Request:
+        """Return the request that creates a claim."""
+        metadata = {"name": name, "namespace": NAMESPACE}
+        return "POST", self._provider.claims, {**self._provider.claim, "metadata": metadata}
 
-def creation(name: str) -> Request:
-    """Return the request that creates a claim."""
-    ref = {"apiGroup": GROUP, "kind": "InClusterIPPool", "name": POOL}
-    body: dict[str, Any] = {
-        "apiVersion": f"{GROUP}/v1beta2",
-        "kind": "IPAddressClaim",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"poolRef": ref},
-    }
-    return "POST", CLAIMS, body
-
-
-def deletion(name: str) -> Request:
-    """Return the request that deletes a claim."""
-    return "DELETE", f"{CLAIMS}/{name}", None
+    def _deletion(self, name: str) -> Request:
+        """Return the request that deletes a claim."""
+        return "DELETE", f"{self._provider.claims}/{name}", None

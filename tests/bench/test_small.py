@@ -108,9 +108,10 @@ async def test_the_page_of_the_state_is_asked_for_in_few_requests(
     assert "20 IPAllocations" in capsys.readouterr().out
 
 
-async def test_all_claims_are_served_and_all_addresses_released() -> None:
+@pytest.mark.parametrize("integration", ["clusterapi", "metal3"])
+async def test_all_claims_are_served_and_all_addresses_released(integration: str) -> None:
     there = places(bench_clusterapi.definitions())
-    phases = await bench_clusterapi.measure(there["embedded"], [12])
+    phases = await bench_clusterapi.measure(there["embedded"], [12], integration)
     assert [(one.name, one.number) for one in phases] == [
         ("filling", 12),
         ("releasing", 12),
