@@ -159,6 +159,7 @@ async def read_objects(
     """
     # Here, as it loads pydantic, which takes longer than many a question.
     from reconcilers.integrations import views  # noqa: PLC0415 - only who reads needs it
+    from reconcilers.integrations.core.platforms import NetworkPools  # noqa: PLC0415
 
     unreadable: dict[tuple[str, Key], str] = {}
     lists = ScopedLists(client, namespace)
@@ -183,7 +184,7 @@ async def read_objects(
     before = len(lists.not_read)
     clusters = await list_kind(TENANT_CLUSTER)
     of_pools = {key for kind, key in unreadable if kind == NETWORK_POOL.kind}
-    network_pools = views.NetworkPools([*pools.values()], of_pools, lists.not_read)
+    network_pools = NetworkPools([*pools.values()], of_pools, lists.not_read)
     integrations = await views.from_cluster(client, namespace, network_pools, datetime.now(UTC))
     return Objects(
         pools,

@@ -41,6 +41,7 @@ from reconcilers.cli.sharedflags import file_options, namespace_option, output_o
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations import views
 from reconcilers.integrations.core.objects import fill_cache
+from reconcilers.integrations.core.platforms import NetworkPools
 from reconcilers.integrations.core.views import (
     HOST_BITS,
     PLAN_COLUMNS,
@@ -101,7 +102,7 @@ def work_out(
     """
     namespace = settings.namespace
     given_pools = [manifest.object for manifest in manifests.pools]
-    pools = views.NetworkPools(given_pools, manifests.unreadable_of("NetworkPool").keys())
+    pools = NetworkPools(given_pools, manifests.unreadable_of("NetworkPool").keys())
     platform_views = views.from_manifests(manifests.others, namespace, pools, now)
     audit = Audit(manifests, findings, settings, platform_views.spaces)
     audit.run()

@@ -74,10 +74,10 @@ async def from_cluster(
     by_platform = {
         platform.name: await platform.read(lists[platform.name]) for platform in PLATFORMS
     }
-    found = PlatformObjects(by_platform, pools, now)
-    platform_views, spaces = [], spaces_of(found)
+    all_objects = PlatformObjects(by_platform, pools, now)
+    platform_views, spaces = [], spaces_of(all_objects)
     for platform in PLATFORMS:
-        part, limits = platform.views(found), lists[platform.name].not_read
+        part, limits = platform.views(all_objects), lists[platform.name].not_read
         part = part.within({"", namespace}) if namespace and limits else part
         pictures = [as_readable(pool, limits) for pool in part.pictures]
         platform_views.append(replace(part, pictures=pictures, not_read=limits))
@@ -100,9 +100,9 @@ def from_manifests(
         pools: the NetworkPools.
         now: the time.
     """
-    found = _found_in(bodies, namespace, pools, now)
-    views = merge_views(platform.views(found) for platform in PLATFORMS)
-    return _with_overlaps(views, spaces_of(found))
+    all_objects = _found_in(bodies, namespace, pools, now)
+    views = merge_views(platform.views(all_objects) for platform in PLATFORMS)
+    return _with_overlaps(views, spaces_of(all_objects))
 
 
 def outcomes(
@@ -141,20 +141,20 @@ def _with_overlaps(views: Views, spaces: SpaceIndex) -> Views:
     return replace(views, troubles=[*views.troubles, *overlap_troubles(spaces)], spaces=spaces)
 
 
-def spaces_of(found: PlatformObjects) -> SpaceIndex:
+def spaces_of(all_objects: PlatformObjects) -> SpaceIndex:
     """Return an index of the offers of pools of all kinds."""
-    spaces, networkpools = SpaceIndex(), found.networkpools
+    spaces, networkpools = SpaceIndex(), all_objects.networkpools
     for networkpool in networkpools.readable:
         name = PoolName(NETWORK_POOL.kind, networkpool.metadata.key)
         spaces.put(name, network_pool_offers(networkpool, ALL_SIZES))
     for platform in PLATFORMS:
         for kind in platform.pools:
-            for pool in found.of(platform.name).by_kind.get(kind.kind, ()):
+            for pool in all_objects.of(platform.name).by_kind.get(kind.kind, ()):
                 name = PoolName(kind.kind, pool.metadata.key)
                 spaces.put(name, platform.offers_of(kind, pool))
-    for name in _unreadable_pools(found):
+    for name in _unreadable_pools(all_objects):
         spaces.note_unreadable(name, unreadable=True)
-    not_read = {limit.kind for limit in (*networkpools.not_read, *found.not_read)}
+    not_read = {limit.kind for limit in (*networkpools.not_read, *all_objects.not_read)}
     spaces.settle(Kinds.NETWORK_POOLS, compared=_is_read(not_read, NETWORK_POOL.full_name))
     for platform in PLATFORMS:
         names = (kind.full_name for kind in platform.pools)
@@ -167,8 +167,8 @@ def _is_read(not_read: Collection[str], *kinds: str) -> bool:
     return all(kind not in not_read for kind in kinds)
 
 
-def _unreadable_pools(found: PlatformObjects) -> Iterator[PoolName]:
+def _unreadable_pools(all_objects: PlatformObjects) -> Iterator[PoolName]:
     """Yield the pools that could not be decoded."""
-    yield from (PoolName(NETWORK_POOL.kind, key) for key in found.networkpools.unreadable)
-    for objects in found.by_platform.values():
+    yield from (PoolName(NETWORK_POOL.kind, key) for key in all_objects.networkpools.unreadable)
+    for objects in all_objects.by_platform.values():
         yield from (PoolName(kind, key) for kind, key in objects.unreadable if kind in _POOL_KINDS)

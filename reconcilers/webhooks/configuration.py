@@ -65,8 +65,8 @@ MATCH_CONDITIONS: Mapping[str, Mapping[str, str]] = {
 
 def service(name: str) -> dict[str, Any]:
     """Return how the API server reaches the webhook called `name`, in a cluster."""
-    every = [VALIDATED, ADVISED, *INTEGRATIONS.values()]
-    [(kind, _)] = [validated[name] for validated in every if name in validated]
+    groups = [VALIDATED, ADVISED, *INTEGRATIONS.values()]
+    [(kind, _)] = [validated[name] for validated in groups if name in validated]
     where = {
         "name": SERVICE,
         "namespace": names.DEFAULT_NAMESPACE,

@@ -269,10 +269,12 @@ DELETIONS = (
     ".delete(IP_ALLOCATION,",
     ".delete(ALLOCATIONS,",
     "delete_with_finalizer(self._client,",
+    "self._objects.remove(",
+    "self._objects[side.claim_kind].remove(",
     "ALLOCATIONS, allocation, build_released_status(",
 )
 """How a function deletes or releases an object that holds addresses."""
-LOGGED = ("release_fields(", "holder_fields(", "release(self._client")
+LOGGED = ("release_fields(", "holder_fields(", "_log_release(", "release(self._client")
 """What a function calls that logs the fields of a release."""
 
 
@@ -292,6 +294,7 @@ def test_whatever_deletes_a_holder_of_addresses_logs_all_fields() -> None:
     deletions = dict(_deletions())
     expected = {
         "answers.remove",
+        "addressobjects.remove",
         "addresswrites.remove",
         "allocations.delete",
         "configurations._remove",

@@ -198,6 +198,7 @@ def _of_files(where: Scope) -> Objects:
     from reconcilers.cli.reading.findings import Findings  # with all that validates a file
     from reconcilers.cli.reading.manifests import Manifest, read
     from reconcilers.integrations import views
+    from reconcilers.integrations.core.platforms import NetworkPools
     from reconcilers.tenantcluster.providerreference import parse_reference
 
     findings = Findings()
@@ -233,7 +234,7 @@ def _of_files(where: Scope) -> Objects:
         integrations=views.from_manifests(
             manifests.others,
             _namespace(where),
-            views.NetworkPools([*pools.values()], manifests.unreadable_of("NetworkPool").keys()),
+            NetworkPools([*pools.values()], manifests.unreadable_of("NetworkPool").keys()),
             datetime.now(UTC),
         ),
         platform_default=PlatformDefault(

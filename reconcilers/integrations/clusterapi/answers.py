@@ -10,8 +10,6 @@ from typing import Any
 
 from allocator.addresses import parse_address
 from controller.client import Client
-from controller.errors import AlreadyExists
-from controller.loggers import get_logger
 from controller.meta import Key, OwnerReference, Version
 from controller.resource import Resource
 from reconcilers.api import names
@@ -26,11 +24,9 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
 from reconcilers.integrations.clusterapi.gonelog import release_fields
 from reconcilers.integrations.clusterapi.statuses import record_of, restored_record_of
-from reconcilers.integrations.core.deletions import delete_with_finalizer
-from reconcilers.integrations.core.owners import copied_owner
+from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
+from reconcilers.integrations.core.owners import copied_owner, owner_identity
 from reconcilers.reporting.conditions import READY, Finding
-
-_log = get_logger(__name__)
 
 RELEASED_AT = names.ANNOTATION_RELEASED_AT
 """Annotation of an IPAddress whose claim is gone, while the pool's grace period holds it back."""
@@ -138,7 +134,7 @@ def is_left_over(address: IPAddress) -> bool:
     if controlling_claim(address) is not None or RELEASED_AT in meta.annotations:
         return False
     pool = (ref.apiGroup, ref.kind, ref.name)
-    return any(_identity(owner) == pool for owner in meta.ownerReferences)
+    return any(owner_identity(owner) == pool for owner in meta.ownerReferences)
 
 
 def is_restored(address: IPAddress, claim: IPAddressClaim) -> bool:
@@ -217,43 +213,17 @@ def ready_of_refused(
     return Finding(READY, False, reason, message)
 
 
-def missing_metadata(
+def missing_of(
     address: IPAddress, owner_references: tuple[OwnerReference, ...], claim: IPAddressClaim
 ) -> dict[str, Any]:
-    """Return a patch of what an IPAddress lacks: finalizer, owners, label; empty for nothing.
+    """Return a patch of the metadata that an IPAddress lacks; empty for nothing.
 
-    Owners are compared by group, kind and name: versions change with the API, and a stale uid is
-    replaced where it stands. Foreign owners stay, and stay in front. A restored IPAddress that is
-    being deleted lacks nothing: another one takes its place.
+    A restored IPAddress that is being deleted lacks nothing: another one takes its place.
     """
-    meta, patch = address.metadata, dict[str, Any]()
     if is_restored(address, claim):
-        return patch
-    if ADDRESS_FINALIZER not in meta.finalizers and not meta.terminating:
-        patch["finalizers"] = [*meta.finalizers, ADDRESS_FINALIZER]
-    rest = list(owner_references)
-    references: list[OwnerReference] = []
-    for reference in meta.ownerReferences:
-        same = next(
-            (candidate for candidate in rest if _identity(candidate) == _identity(reference)), None
-        )
-        if same is None:
-            references.append(reference)
-            continue
-        rest.remove(same)
-        kept = reference.uid == same.uid and reference.controller == same.controller
-        references.append(reference if kept and reference.blockOwnerDeletion else same)
-    references += rest
-    if tuple(references) != meta.ownerReferences:
-        patch["ownerReferences"] = [copied_owner(reference) for reference in references]
-    cluster = claim.cluster
-    if cluster is not None and meta.labels.get(CLUSTER_LABEL) != cluster.name:
-        patch["labels"] = {CLUSTER_LABEL: cluster.name}
-    return {"metadata": patch} if patch else {}
-
-
-def _identity(reference: OwnerReference) -> tuple[str, str, str]:
-    return reference.apiVersion.rpartition("/")[0], reference.kind, reference.name
+        return {}
+    labels = {} if claim.cluster is None else {CLUSTER_LABEL: claim.cluster.name}
+    return missing_metadata(address.metadata, ADDRESS_FINALIZER, owner_references, labels)
 
 
 class Answers:
@@ -267,6 +237,9 @@ class Answers:
     def __init__(self, client: Client, caches: ClaimCaches) -> None:
         self._client = client
         self._caches = caches
+        self._objects = AddressObjects(
+            client, caches.address_kind, ADDRESS_FINALIZER, caches.logged
+        )
 
     async def ensure(
         self,
@@ -288,14 +261,13 @@ class Answers:
             Conflict: it changed meanwhile.
             ControllerError: a request failed.
         """
-        kind, owner_references = self._caches.address_kind, self._owners(claim, pool, pool_kind)
+        owner_references = self._owners(claim, pool, pool_kind)
         address = self._caches.addresses.get(claim.metadata.key)
         if address is None:
             body = body_of(claim, *owner_references, spec)
-            try:
-                return await self._client.create(kind, claim.metadata.namespace, body)
-            except AlreadyExists:
-                address = await self._client.get(kind, claim.metadata.key)
+            address, is_new = await self._objects.create(body)
+            if is_new:
+                return address
         if reason := why_not(address, claim):
             raise NotOurs(reason)
         if must_be_recorded(address, claim):
@@ -310,18 +282,10 @@ class Answers:
         owner_references: tuple[OwnerReference, OwnerReference],
         claim: IPAddressClaim,
     ) -> IPAddress:
-        """Replace an IPAddress that is being deleted by one that stays, with the same address.
-
-        The claim has the address on record, so nobody else gets it meanwhile. While a finalizer of
-        others keeps the IPAddress, it is left as it is.
-        """
-        kind, spec = self._caches.address_kind, address.spec
-        await self.remove(address, "it is being deleted; its claim gets another with its address")
+        """Replace an IPAddress that is being deleted by one that stays, with the same address."""
+        spec, reason = address.spec, "it is being deleted; its claim gets another with its address"
         body = body_of(claim, *owner_references, spec_of(spec.address, spec.prefix, spec.gateway))
-        try:
-            return await self._client.create(kind, claim.metadata.namespace, body)
-        except AlreadyExists:
-            return await self._client.get(kind, claim.metadata.key)
+        return await self._objects.recreate(address, body, _release_fields(address, reason))
 
     async def repair(
         self, address: IPAddress, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]
@@ -335,12 +299,8 @@ class Answers:
         owner_references: tuple[OwnerReference, ...],
         claim: IPAddressClaim,
     ) -> IPAddress:
-        patch = missing_metadata(address, owner_references, claim)
-        if not patch:
-            return address
-        return await self._client.patch(
-            self._caches.address_kind, Version.from_object(address), patch
-        )
+        patch = missing_of(address, owner_references, claim)
+        return await self._objects.repair(address, patch)
 
     def _owners(
         self, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]
@@ -358,12 +318,7 @@ class Answers:
             Conflict: it changed meanwhile.
             ControllerError: a request failed.
         """
-        kind, spec = self._caches.address_kind, address.spec
-        claim = Key(address.metadata.namespace, spec.claimRef.name)
-        fields = release_fields(claim, spec.poolRef, spec.address, spec.prefix, reason)
-        _log.info("releasing IPAddress", address=str(address.metadata.key), **fields)
-        self._caches.logged.add(address.metadata.uid)
-        await delete_with_finalizer(self._client, kind, address, ADDRESS_FINALIZER)
+        await self._objects.remove(address, _release_fields(address, reason))
 
     async def hold_back(self, address: IPAddress, since: str) -> None:
         """Annotate an IPAddress that its claim released it: the grace period begins.
@@ -379,3 +334,9 @@ class Answers:
         ]
         patch = {"metadata": {"annotations": {RELEASED_AT: since}, "ownerReferences": kept_owners}}
         await self._client.patch(self._caches.address_kind, Version.from_object(address), patch)
+
+
+def _release_fields(address: IPAddress, reason: str) -> dict[str, str]:
+    """Return the fields of the log line about the release of an IPAddress."""
+    spec, claim = address.spec, Key(address.metadata.namespace, address.spec.claimRef.name)
+    return release_fields(claim, spec.poolRef, spec.address, spec.prefix, reason)

@@ -7,7 +7,9 @@ All reconcilers ask here, so that no event of some other object serves a paused 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
+
+from typing_extensions import override
 
 from allocator import AddressRange, InvalidPool
 from controller.cache import Cache
@@ -61,6 +63,17 @@ CLUSTER_INDEX = "cluster"
 def kind_of(ref: PoolRef) -> Resource[Any] | None:
     """Return the kind of pool that a claim or address names; None if it is not one of ours."""
     return _BY_NAME.get((ref.apiGroup, ref.kind))
+
+
+class ClaimPool(NamedTuple):
+    """A pool that claims name; as text, it is the name of its space in indexes."""
+
+    kind: Resource[Any]
+    key: Key
+
+    @override
+    def __str__(self) -> str:
+        return space_name(self.kind, self.key)
 
 
 def space_name(kind: Resource[Any], pool: Key) -> str:

@@ -19,7 +19,6 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import ready_of_refused
 from reconcilers.integrations.clusterapi.api import (
-    ADDRESS_KIND,
     CLAIM_KIND,
     POOL_NOT_READY,
     IPAddressClaim,
@@ -27,6 +26,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
+    ClaimPool,
     Standing,
     holder_of,
     space_name,
@@ -34,16 +34,16 @@ from reconcilers.integrations.clusterapi.caches import (
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.reading import Reader, has_memory, has_read
+from reconcilers.integrations.clusterapi.reading import Reader, source_of
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
-from reconcilers.integrations.clusterapi.statuses import record_of, shows, waits
+from reconcilers.integrations.clusterapi.statuses import shows, waits
+from reconcilers.integrations.core.claimreading import lacks_memory
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
 from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import Fenced, RequestKind
-from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits
 
@@ -99,6 +99,7 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
     def __init__(self, pools: Resource[Any], parts: ClaimParts) -> None:
         self._pools = pools
         self._caches = parts.caches
+        self._source = source_of(parts.caches)
         self._reader = parts.reader
         self._granting = parts.granting
         self._leftovers = parts.leftovers
@@ -111,7 +112,7 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
 
     def forget(self, pool: Key) -> None:
         """Drop what is remembered of a pool."""
-        self._reader.forget(self._pools, pool)
+        self._reader.forget(self._pool(pool))
 
     async def read(self, pool: Key, space: PoolSpace, journal: Journal) -> ClaimReading:
         """Read claims and IPAddresses as far as a journal says, or all that there is now.
@@ -121,7 +122,8 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
             UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
             ControllerError: a LIST failed.
         """
-        return ClaimReading(space, await self._reader.at_least(self._pools, pool, space, journal))
+        reading = await self._reader.at_least(self._pool(pool), space, journal)
+        return ClaimReading(space, reading.views[CLAIM_KIND])
 
     @override
     def needs_fence(
@@ -130,31 +132,17 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         return self.lacks_memory(journal, reading.view)
 
     def lacks_memory(self, journal: Journal, view: View[IPAddressClaim]) -> bool:
-        """Return whether a journal does not record all promises to claims, in the history of now.
-
-        If a LIST has not got there, a revision is of another cluster, or of a lost history.
-        """
-        return not has_memory(journal) or not has_read(view, journal)
+        """Return whether a journal does not record all promises to claims."""
+        return lacks_memory(self._source, view, journal)
 
     @override
     async def void_earlier(self, pool: PoolT_contra, reading: ClaimReading) -> Fenced:
         return await self.void_earlier_of(pool)
 
     async def void_earlier_of(self, pool: PoolT_contra) -> Fenced:
-        """Void every promise to claims that was made before the pool was read.
-
-        What kept promises left of claims that are gone by now, the LIST of IPAddresses shows.
-        """
-        key, reader = pool.metadata.key, self._reader
-        _, listed = await reader.claims(self._pools, key)
-        claims = await self._granting.fence.void_earlier(listed)
-        addresses = await reader.addresses(self._pools, key)  # after the claims that they were for
-        return Fenced(
-            {
-                CLAIM_KIND: highest_revision(claims),
-                ADDRESS_KIND: highest_revision(addresses),
-            }
-        )
+        """Void every promise to claims that was made before the pool was read."""
+        key, fence = self._pool(pool.metadata.key), self._granting.fence
+        return await self._reader.void_earlier(self._source, key, fence)
 
     def make_taker(
         self,
@@ -196,7 +184,7 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
     ) -> list[Kept[IPAddressClaim]]:
         kept = await self._granting.keep(granted, pool, self._pools, reading.space)
         promises = [entry.promise for entry in kept]
-        self._reader.note_kept(self._pools, pool.metadata.key, promises)
+        self._reader.note_kept(self._pool(pool.metadata.key), promises)
         return kept
 
     @override
@@ -303,25 +291,15 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
         Raises:
             UnreadableHolders: objects that may hold its addresses cannot be decoded.
         """
-        key, reader = pool.metadata.key, self._reader
-        reader.check_cached(self._pools, key)
-        if count := reader.count(self._pools, key):
+        key, reader = self._pool(pool.metadata.key), self._reader
+        reader.check_cached(key)
+        if count := reader.count(key):
             return count
-        revision, claims = await reader.claims(self._pools, key)
-        open_to = {promise.uid for promise in journal.promises}
-        # A LIST that has not got there is of another history.
-        known = has_memory(journal) and revision >= journal.revisions[CLAIM_KIND]
-        risky = [
-            claim
-            for claim in claims
-            if waits(claim) and (not known or claim.metadata.uid in open_to)
-        ]
-        await self._granting.fence.void_earlier(risky)
-        # After the claims: what was promised to them is kept by now, or void.
-        addresses = await reader.addresses(self._pools, key)
-        holders = {address.metadata.key for address in addresses}
-        holders |= {claim.metadata.key for claim in claims if record_of(claim) is not None}
-        return len(holders)
+        return await reader.count_blockers(self._source, key, journal, self._granting.fence)
+
+    def _pool(self, key: Key) -> ClaimPool:
+        """Return a pool of this kind, as readers name it."""
+        return ClaimPool(self._pools, key)
 
 
 def describe_not_ready(kind: Resource[Any], pool: Any, why: str) -> str:

@@ -104,9 +104,8 @@ class ClaimTaker:
             return None
         if key in self._caches.addresses.unreadable:
             raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")
-        address: IPAddress | None = self._view.answer(key)
-        if address is not None:
-            return self._adopt_blocks(claim, address)
+        if addresses := self._view.answer(key):
+            return self._adopt_blocks(claim, addresses[0])
         restored = restored_record_of(claim)
         if restored is not None:
             origin = f"claim {key} had {restored.address}"

@@ -18,8 +18,14 @@ from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import FAMILY_SPACES
-from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, is_paused
+from reconcilers.integrations.clusterapi.api import (
+    CLAIM_KIND,
+    IPAddress,
+    IPAddressClaim,
+    is_paused,
+)
 from reconcilers.integrations.clusterapi.caches import (
+    ClaimPool,
     claim_tenant,
     holder_of,
     kind_of,
@@ -86,8 +92,7 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     def find_facts(self, pool: Key, holder: Holder) -> Facts | None:
-        name = space_name(NETWORK_POOL, pool)
-        return self._parts.reader.facts_of(name, holder, FAMILY_SPACES)
+        return self._parts.reader.find_facts(_pool_of(pool), holder, FAMILY_SPACES)
 
     @override
     def find_tenant(self, pool: Key, holder: Holder) -> Tenant | None:
@@ -96,22 +101,23 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     def read_cached(self, pool: Key, holdings: Holdings) -> View[IPAddressClaim]:
-        return self._parts.reader.with_holdings(NETWORK_POOL, pool, holdings)
+        return self._parts.reader.view_of(CLAIM_KIND, _pool_of(pool), holdings)
 
     @override
     def suffices(self, pool: NetworkPool, journal: Journal) -> bool:
         if not self._caches.synced:
             raise Behind(UNKNOWN_RETRY, "claims or IPAddresses have not been listed yet")
-        return self._parts.reader.suffices(NETWORK_POOL, pool.metadata.key, journal)
+        return self._parts.reader.suffices(_pool_of(pool.metadata.key), journal)
 
     @override
     def find_unreadable(self, pool: Key) -> Sequence[UnreadableObject]:
-        return find_unreadable(partial(self._parts.reader.check_cached, NETWORK_POOL, pool))
+        return find_unreadable(partial(self._parts.reader.check_cached, _pool_of(pool)))
 
     @override
     async def live(self, pool: NetworkPool, journal: Journal) -> View[IPAddressClaim]:
-        key = pool.metadata.key
-        return await self._parts.reader.live(NETWORK_POOL, key, FAMILY_SPACES, journal)
+        key = _pool_of(pool.metadata.key)
+        reading = await self._parts.reader.read_live(key, FAMILY_SPACES, journal)
+        return reading.views[CLAIM_KIND]
 
     @override
     def is_paused(self, pool: NetworkPool) -> bool:
@@ -193,7 +199,7 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     def count_addresses(self, pool: Key) -> int:
-        return self._parts.reader.count(NETWORK_POOL, pool)
+        return self._parts.reader.count(_pool_of(pool))
 
     @override
     async def blockers(self, pool: NetworkPool, journal: Journal) -> int:
@@ -202,6 +208,11 @@ class NetworkPoolClaims(PoolClaims):
     @override
     def forget(self, pool: Key) -> None:
         self._kind.forget(pool)
+
+
+def _pool_of(pool: Key) -> ClaimPool:
+    """Return a NetworkPool as readers of claims name it."""
+    return ClaimPool(NETWORK_POOL, pool)
 
 
 def _claims_of(pool: NetworkPool, reading: Any) -> ClaimReading:

@@ -137,8 +137,8 @@ def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, now: dateti
     objects = from_bodies_of(bodies, KINDS, namespace, now)
     if not objects.by_kind.get(CLUSTERS.kind):
         claims = objects.by_kind.get(CLAIMS.kind, ())
-        named = {claim.cluster for claim in claims if claim.cluster is not None}
+        cluster_keys = {claim.cluster for claim in claims if claim.cluster is not None}
         objects.by_kind[CLUSTERS.kind] = [
-            Cluster(ObjectMeta(key.name, key.namespace)) for key in sorted(named)
+            Cluster(ObjectMeta(key.name, key.namespace)) for key in sorted(cluster_keys)
         ]
     return objects

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from typing_extensions import override
 
-from controller.client import Client
 from controller.meta import Key, Version
 from controller.resource import Resource
 from reconcilers.configuration.settings import CLUSTER_API, Settings
@@ -24,7 +23,6 @@ from reconcilers.integrations.clusterapi.api import (
     addresses,
     claims,
 )
-from reconcilers.integrations.core.live import Live, Source
 from reconcilers.integrations.core.objects import Objects, is_of
 from reconcilers.integrations.core.platforms import (
     Body,
@@ -40,6 +38,8 @@ from reconcilers.spaces.offers import Offer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
+    from controller.client import Client
+    from reconcilers.integrations.core.live import Live, Source
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import Sharing
     from reconcilers.specrules.verdict import Validator
@@ -108,17 +108,17 @@ class ClusterApiPlatform(Platform):
             yield CLUSTERS, {"metadata": metadata, "spec": {}}
 
     @override
-    def views(self, found: PlatformObjects) -> Views:
+    def views(self, all_objects: PlatformObjects) -> Views:
         from reconcilers.integrations.clusterapi.auditing import audit
         from reconcilers.integrations.clusterapi.contents import pools_of
         from reconcilers.integrations.clusterapi.objects import caches_of
         from reconcilers.integrations.clusterapi.picture import views_of_contents
 
-        objects, networkpools = found.of(self.name), found.networkpools
+        objects, networkpools = all_objects.of(self.name), all_objects.networkpools
         caches = caches_of(objects, networkpools.readable, networkpools.unreadable)
         contents = list(pools_of(caches))
         not_read = (*objects.not_read, *networkpools.not_read)
-        troubles = audit(caches, contents, objects.unreadable, found.now, not_read)
+        troubles = audit(caches, contents, objects.unreadable, all_objects.now, not_read)
         return replace(views_of_contents(contents, objects.not_read), troubles=list(troubles))
 
     @override
@@ -131,7 +131,9 @@ class ClusterApiPlatform(Platform):
         return outcomes(before.of(self.name).by_kind.get(CLAIMS.kind, ()), caches)
 
     @override
-    def make_live(self, served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+    def make_live(
+        self, served_kinds: Collection[Resource[Any]], source: "Source"
+    ) -> "Live | None":
         from reconcilers.integrations.clusterapi.live import make_live
 
         return make_live(served_kinds, source)
@@ -145,14 +147,14 @@ class ClusterApiPlatform(Platform):
         return Sharing([integration], claims=integration.claims)
 
     @override
-    async def remove(self, client: Client, kind: str, at: Version) -> None:
+    async def remove(self, client: "Client", kind: str, at: Version) -> None:
         from reconcilers.integrations.clusterapi.objects import remove
 
         await remove(client, kind, at)
 
     @override
     def validators(
-        self, client: Client, spaces: SpaceIndex
+        self, client: "Client", spaces: SpaceIndex
     ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
         from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator
 

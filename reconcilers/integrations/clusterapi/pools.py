@@ -33,6 +33,7 @@ from reconcilers.integrations.clusterapi.api import (
     is_paused,
 )
 from reconcilers.integrations.clusterapi.caches import (
+    ClaimPool,
     geometry_of,
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimParts, ClaimReading
@@ -223,7 +224,8 @@ class InClusterPoolKind(
             space: what it may hand out.
             ready: its condition Ready; None for the one of a pool that serves.
         """
-        holdings = self._parts.reader.read_cached(self.kind, pool.metadata.key, space).holdings
+        name = ClaimPool(self.kind, pool.metadata.key)
+        holdings = self._parts.reader.read_cached(name, space).holdings
         with writing_pool():
             await self._statuses.write_figures(self.kind, pool, space, holdings, ready)
 

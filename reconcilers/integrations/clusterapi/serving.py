@@ -4,8 +4,9 @@ Each time something else is served, all informers and controllers of the integra
 for that: a new version of the kinds, a further kind of pool, Clusters at last.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -32,7 +33,7 @@ from reconcilers.integrations.clusterapi.networkpoolclaims import (
 )
 from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
-from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.reading import make_reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.watched import Watched
 from reconcilers.integrations.core.discovery import Look, Work
@@ -62,7 +63,7 @@ class ClusterApi(Integration[Served]):
     """Serves Cluster API's IPAddressClaims while their kinds are served."""
 
     service = "clusterapi"
-    groups = (api.GROUP, api.CORE_GROUP)
+    groups: ClassVar[Sequence[str]] = (api.GROUP, api.CORE_GROUP)
     every_replica = True
 
     def __init__(self, parts: IntegrationParts) -> None:
@@ -155,7 +156,9 @@ class ClusterApi(Integration[Served]):
         parts = ClaimParts(
             client,
             caches,
-            Reader(client, caches, self._clock, settings.cache_patience, settings.contents_check),
+            make_reader(
+                client, caches, self._clock, settings.cache_patience, settings.contents_check
+            ),
             Granting(client, caches, self._recorder, self._clock, settings),
             Leftovers(client, caches, self._clock),
             RestoredClaims(caches.claims, self._clock),

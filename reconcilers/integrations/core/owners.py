@@ -22,18 +22,13 @@ def owner_reference(owner: Object, kind: Resource[Any]) -> dict[str, Any]:
     }
 
 
-def rendered_owner(reference: OwnerReference) -> dict[str, Any]:
-    """Return a reference in the form in which it is written, without flags that are false."""
-    names = ("apiVersion", "kind", "name", "uid")
-    flags = ("controller", "blockOwnerDeletion")
-    return {
-        **{name: getattr(reference, name) for name in names},
-        **{name: True for name in flags if getattr(reference, name)},
-    }
-
-
 def copied_owner(reference: OwnerReference) -> dict[str, Any]:
-    """Return a reference in the form in which it is written, with flags that are false."""
+    """Return a reference in the form in which it is written, with the flags that it has."""
     fields = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
     body = {field: getattr(reference, field) for field in fields}
     return {field: value for field, value in body.items() if value is not None}
+
+
+def owner_identity(reference: OwnerReference) -> tuple[str, str, str]:
+    """Return group, kind and name of an owner: the version of its API does not matter."""
+    return reference.apiVersion.rpartition("/")[0], reference.kind, reference.name

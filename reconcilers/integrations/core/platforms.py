@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from controller.client import Client
 from controller.meta import Key, Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.integrations.core.live import Live, Source
 from reconcilers.integrations.core.objects import Objects, from_bodies, read
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 from reconcilers.integrations.core.views import Planned, Views
@@ -23,7 +21,9 @@ from reconcilers.spaces.offers import Offer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
+    from controller.client import Client
     from reconcilers.configuration.settings import Settings
+    from reconcilers.integrations.core.live import Live, Source
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import Sharing
     from reconcilers.networkpool.view import OtherHoldings
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Body = Mapping[str, Any]
 Operations = tuple[str, ...]
-ListHoldings = Callable[[Client, NetworkPool], Awaitable["OtherHoldings"]]
+ListHoldings = Callable[["Client", NetworkPool], Awaitable["OtherHoldings"]]
 """Lists what the objects of a platform hold of a NetworkPool, by lists that begin now."""
 
 
@@ -114,7 +114,7 @@ class Platform(ABC):
 
     @abstractmethod
     def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[Offer]:
-        """Return what a pool hands out; nothing if its spec cannot be served.
+        """Return the offers of a pool; none if its spec cannot be served.
 
         Args:
             kind: of the pool.
@@ -122,7 +122,7 @@ class Platform(ABC):
         """
 
     @abstractmethod
-    def views(self, found: PlatformObjects) -> Views:
+    def views(self, all_objects: PlatformObjects) -> Views:
         """Return the pictures of its pools, and what is wrong."""
 
     @abstractmethod
@@ -135,7 +135,9 @@ class Platform(ABC):
         """
 
     @abstractmethod
-    def make_live(self, served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+    def make_live(
+        self, served_kinds: Collection[Resource[Any]], source: "Source"
+    ) -> "Live | None":
         """Return its pools, kept current by watches; None if too few of the kinds are served."""
 
     @abstractmethod
@@ -169,7 +171,7 @@ class Platform(ABC):
         del bodies
         return ()
 
-    async def remove(self, client: Client, kind: str, at: Version) -> None:
+    async def remove(self, client: "Client", kind: str, at: Version) -> None:
         """Delete an object that a person wants deleted, as it was when it was seen.
 
         Args:
@@ -185,7 +187,7 @@ class Platform(ABC):
         await client.delete(self.removable[kind], at)
 
     def validators(
-        self, client: Client, spaces: "SpaceIndex"
+        self, client: "Client", spaces: "SpaceIndex"
     ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
         """Return the kinds that webhooks validate, and what validates each.
 
@@ -197,6 +199,6 @@ class Platform(ABC):
         return ()
 
     def find_lister(self, settings: "Settings") -> ListHoldings | None:
-        """Return what lists the platform's holdings of NetworkPools; None if it has none."""
+        """Return a lister of the platform's holdings of NetworkPools; None if it has none."""
         del settings
         return None

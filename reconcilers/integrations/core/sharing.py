@@ -31,7 +31,7 @@ class Sharing:
     observed: ObservedRanges | None = None
 
     def joined_with(self, other: "Sharing") -> "Sharing":
-        """Return what this and another integration hold; only one of them serves claims."""
+        """Return the holdings of this and another integration; only one of them serves claims."""
         return Sharing(
             [*self.integrations, *other.integrations],
             self.claims if other.claims is None else other.claims,

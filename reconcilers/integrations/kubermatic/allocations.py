@@ -20,7 +20,7 @@ from controller.loggers import get_logger
 from controller.meta import OwnerReference, Version
 from reconcilers.api import names
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.integrations.core.owners import owner_reference, rendered_owner
+from reconcilers.integrations.core.owners import copied_owner, owner_reference
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     GROUP,
@@ -73,7 +73,7 @@ def owners_patch(allocation: IPAMAllocation, pool: IPAMPool) -> Mapping[str, Any
     if is_owned(allocation, pool):
         return {}
     others = [
-        rendered_owner(reference)
+        copied_owner(reference)
         for reference in allocation.metadata.ownerReferences
         if not is_pool(reference)
     ]

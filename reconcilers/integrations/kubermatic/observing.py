@@ -288,7 +288,7 @@ class KubermaticObserver(AllKindsIntegration):
     """Has NetworkPools keep clear of what KKP allocates."""
 
     service = "kubermatic"
-    groups = (GROUP,)
+    groups: ClassVar[Sequence[str]] = (GROUP,)
     kinds: ClassVar[Sequence[Resource[Any]]] = (ALLOCATIONS,)
     missing = "IPAMAllocations"
     every_replica = True

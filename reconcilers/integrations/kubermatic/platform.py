@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from controller.client import Client
 from controller.resource import Resource
 from reconcilers.configuration.settings import KUBERMATIC, Settings
-from reconcilers.integrations.core.live import Live, Source
 from reconcilers.integrations.core.objects import is_of
 from reconcilers.integrations.core.platforms import (
     Body,
@@ -24,6 +22,8 @@ from reconcilers.spaces.offers import Offer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
+    from controller.client import Client
+    from reconcilers.integrations.core.live import Live, Source
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import Sharing
     from reconcilers.specrules.verdict import Validator
@@ -61,8 +61,8 @@ class KubermaticPlatform(Platform):
         return fill_defaults(body)
 
     @override
-    def views(self, found: PlatformObjects) -> Views:
-        objects = found.of(self.name)
+    def views(self, all_objects: PlatformObjects) -> Views:
+        objects = all_objects.of(self.name)
         if objects.empty:
             return Views()
         from reconcilers.integrations.kubermatic.auditing import audit
@@ -85,7 +85,9 @@ class KubermaticPlatform(Platform):
         return outcomes(caches_of(before.of(self.name)), caches_of(after.of(self.name)))
 
     @override
-    def make_live(self, served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+    def make_live(
+        self, served_kinds: Collection[Resource[Any]], source: "Source"
+    ) -> "Live | None":
         from reconcilers.integrations.kubermatic.live import make_live
 
         return make_live(served_kinds, source)
@@ -106,7 +108,7 @@ class KubermaticPlatform(Platform):
 
     @override
     def validators(
-        self, client: Client, spaces: SpaceIndex
+        self, client: "Client", spaces: SpaceIndex
     ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
         from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 

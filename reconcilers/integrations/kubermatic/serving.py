@@ -46,7 +46,7 @@ class Kubermatic(AllKindsIntegration):
     """Serves KKP's IPAMPools while their kinds are served."""
 
     service = "kubermatic"
-    groups = (GROUP,)
+    groups: ClassVar[Sequence[str]] = (GROUP,)
     kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
     missing = "The kinds of KKP"
 

@@ -5,27 +5,21 @@ another claim of the kind has the address. A replica that froze before a create 
 IPAddress late. The annotation MADE_FOR tells it from an IPAddress that others left behind.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from allocator import AddressRange
 from controller.client import Client
-from controller.errors import AlreadyExists
-from controller.loggers import get_logger
-from controller.meta import Key, OwnerReference, Version
 from reconcilers.api import names
-from reconcilers.integrations.core.deletions import delete_with_finalizer
+from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
 from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import POOL, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
-from reconcilers.integrations.metal3.sides import Address, Claim, ClaimSide, is_pool_reference
+from reconcilers.integrations.metal3.sides import Address, Claim, ClaimSide
 from reconcilers.reporting.releaselog import holder_fields
 
 MADE_FOR = names.ANNOTATION_MADE_FOR
 """Annotation of an IPAddress that this program created: the uid of its claim."""
-
-_log = get_logger(__name__)
 
 
 class NameTaken(Exception):
@@ -33,7 +27,7 @@ class NameTaken(Exception):
 
 
 class AddressWrites:
-    """Creates, repairs and deletes IPAddresses.
+    """Creates, repairs and deletes IPAddresses of both kinds.
 
     Args:
         client: for the writes.
@@ -41,8 +35,12 @@ class AddressWrites:
     """
 
     def __init__(self, client: Client, caches: Metal3Caches) -> None:
-        self._client = client
-        self._caches = caches
+        self._objects = {
+            kind: AddressObjects(
+                client, side.side.addresses, side.side.address_finalizer, caches.logged
+            )
+            for kind, side in caches.sides.items()
+        }
 
     async def ensure(
         self,
@@ -75,12 +73,9 @@ class AddressWrites:
             if is_of_pool and parse_single(known.spec.address) == address:
                 return await self.repair(kind, known, claim, pool)
         body = body_of(kind, claim, pool, space, address)
-        try:
-            return await self._client.create(kind.addresses, meta.namespace, body)
-        except AlreadyExists:
-            known = await self._client.get(
-                kind.addresses, Key(meta.namespace, space.name_of(address))
-            )
+        known, is_new = await self._objects[kind.claim_kind].create(body)
+        if is_new:
+            return known
         if kind.pool_of_address(known) == pool.metadata.key and kind.is_of(known, claim):
             return await self.repair(kind, known, claim, pool)
         raise NameTaken(f"IPAddress {known.metadata.key} exists and is not of the claim")
@@ -88,29 +83,23 @@ class AddressWrites:
     async def recreate(
         self, side: ClaimSide, address: Address, claim: Claim, pool: Metal3Pool
     ) -> Address:
-        """Replace an IPAddress that is being deleted by one that stays, with the same address.
-
-        The status of the claim names it, so the address is on record meanwhile.
-        """
-        await self.remove(side, address, "it is being deleted; its claim gets another one")
+        """Replace an IPAddress that is being deleted by one that stays, with the same address."""
+        fields = _release_fields(side, address, "it is being deleted; its claim gets another one")
         body = recreated_body(side, address, claim, pool)
-        try:
-            return await self._client.create(side.addresses, address.metadata.namespace, body)
-        except AlreadyExists:  # a finalizer of others keeps it
-            return await self._client.get(side.addresses, address.metadata.key)
+        return await self._objects[side.claim_kind].recreate(address, body, fields)
 
     async def repair(
         self, side: ClaimSide, address: Address, claim: Claim, pool: Metal3Pool
     ) -> Address:
-        """Restore finalizer, owners and labels of the IPAddress of a claim, where they differ.
-
-        The version that was read is the precondition, so an IPAddress that is gone is noticed.
-        """
-        patch = missing_metadata(side, address, claim, pool)
-        if not patch:
-            return address
-        at = Version.from_object(address)
-        return await self._client.patch(side.addresses, at, {"metadata": patch})
+        """Restore finalizer, owners and labels of the IPAddress of a claim, where they differ."""
+        meta = address.metadata
+        labels = {
+            name: value for name, value in claim.metadata.labels.items() if name not in meta.labels
+        }
+        patch = missing_metadata(
+            meta, side.address_finalizer, side.owners(claim, pool), labels, side.is_owner_kind
+        )
+        return await self._objects[side.claim_kind].repair(address, patch)
 
     async def remove(self, side: ClaimSide, address: Address, reason: str) -> None:
         """Delete an IPAddress at the version that was read, then remove our finalizer.
@@ -124,12 +113,15 @@ class AddressWrites:
             Conflict: it changed meanwhile.
             ControllerError: a request failed.
         """
-        claim, pool = side.claim_of_address(address), side.pool_of_address(address)
-        holder = f"{side.claims.kind} {claim or address.metadata.key}"
-        fields = holder_fields(holder, [address.spec.address], f"{POOL} {pool}", reason)
-        _log.info("releasing IPAddress", address=str(address.metadata.key), **fields)
-        self._caches.logged.add(address.metadata.uid)
-        await delete_with_finalizer(self._client, side.addresses, address, side.address_finalizer)
+        fields = _release_fields(side, address, reason)
+        await self._objects[side.claim_kind].remove(address, fields)
+
+
+def _release_fields(side: ClaimSide, address: Address, reason: str) -> dict[str, str]:
+    """Return the fields of the log line about the release of an IPAddress."""
+    claim, pool = side.claim_of_address(address), side.pool_of_address(address)
+    holder = f"{side.claims.kind} {claim or address.metadata.key}"
+    return holder_fields(holder, [address.spec.address], f"{POOL} {pool}", reason)
 
 
 def body_of(
@@ -165,38 +157,6 @@ def recreated_body(
     }
 
 
-def missing_metadata(
-    side: ClaimSide, address: Address, claim: Claim, pool: Metal3Pool
-) -> Mapping[str, Any]:
-    """Return a patch of the metadata that an IPAddress lacks; empty for nothing.
-
-    Owners are compared by group, kind and name: a stale uid is replaced where it stands. Owners
-    and labels of others stay.
-    """
-    meta, patch = address.metadata, dict[str, Any]()
-    if side.address_finalizer not in meta.finalizers and not meta.terminating:
-        patch["finalizers"] = [*meta.finalizers, side.address_finalizer]
-    missing = list(side.owners(claim, pool))
-    references: list[OwnerReference] = []
-    for owner in meta.ownerReferences:
-        same = next((ours for ours in missing if _identity(ours) == _identity(owner)), None)
-        if same is None:
-            if not (is_pool_reference(owner) or side.is_claim_reference(owner)):
-                references.append(owner)
-            continue
-        missing.remove(same)
-        references.append(owner if owner.uid == same.uid else same)
-    references += missing
-    if tuple(references) != meta.ownerReferences:
-        patch["ownerReferences"] = [copied_owner(owner) for owner in references]
-    labels = {
-        name: value for name, value in claim.metadata.labels.items() if name not in meta.labels
-    }
-    if labels:
-        patch["labels"] = labels
-    return patch
-
-
 def _metadata_of(side: ClaimSide, claim: Claim, pool: Metal3Pool, name: str) -> dict[str, Any]:
     meta = claim.metadata
     metadata: dict[str, Any] = {
@@ -209,7 +169,3 @@ def _metadata_of(side: ClaimSide, claim: Claim, pool: Metal3Pool, name: str) -> 
     if meta.labels:
         metadata["labels"] = dict(meta.labels)
     return metadata
-
-
-def _identity(owner: OwnerReference) -> tuple[str, str, str]:
-    return owner.apiVersion.rpartition("/")[0], owner.kind, owner.name

@@ -8,12 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from typing_extensions import override
+
 from allocator import AddressRange
 from controller.cache import Cache
 from controller.indexes import IndexFunction
 from controller.meta import Key, Object
 from controller.unreadables import find_near
 from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, Cluster, is_paused
+from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import addresses_in, prefixes_of
 from reconcilers.integrations.metal3.api import Metal3Pool
@@ -21,9 +24,11 @@ from reconcilers.integrations.metal3.entries import OUTSIDE, EntrySpace, parse_s
 from reconcilers.integrations.metal3.sides import Address, Claim, ClaimSide
 from reconcilers.promises.holdings import Facts
 from reconcilers.promises.identities import Holder
-from reconcilers.promises.journal import PromisedRange
+from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.unreadable import check_holders
 
+Metal3Reader = ClaimReader[Key, EntrySpace]
+"""Reads what the claims of IPPools hold."""
 CLAIM_INDEX = "claim"
 """The index by which caches find the IPAddresses of a claim."""
 PREFIX_INDEX = "prefix"
@@ -75,33 +80,98 @@ def cluster_of(claim: Claim) -> Key | None:
 
 
 @dataclass(frozen=True, slots=True)
-class SideCaches:
+class SideCaches(ClaimSource[Key, EntrySpace]):
     """The caches of one kind of claims.
 
     Args:
         side: the kind.
         claims: its claims, with `claim_indexes`.
         addresses: its IPAddresses, with `address_indexes`.
+        pools: all IPPools, with POOL_INDEXES.
     """
 
     side: ClaimSide
     claims: Cache[Any]
     addresses: Cache[Any]
+    pools: Cache[Metal3Pool]
 
+    @property
+    @override
+    def claim_kind(self) -> str:
+        return self.side.claim_kind
+
+    @property
+    @override
+    def address_kind(self) -> str:
+        return self.side.address_kind
+
+    @override
+    def namespace_of(self, pool: Key) -> str:
+        return pool.namespace
+
+    @override
+    def pool_of_claim(self, claim: Claim) -> Key | None:
+        return self.side.pool_of_claim(claim)
+
+    @override
+    def pool_of_address(self, address: Address) -> Key | None:
+        return self.side.pool_of_address(address)
+
+    @override
+    def pools_of_address(self, address: Address) -> Iterable[Key]:
+        pool = self.side.pool_of_address(address)
+        keys = dict.fromkeys(() if pool is None else (pool,))
+        for prefix in prefix_keys(address):
+            for other in self.pools.by_index(PREFIX_INDEX, str(prefix)):
+                keys[other.metadata.key] = None
+        return keys
+
+    @override
+    def addresses_of_pool(self, pool: Key, space: EntrySpace) -> Iterable[Address]:
+        prefix = Key(pool.namespace, space.name_prefix)
+        addresses = [
+            *self.addresses.by_index(SPACE_INDEX, str(pool)),
+            *self.addresses.by_index(PREFIX_INDEX, str(prefix)),
+        ]
+        return {address.metadata.key: address for address in addresses}.values()
+
+    @override
+    def claim_of_address(self, address: Address) -> Key | None:
+        return self.side.claim_of_address(address)
+
+    @override
     def addresses_of(self, claim: Key) -> Sequence[Address]:
-        """Return the IPAddresses that name a claim."""
         return list(self.addresses.by_index(CLAIM_INDEX, str(claim)))
 
-    def holder_of_claim(self, claim: Claim) -> Holder:
-        """Return the holder that a claim is."""
-        return Holder(self.side.claim_kind, claim.metadata.key)
+    @override
+    def find_address(self, addresses: Iterable[Address], promise: Promise) -> Address | None:
+        [part] = promise.ranges
+        for address in addresses:
+            owner = self.side.owning_claim(address)
+            is_of_claim = owner is not None and owner.uid == promise.uid
+            if is_of_claim and parse_single(address.spec.address) == part.range:
+                return address
+        return None
 
-    def holder_of_address(self, address: Address) -> Holder:
-        """Return the holder that an IPAddress speaks of: its claim, or itself without claim."""
-        claim = self.side.claim_of_address(address)
-        if claim is None:
-            return Holder(self.side.address_kind, address.metadata.key)
-        return Holder(self.side.claim_kind, claim)
+    @override
+    def facts_of(
+        self, pool: Key, space: EntrySpace, claim: Claim | None, addresses: Sequence[Address]
+    ) -> Facts | None:
+        return facts_of(self.side, pool, space, claim, addresses)
+
+    @override
+    def waits(self, claim: Claim) -> bool:
+        return self.side.waits(claim)
+
+    @override
+    def holds(self, claim: Claim) -> bool:
+        return self.side.holds(claim)
+
+    @override
+    def check_readable(
+        self, pool: Key, claims: Mapping[Key, str], addresses: Mapping[Key, str]
+    ) -> None:
+        check_readable(self.side, pool, claims, addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,39 +202,6 @@ class Metal3Caches:
     def synced(self) -> bool:
         """Whether claims and IPAddresses have been listed."""
         return all(side.claims.synced and side.addresses.synced for side in self.sides.values())
-
-    def pools_of_address(self, side: SideCaches, address: Address) -> Iterable[Key]:
-        """Return the pools that an IPAddress concerns: its own, and those that give its name."""
-        pool = side.side.pool_of_address(address)
-        keys = dict.fromkeys(() if pool is None else (pool,))
-        for prefix in prefix_keys(address):
-            for other in self.pools.by_index(PREFIX_INDEX, str(prefix)):
-                keys[other.metadata.key] = None
-        return keys
-
-    def addresses_of_pool(
-        self, side: SideCaches, pool: Key, space: EntrySpace
-    ) -> Iterable[Address]:
-        """Return the IPAddresses that concern a pool, each once."""
-        prefix = Key(pool.namespace, space.name_prefix)
-        addresses = [
-            *side.addresses.by_index(SPACE_INDEX, str(pool)),
-            *side.addresses.by_index(PREFIX_INDEX, str(prefix)),
-        ]
-        return {address.metadata.key: address for address in addresses}.values()
-
-    def find_facts(self, pool: Key, holder: Holder, space: EntrySpace) -> Facts | None:
-        """Return the facts of a holder for a pool, as the caches show it; None for none."""
-        for side in self.sides.values():
-            if holder.kind == side.side.claim_kind:
-                claim = side.claims.get(holder.key)
-                return facts_of(side.side, pool, space, claim, side.addresses_of(holder.key))
-            if holder.kind == side.side.address_kind:
-                address = side.addresses.get(holder.key)
-                is_alone = address is not None and side.side.claim_of_address(address) is None
-                addresses = [address] if is_alone else []
-                return facts_of(side.side, pool, space, None, addresses)
-        return None
 
     def why_pool_stops(self, pool: Metal3Pool) -> str:
         """Return why a pool hands out nothing, whatever is free; empty if it serves."""

@@ -11,24 +11,19 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
+from reconcilers.integrations.core.claimreading import ClaimsReading, holder_of_claim, lacks_memory
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.metal3.api import POOL, Metal3Pool
-from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
+from reconcilers.integrations.metal3.caches import Metal3Caches, Metal3Reader, SideCaches
+from reconcilers.integrations.metal3.entries import EntrySpace
 from reconcilers.integrations.metal3.granting import ClaimWrites
-from reconcilers.integrations.metal3.reading import (
-    Metal3Reader,
-    Metal3Reading,
-    has_memory,
-    has_read,
-)
 from reconcilers.integrations.metal3.sides import POOL_NOT_READY, Claim, ClaimProblem
 from reconcilers.integrations.metal3.taking import EntryTaker, TakenAddresses
 from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import Fenced, RequestKind
-from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits
 
@@ -54,7 +49,7 @@ class Metal3Parts:
     generator: Random
 
 
-class Metal3ClaimKind(RequestKind[Metal3Pool, Any, Metal3Reading]):
+class Metal3ClaimKind(RequestKind[Metal3Pool, Any, ClaimsReading[EntrySpace]]):
     """Claims of one kind that IPPools serve.
 
     Args:
@@ -84,32 +79,26 @@ class Metal3ClaimKind(RequestKind[Metal3Pool, Any, Metal3Reading]):
 
     @override
     def needs_fence(
-        self, pool: Metal3Pool, journal: Journal, reading: Metal3Reading, limits: Limits
+        self,
+        pool: Metal3Pool,
+        journal: Journal,
+        reading: ClaimsReading[EntrySpace],
+        limits: Limits,
     ) -> bool:
-        view = reading.views[self._side.claim_kind]
-        return not has_memory(self._side, journal) or not has_read(self._side, view, journal)
+        return lacks_memory(self._caches, reading.views[self._side.claim_kind], journal)
 
     @override
-    async def void_earlier(self, pool: Metal3Pool, reading: Metal3Reading) -> Fenced:
-        reader, key = self._parts.reader, pool.metadata.key
-        _, listed = await reader.list_claims(self._caches, key)
-        claims = await self._writes.fence.void_earlier(listed)
-        # After the claims, because an IPAddress is created before its claim is written.
-        addresses = await reader.list_addresses(self._caches, key)
-        return Fenced(
-            {
-                self._side.claim_kind: highest_revision(claims),
-                self._side.address_kind: highest_revision(addresses),
-            }
-        )
+    async def void_earlier(self, pool: Metal3Pool, reading: ClaimsReading[EntrySpace]) -> Fenced:
+        key, fence = pool.metadata.key, self._writes.fence
+        return await self._parts.reader.void_earlier(self._caches, key, fence)
 
     @override
-    def find_request(self, reading: Metal3Reading, promise: Promise) -> Claim | None:
+    def find_request(self, reading: ClaimsReading[EntrySpace], promise: Promise) -> Claim | None:
         return reading.views[self._side.claim_kind].at_version(promise)
 
     @override
     async def keep(
-        self, pool: Metal3Pool, reading: Metal3Reading, granted: Sequence[Granted[Any]]
+        self, pool: Metal3Pool, reading: ClaimsReading[EntrySpace], granted: Sequence[Granted[Any]]
     ) -> list[Kept[Any]]:
         kept = await self._writes.keep(granted, pool, reading.space)
         self._parts.reader.note_kept(pool.metadata.key, (entry.promise for entry in kept))
@@ -122,7 +111,7 @@ class Metal3ClaimKind(RequestKind[Metal3Pool, Any, Metal3Reading]):
         return await self._writes.void_refused(refused, pool)
 
     def make_taker(
-        self, pool: Metal3Pool, reading: Metal3Reading, unavailable: TakenAddresses
+        self, pool: Metal3Pool, reading: ClaimsReading[EntrySpace], unavailable: TakenAddresses
     ) -> EntryTaker:
         """Return the taker of addresses of a pool for claims of this kind.
 
@@ -164,7 +153,7 @@ class Metal3ClaimKind(RequestKind[Metal3Pool, Any, Metal3Reading]):
         claims = self._caches.claims.by_index(SPACE_INDEX, str(pool.metadata.key))
         refusals = [
             Refusal(
-                self._caches.holder_of_claim(claim),
+                holder_of_claim(self._caches, claim),
                 claim,
                 problem.reason,
                 problem.message,
@@ -183,20 +172,8 @@ class Metal3ClaimKind(RequestKind[Metal3Pool, Any, Metal3Reading]):
         Raises:
             UnreadableHolders: objects that may hold its addresses cannot be decoded.
         """
-        reader, key, side = self._parts.reader, pool.metadata.key, self._side
-        revision, claims = await reader.list_claims(self._caches, key)
-        open_to = {promise.uid for promise in journal.promises}
-        is_known = has_memory(side, journal) and revision >= journal.revisions[side.claim_kind]
-        risky = [
-            claim
-            for claim in claims
-            if side.waits(claim) and (not is_known or claim.metadata.uid in open_to)
-        ]
-        await self._writes.fence.void_earlier(risky)
-        addresses = await reader.list_addresses(self._caches, key)
-        holders = {self._caches.holder_of_address(address) for address in addresses}
-        holders |= {self._caches.holder_of_claim(claim) for claim in claims if side.holds(claim)}
-        return len(holders)
+        key, fence = pool.metadata.key, self._writes.fence
+        return await self._parts.reader.count_blockers(self._caches, key, journal, fence)
 
 
 def describe_not_ready(pool: str, why: str) -> str:

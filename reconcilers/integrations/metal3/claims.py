@@ -23,14 +23,14 @@ from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.integrations.clusterapi.api import DELETE_FOR_MOVE
+from reconcilers.integrations.core.claimreading import holder_of_claim
 from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.integrations.core.restoredrequests import RESTORED_SECONDS
 from reconcilers.integrations.metal3.addresswrites import MADE_FOR, AddressWrites, NameTaken
 from reconcilers.integrations.metal3.api import JOURNALS, POOL, POOLS, Metal3Pool
-from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
+from reconcilers.integrations.metal3.caches import Metal3Caches, Metal3Reader, SideCaches
 from reconcilers.integrations.metal3.claimkind import describe_not_ready
 from reconcilers.integrations.metal3.entries import PoolSpaces, parse_single
-from reconcilers.integrations.metal3.reading import Metal3Reader
 from reconcilers.integrations.metal3.sides import (
     POOL_NOT_READY,
     Address,
@@ -244,7 +244,7 @@ class Metal3ClaimReconciler:
         if address is None:
             return None
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
-        holder, part = self._of_side.holder_of_claim(claim), space.part_of(address)
+        holder, part = holder_of_claim(self._of_side, claim), space.part_of(address)
         if holdings.other_holder(address, holder, part.space) is not None:
             return None
         if current is not None:
@@ -307,7 +307,7 @@ class Metal3ClaimReconciler:
         of_others = [address for address in addresses if address not in of_pool]
         space = self._spaces.of(pool)
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
-        holder = self._of_side.holder_of_claim(claim)
+        holder = holder_of_claim(self._of_side, claim)
         in_the_way = [
             address
             for address in of_pool
@@ -330,7 +330,7 @@ class Metal3ClaimReconciler:
         pool = await self._client.find(POOLS, pool_key)
         if pool is not None and self._caches.pool_is_paused(pool):
             return False
-        parsed, holder = parse_single(address.spec.address), self._of_side.holder_of_claim(claim)
+        parsed, holder = parse_single(address.spec.address), holder_of_claim(self._of_side, claim)
         for promise in JOURNALS.read(pool).promises if pool is not None else ():
             if promise.holder == holder and any(part.range == parsed for part in promise.ranges):
                 return False

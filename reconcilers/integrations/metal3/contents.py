@@ -11,6 +11,11 @@ from allocator import AddressRange
 from controller.cache import Cache
 from controller.meta import Key
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
+from reconcilers.integrations.core.claimreading import (
+    find_facts,
+    holder_of_address,
+    holder_of_claim,
+)
 from reconcilers.integrations.core.objects import SPACE_INDEX, Objects
 from reconcilers.integrations.core.views import Wanted, every_pool
 from reconcilers.integrations.metal3.api import JOURNALS, POOLS, Metal3Pool
@@ -105,14 +110,12 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
             continue
         space = space_of(pool.spec)
         holders = {
-            holder: None
-            for side in caches.sides.values()
-            for holder in _holders(side, caches, key, space)
+            holder: None for side in caches.sides.values() for holder in _holders(side, key, space)
         }
         facts = (
             (holder, holder_facts)
             for holder in holders
-            if (holder_facts := caches.find_facts(key, holder, space)) is not None
+            if (holder_facts := find_facts(caches.sides.values(), key, holder, space)) is not None
         )
         unreadable = [
             unreadable_object
@@ -130,13 +133,11 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
         yield IPPoolContents(pool, space, Holdings(space.layouts, facts), caches, unreadable)
 
 
-def _holders(
-    side: SideCaches, caches: Metal3Caches, pool: Key, space: EntrySpace
-) -> Iterator[Holder]:
+def _holders(side: SideCaches, pool: Key, space: EntrySpace) -> Iterator[Holder]:
     for claim in side.claims.by_index(SPACE_INDEX, str(pool)):
-        yield side.holder_of_claim(claim)
-    for address in caches.addresses_of_pool(side, pool, space):
-        yield side.holder_of_address(address)
+        yield holder_of_claim(side, claim)
+    for address in side.addresses_of_pool(pool, space):
+        yield holder_of_address(side, address)
 
 
 def caches_of(objects: Objects, contract: Objects) -> Metal3Caches:
@@ -148,13 +149,15 @@ def caches_of(objects: Objects, contract: Objects) -> Metal3Caches:
     """
     metal3, version = Metal3Side(), CONTRACT_VERSIONS[0]
     of_contract = ContractSide(claims(version), addresses(version))
+    pools = objects.cache(POOLS, indexes=POOL_INDEXES)
     return make_caches(
-        objects.cache(POOLS, indexes=POOL_INDEXES),
+        pools,
         *(
             SideCaches(
                 side,
                 kinds.cache(side.claims, indexes=claim_indexes(side)),
                 kinds.cache(side.addresses, indexes=address_indexes(side)),
+                pools,
             )
             for side, kinds in ((metal3, objects), (of_contract, contract))
         ),

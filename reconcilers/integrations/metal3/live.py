@@ -41,7 +41,7 @@ def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live |
         of_addresses = source.informer(side.addresses, address_indexes(side))
         watched.append(Watched(of_claims, either(_naming(side.pool_of_claim))))
         watched.append(Watched(of_addresses, either(_naming(side.pool_of_address))))
-        side_caches.append(SideCaches(side, of_claims.cache, of_addresses.cache))
+        side_caches.append(SideCaches(side, of_claims.cache, of_addresses.cache, pools.cache))
     caches = make_caches(pools.cache, *side_caches)
 
     def names() -> list[PoolName]:

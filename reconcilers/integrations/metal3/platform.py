@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from controller.client import Client
 from controller.resource import Resource
 from reconcilers.configuration.settings import CLUSTER_API, METAL3
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
-from reconcilers.integrations.core.live import Live, Source
 from reconcilers.integrations.core.platforms import Operations, Platform, PlatformObjects
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.integrations.metal3.api import ADDRESS_KIND, CLAIM_KIND, CLAIMS, KINDS, POOLS
@@ -18,6 +16,8 @@ from reconcilers.spaces.offers import Offer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
+    from controller.client import Client
+    from reconcilers.integrations.core.live import Live, Source
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import Sharing
     from reconcilers.specrules.verdict import Validator
@@ -49,15 +49,15 @@ class Metal3Platform(Platform):
         return offers_of(pool)
 
     @override
-    def views(self, found: PlatformObjects) -> Views:
-        objects = found.of(self.name)
+    def views(self, all_objects: PlatformObjects) -> Views:
+        objects = all_objects.of(self.name)
         if objects.empty:
             return Views()
         from reconcilers.integrations.metal3.auditing import audit
         from reconcilers.integrations.metal3.contents import caches_of, contents_of
         from reconcilers.integrations.metal3.picture import picture_of
 
-        caches = caches_of(objects, found.of(CLUSTER_API))
+        caches = caches_of(objects, all_objects.of(CLUSTER_API))
         pools = list(contents_of(caches))
         troubles = list(audit(caches, pools, objects.unreadable))
         return Views([picture_of(pool) for pool in pools], troubles)
@@ -70,11 +70,16 @@ class Metal3Platform(Platform):
         from reconcilers.integrations.metal3.outcomes import outcomes
 
         return outcomes(
-            *(caches_of(found.of(self.name), found.of(CLUSTER_API)) for found in (before, after))
+            *(
+                caches_of(all_objects.of(self.name), all_objects.of(CLUSTER_API))
+                for all_objects in (before, after)
+            )
         )
 
     @override
-    def make_live(self, served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+    def make_live(
+        self, served_kinds: Collection[Resource[Any]], source: "Source"
+    ) -> "Live | None":
         from reconcilers.integrations.metal3.live import make_live
 
         return make_live(served_kinds, source)
@@ -89,7 +94,7 @@ class Metal3Platform(Platform):
 
     @override
     def validators(
-        self, client: Client, spaces: SpaceIndex
+        self, client: "Client", spaces: SpaceIndex
     ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
         from reconcilers.integrations.metal3.validating import list_validators
 

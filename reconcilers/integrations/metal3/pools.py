@@ -27,6 +27,7 @@ from reconcilers.integrations.clusterapi.api import (
     PROVIDER_LABEL,
     Cluster,
 )
+from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import (
     JOURNALS,
@@ -36,9 +37,8 @@ from reconcilers.integrations.metal3.api import (
     Metal3Pool,
 )
 from reconcilers.integrations.metal3.claimkind import Metal3ClaimKind, Metal3Parts
-from reconcilers.integrations.metal3.entries import PoolSpaces
+from reconcilers.integrations.metal3.entries import EntrySpace, PoolSpaces
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.reading import Metal3Reading
 from reconcilers.integrations.metal3.taking import TakenAddresses
 from reconcilers.promises.annotatedpools import AnnotatedPools
 from reconcilers.promises.choosing import Choice, choose, exclude_ranges
@@ -118,7 +118,7 @@ class ServedKinds:
         self._absent.pop(pool, None)
 
 
-class Metal3Pools(AnnotatedPools[Metal3Pool, Any, Metal3Reading, Choice[Any]]):
+class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Choice[Any]]):
     """IPPools, as passes over pools of all kinds see them.
 
     Args:
@@ -183,19 +183,23 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, Metal3Reading, Choice[Any]]):
         return self._served.kinds
 
     @override
-    def tenants(self, reading: Metal3Reading) -> TenantOf:
+    def tenants(self, reading: ClaimsReading[EntrySpace]) -> TenantOf:
         return no_tenant  # all claims of a pool are in its namespace
 
     @override
     async def read(
         self, pool: Metal3Pool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
-    ) -> Metal3Reading:
+    ) -> ClaimsReading[EntrySpace]:
         space = self._spaces.of(pool)
         return await self._parts.reader.at_least(pool.metadata.key, space, journal)
 
     @override
     def choose(
-        self, pool: Metal3Pool, journal: Journal, reading: Metal3Reading, limits: Limits
+        self,
+        pool: Metal3Pool,
+        journal: Journal,
+        reading: ClaimsReading[EntrySpace],
+        limits: Limits,
     ) -> Metal3Choice:
         settled = reading.settle(journal)
         room = min(self._parts.settings.batch, JOURNALS.room(settled))
@@ -216,17 +220,17 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, Metal3Reading, Choice[Any]]):
         self,
         pool: Metal3Pool,
         journal: Journal,
-        reading: Metal3Reading,
+        reading: ClaimsReading[EntrySpace],
         choice: Metal3Choice,
         limits: Limits,
-    ) -> tuple[Metal3Reading, Metal3Choice]:
+    ) -> tuple[ClaimsReading[EntrySpace], Metal3Choice]:
         return reading, choice
 
     @override
     async def finish(
         self,
         pool: Metal3Pool,
-        reading: Metal3Reading,
+        reading: ClaimsReading[EntrySpace],
         choice: Metal3Choice,
         kept: Sequence[Kept[Any]],
         shares: Shares,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import SystemRandom
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -24,6 +24,7 @@ from reconcilers.integrations.metal3.api import GROUP, KINDS, POOLS
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
     Metal3Caches,
+    Metal3Reader,
     SideCaches,
     address_indexes,
     claim_indexes,
@@ -34,7 +35,6 @@ from reconcilers.integrations.metal3.gauges import LABELS, METRICS, list_figures
 from reconcilers.integrations.metal3.granting import ClaimWrites
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.reading import Metal3Reader
 from reconcilers.integrations.metal3.sides import ClaimSide, ContractSide, Metal3Side
 from reconcilers.integrations.metal3.watched import Metal3Watches, SideInformers
 from reconcilers.promises.passes import PoolPasses
@@ -69,7 +69,7 @@ class Metal3(Integration[ServedMetal3Kinds]):
     """Serves IPPools while metal3's kinds are served."""
 
     service = "metal3"
-    groups = (GROUP, clusterapi.GROUP, clusterapi.CORE_GROUP)
+    groups: ClassVar[Sequence[str]] = (GROUP, clusterapi.GROUP, clusterapi.CORE_GROUP)
     _kinds: ServedKinds | None = None
 
     @override
@@ -129,15 +129,15 @@ class Metal3(Integration[ServedMetal3Kinds]):
                 side,
                 informers[side.claim_kind].claims.cache,
                 informers[side.claim_kind].addresses.cache,
+                pools.cache,
             )
             for side in kinds_served.sides
         }
         caches = Metal3Caches(pools.cache, sides, None if clusters is None else clusters.cache)
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         clock, recorder = self._clock, self._recorder
-        reader = Metal3Reader(
-            client, caches, clock, settings.cache_patience, settings.contents_check
-        )
+        patience, check_interval = settings.cache_patience, settings.contents_check
+        reader = Metal3Reader(client, [*sides.values()], clock, patience, check_interval)
         parts = Metal3Parts(client, caches, reader, clock, settings, SystemRandom())
         addresses = AddressWrites(client, caches)
         kinds = [

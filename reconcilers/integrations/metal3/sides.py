@@ -194,6 +194,10 @@ class ClaimSide(ABC):
         group = owner.apiVersion.rpartition("/")[0]
         return (group, owner.kind) == (self.claims.group, self.claims.kind)
 
+    def is_owner_kind(self, owner: OwnerReference) -> bool:
+        """Return whether an owner is of a kind of which an IPAddress has just one owner."""
+        return is_pool_reference(owner) or self.is_claim_reference(owner)
+
     def owning_claim(self, address: Address) -> OwnerReference | None:
         """Return the claim among the owners of an IPAddress; None if there is none."""
         owners = address.metadata.ownerReferences

@@ -122,7 +122,7 @@ class Metal3Watches:
         return watches
 
     def _pools_of_address(self, side: SideCaches) -> Callable[[Address], Iterable[Key]]:
-        return lambda address: list(self.caches.pools_of_address(side, address))
+        return lambda address: list(side.pools_of_address(address))
 
     def _pools_near(self, key: Key) -> Iterable[Key]:
         """Return the pools that an object may concern that cannot be decoded."""

@@ -23,7 +23,7 @@ from controller.events import Recorder
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.api.names import label_value
-from reconcilers.integrations.core.owners import owner_reference, rendered_owner
+from reconcilers.integrations.core.owners import copied_owner, owner_reference
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -160,7 +160,7 @@ class AllocationReconciler:
             owner = await self._configuration(allocation)
             if owner is not None and not owner.metadata.terminating:
                 others = [
-                    rendered_owner(reference) for reference in allocation.metadata.ownerReferences
+                    copied_owner(reference) for reference in allocation.metadata.ownerReferences
                 ]
                 metadata["ownerReferences"] = [*others, owner_reference(owner, CONFIGURATIONS)]
         if not metadata:

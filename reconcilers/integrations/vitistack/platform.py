@@ -7,7 +7,6 @@ from typing_extensions import override
 
 from controller.resource import Resource
 from reconcilers.configuration.settings import VITISTACK
-from reconcilers.integrations.core.live import Live, Source
 from reconcilers.integrations.core.objects import is_of
 from reconcilers.integrations.core.platforms import Body, Platform, PlatformObjects
 from reconcilers.integrations.core.views import Planned, Views
@@ -16,6 +15,7 @@ from reconcilers.spaces.offers import Offer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
+    from reconcilers.integrations.core.live import Live, Source
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import Sharing
 
@@ -46,8 +46,8 @@ class VitistackPlatform(Platform):
         return fill_defaults(body)
 
     @override
-    def views(self, found: PlatformObjects) -> Views:
-        objects = found.of(self.name)
+    def views(self, all_objects: PlatformObjects) -> Views:
+        objects = all_objects.of(self.name)
         if objects.empty:
             return Views()
         from reconcilers.integrations.vitistack.auditing import audit
@@ -57,7 +57,7 @@ class VitistackPlatform(Platform):
 
         caches = caches_of(objects)
         networks = list(contents_of(caches))
-        troubles = audit(caches, networks, objects.unreadable, found.now, objects.not_read)
+        troubles = audit(caches, networks, objects.unreadable, all_objects.now, objects.not_read)
         return Views([picture_of(network) for network in networks], list(troubles))
 
     @override
@@ -70,7 +70,9 @@ class VitistackPlatform(Platform):
         return outcomes(caches_of(before.of(self.name)), caches_of(after.of(self.name)))
 
     @override
-    def make_live(self, served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+    def make_live(
+        self, served_kinds: Collection[Resource[Any]], source: "Source"
+    ) -> "Live | None":
         from reconcilers.integrations.vitistack.live import make_live
 
         return make_live(served_kinds, source)

@@ -44,7 +44,7 @@ class Vitistack(AllKindsIntegration):
     """Serves vitistack's IPAllocations while their kinds are served."""
 
     service = "vitistack"
-    groups = (GROUP,)
+    groups: ClassVar[Sequence[str]] = (GROUP,)
     kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
     missing = "The kinds of vitistack"
 

@@ -162,6 +162,22 @@ class Metal3Lab:
             assert body is not None
             assert (address_name(body), problem(body)) == ("", "")
 
+    async def no_items(self, kind: str) -> None:
+        """Wait until there is no object of a kind in the namespace."""
+        await until(lambda: self.items(kind), lambda items: not items)
+
+    async def until_later(self, timestamp: str) -> None:
+        """Wait until objects that are created get another creationTimestamp, by a dry run."""
+
+        async def look() -> str:
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "now-"}}
+            path = f"/api/v1/namespaces/{self.namespace}/configmaps"
+            answer = await self.admin.post(path, json=body, params={"dryRun": "All"})
+            assert answer.status_code == 201, answer.text
+            return str(answer.json()["metadata"]["creationTimestamp"])
+
+        await until(look, lambda now: now > timestamp)
+
     async def given(self) -> dict[str, str]:
         """Return the address of each claim that has one, by kind and name."""
         given = {}

@@ -165,4 +165,4 @@ async def test_every_rule_refuses_in_the_words_of_metal3(lab: Metal3Lab, server:
 
 
 async def test_each_kind_has_its_webhook() -> None:
-    assert {resource for resource, _ in METAL3.values()} == set(KINDS)
+    assert {resource for resource, _ in INTEGRATIONS[METAL3].values()} == set(KINDS)

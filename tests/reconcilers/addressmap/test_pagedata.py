@@ -7,6 +7,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.pagedata import documents_of
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.integrations import views
+from reconcilers.integrations.core.platforms import NetworkPools
 from reconcilers.spaces.offers import PoolName
 
 SITE = NetworkPool(TracedMeta("site", "b"), NetworkPoolSpec("10.9.0.0/29"))
@@ -20,7 +21,7 @@ MACHINES = {
 
 def test_documents_are_found_of_each_pool_that_is_asked_for() -> None:
     key = SITE.metadata.key
-    others = views.from_manifests([MACHINES], "b", views.NetworkPools([SITE]), datetime.now(UTC))
+    others = views.from_manifests([MACHINES], "b", NetworkPools([SITE]), datetime.now(UTC))
     assert [pool.title for pool in others.pictures] == ["InClusterIPPool b/machines"]
     objects = Objects({key: SITE}, {}, {}, {}, integrations=others)
     site, machines = PoolName("NetworkPool", key), others.pictures[0].name

@@ -12,10 +12,11 @@ from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi import objects as clusterapi_objects
 from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator
 from reconcilers.integrations.core.objects import from_bodies
+from reconcilers.integrations.core.platforms import NetworkPools
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.kubermatic.reading import fill_defaults
 from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
-from reconcilers.integrations.views import NetworkPools, from_manifests
+from reconcilers.integrations.views import from_manifests
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.webhooks import networkpool

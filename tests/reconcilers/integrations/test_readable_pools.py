@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from reconcilers.integrations.core.platforms import NetworkPools
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.poolkinds import HOLDERS, as_readable
-from reconcilers.integrations.views import NetworkPools, from_manifests
+from reconcilers.integrations.views import from_manifests
 from reconcilers.pictures.documents import map_document, pool_document
 from reconcilers.pictures.extents import AddressState
 from reconcilers.pictures.poolpicture import PoolPicture

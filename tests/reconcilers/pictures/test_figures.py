@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.addresses import BITS
-from reconcilers.integrations.views import NetworkPools, from_manifests
+from reconcilers.integrations.core.platforms import NetworkPools
+from reconcilers.integrations.views import from_manifests
 from reconcilers.networkpool.picture import picture_of
 from reconcilers.pictures.extents import AddressState
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture

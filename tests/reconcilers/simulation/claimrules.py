@@ -12,7 +12,6 @@ from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Version
 from controller.outcome import SETTLED
 from reconcilers.integrations.clusterapi import (
     caches,
-    claimkind,
     claimtaking,
     pools,
     reading,
@@ -23,6 +22,7 @@ from reconcilers.integrations.clusterapi.claimkind import ClaimKind
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.core.claimreading import ClaimReader
 from reconcilers.promises import journal, passes
 from reconcilers.promises.journal import AnnotatedJournal, Journal
 from reconcilers.promises.settling import CreatedEffects
@@ -154,26 +154,26 @@ def deleted_by_cache(mp: Patch) -> None:
 
     async def cached(self: ClaimKind[Any], pool: Any, journal: Journal) -> int:
         del journal
-        return self._reader.count(self._pools, pool.metadata.key)
+        return self._reader.count(self._pool(pool.metadata.key))
 
     mp.setattr(ClaimKind, "blockers", cached)
 
 
 def addresses_listed_first(mp: Patch) -> None:
     """A deletion LISTs IPAddresses before claims, so it misses what is created in between."""
-    list_claims, list_addresses = Reader.claims, Reader.addresses
+    list_claims, list_addresses = ClaimReader.list_claims, ClaimReader.list_addresses
     listed: dict[Reader, list[IPAddress]] = {}
 
-    async def claims(self: Reader, kind: Any, pool: Key) -> tuple[int, list[IPAddressClaim]]:
-        listed[self] = await list_addresses(self, kind, pool)
-        return await list_claims(self, kind, pool)
+    async def claims(self: Reader, source: Any, pool: Any) -> tuple[int, list[IPAddressClaim]]:
+        listed[self] = await list_addresses(self, source, pool)
+        return await list_claims(self, source, pool)
 
-    async def addresses(self: Reader, kind: Any, pool: Key) -> list[IPAddress]:
+    async def addresses(self: Reader, source: Any, pool: Any) -> list[IPAddress]:
         return listed.pop(self)
 
-    mp.setattr(Reader, "claims", claims)
-    mp.setattr(Reader, "addresses", addresses)
-    mp.setattr(claimkind, "record_of", lambda claim: None)
+    mp.setattr(ClaimReader, "list_claims", claims)
+    mp.setattr(ClaimReader, "list_addresses", addresses)
+    mp.setattr(reading.ContractSource, "holds", lambda self, claim: False)
 
 
 def own_answers_count_as_read(mp: Patch) -> None:
@@ -182,13 +182,17 @@ def own_answers_count_as_read(mp: Patch) -> None:
     What promises left, which would hold the address as well, is not read either.
     """
     created_addresses_unread(mp)
-    read = Reader.read_cached
+    read = ClaimReader.read_cached
 
-    def further(self: Reader, kind: Any, pool: Key, space: Any) -> Any:
-        view = read(self, kind, pool, space)
-        return replace(view, position=self._caches.claims.highest_revision)
+    def further(self: Reader, pool: Any, space: Any) -> Any:
+        read_so_far = read(self, pool, space)
+        views = {
+            kind: replace(view, position=self._sources[kind].claims.highest_revision)
+            for kind, view in read_so_far.views.items()
+        }
+        return replace(read_so_far, views=views)
 
-    mp.setattr(Reader, "read_cached", further)
+    mp.setattr(ClaimReader, "read_cached", further)
 
 
 def addresses_never_rest(mp: Patch) -> None:
@@ -244,11 +248,11 @@ def missing_revision_is_zero(mp: Patch) -> None:
 def addresses_forgotten_by_fences(mp: Patch) -> None:
     """A fence does not note how far IPAddresses have to be read."""
 
-    async def none_listed(self: Reader, kind: Any, pool: Key) -> list[Any]:
-        del self, kind, pool
+    async def none_listed(self: Reader, source: Any, pool: Any) -> list[Any]:
+        del self, source, pool
         return []
 
-    mp.setattr(Reader, "addresses", none_listed)
+    mp.setattr(ClaimReader, "list_addresses", none_listed)
 
 
 def promises_to_the_unreadable_settled(mp: Patch) -> None:

@@ -31,7 +31,7 @@ from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
-from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.reading import make_reader
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -105,7 +105,7 @@ class ClaimReplica(Process):
         return ClaimParts(
             client,
             caches,
-            Reader(client, caches, clock, settings.cache_patience),
+            make_reader(client, caches, clock, settings.cache_patience),
             Granting(client, caches, recorder, clock, settings),
             Leftovers(client, caches, clock),
             RestoredClaims(caches.claims, clock),

@@ -1,14 +1,17 @@
 """How each rule by which no address of an IPPool is given twice is switched off, one by one."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from controller.meta import Key
-from reconcilers.integrations.metal3 import pools, reading
-from reconcilers.integrations.metal3.caches import Metal3Caches
+from reconcilers.integrations.core import claimreading
+from reconcilers.integrations.metal3 import pools
+from reconcilers.integrations.metal3.caches import SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace
 from reconcilers.integrations.metal3.taking import TakenAddresses
 from reconcilers.promises.holdings import Facts
-from reconcilers.promises.identities import Holder
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
     promises_not_taken_by,
@@ -37,18 +40,18 @@ def claims_written_blindly(mp: Patch) -> None:
 
 def dropped_at_once(mp: Patch) -> None:
     """The next write of the journal forgets what was promised before."""
-    promises_dropped_at_once(mp, reading)
+    promises_dropped_at_once(mp, claimreading)
 
 
 def kinds_do_not_see_each_other(mp: Patch) -> None:
     """Nothing is held by IPAddressClaims."""
-    find_facts = Metal3Caches.find_facts
+    facts_of = SideCaches.facts_of
 
     def of_one_kind(
-        self: Metal3Caches, pool: Key, holder: Holder, space: EntrySpace
+        self: SideCaches, pool: Key, space: EntrySpace, claim: Any, addresses: Sequence[Any]
     ) -> Facts | None:
-        facts = find_facts(self, pool, holder, space)
-        is_other = not holder.kind.endswith("metal3.io")
+        facts = facts_of(self, pool, space, claim, addresses)
+        is_other = not self.claim_kind.endswith("metal3.io")
         return facts._replace(ranges=()) if facts is not None and is_other else facts
 
-    mp.setattr(Metal3Caches, "find_facts", of_one_kind)
+    mp.setattr(SideCaches, "facts_of", of_one_kind)

@@ -26,6 +26,7 @@ from reconcilers.integrations.metal3.api import (
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
     Metal3Caches,
+    Metal3Reader,
     SideCaches,
     address_indexes,
     claim_indexes,
@@ -35,7 +36,6 @@ from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
 from reconcilers.integrations.metal3.granting import ClaimWrites
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.reading import Metal3Reader
 from reconcilers.integrations.metal3.sides import ContractSide, Metal3Side
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.passes import PoolPasses
@@ -82,12 +82,13 @@ class IPPoolReplica(Process):
                 side,
                 Cache(side.claims, indexes=claim_indexes(side)),
                 Cache(side.addresses, indexes=address_indexes(side)),
+                pools,
             )
             for side in (Metal3Side(), contract)
         }
         caches = Metal3Caches(pools, sides, None)
         client, clock, settings = self._client(), self.clock, self.settings
-        reader = Metal3Reader(client, caches, clock, settings.cache_patience)
+        reader = Metal3Reader(client, [*sides.values()], clock, settings.cache_patience)
         parts = Metal3Parts(client, caches, reader, clock, settings, Random(0))
         writes = AddressWrites(client, caches)
         kinds: list[Metal3ClaimKind] = []

@@ -10,7 +10,8 @@ import pytest
 from controller.conditions import is_true
 from controller.outcome import Blocked, Outcome
 from reconcilers.api import names
-from reconcilers.integrations.clusterapi import networkpoolclaims, reading
+from reconcilers.integrations.clusterapi import networkpoolclaims
+from reconcilers.integrations.clusterapi.api import ADDRESS_KIND, CLAIM_KIND
 from reconcilers.integrations.clusterapi.networkpoolclaims import (
     DiscoveredClaims,
     NetworkPoolClaims,
@@ -114,12 +115,12 @@ def claims_unseen(mp: Patch) -> None:
 
 def lagging_claims_read(mp: Patch) -> None:
     """A cache of claims counts as read that has not got as far as the journal says."""
-    _believe_lagging(mp, reading.CLAIMS)
+    _believe_lagging(mp, CLAIM_KIND)
 
 
 def lagging_addresses_read(mp: Patch) -> None:
     """A cache of IPAddresses counts as read that has not got as far as the journal says."""
-    _believe_lagging(mp, reading.ADDRESSES)
+    _believe_lagging(mp, ADDRESS_KIND)
 
 
 def _believe_lagging(mp: Patch, source: str) -> None:

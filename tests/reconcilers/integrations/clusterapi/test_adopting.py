@@ -26,7 +26,8 @@ def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) 
     addresses = {claim.metadata.key: api.IPAddress(claim.metadata, spec)}
     space = network_pool_space(pool, 1 << 20)
     find = find_by_key(api.JOURNALS.kind, claims.get)
-    view = View(0, claim_holdings(claims, addresses, space), find, addresses.get)
+    holdings = claim_holdings(claims, addresses, space)
+    view = View(0, holdings, find, lambda key: [addresses[key]])
     caches = ClaimCaches(Cache(kinds[0]), Cache(kinds[1]), None, {}, *kinds)
     return ClaimTaker(caches, NETWORK_POOL, pool, Journal(), space, view, observed=[other])
 

@@ -63,7 +63,7 @@ class Site:
         parts = ClaimParts(
             client,
             caches,
-            clusterapi_reading.Reader(client, caches, clock, 0),
+            clusterapi_reading.make_reader(client, caches, clock, 0),
             Granting(client, caches, recorder, clock, Settings().pool),
             Leftovers(client, caches, clock),
             RestoredClaims(claims, clock),

@@ -1,0 +1,158 @@
+"""IPAddresses, the objects that are made for a claim before its status names them.
+
+A create has no precondition, so an IPAddress is no effect of a promise: that is the status of the
+claim. What a kind of claims adds is the body of an IPAddress, and which existing one belongs to a
+claim.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from controller.client import Client
+from controller.errors import AlreadyExists
+from controller.loggers import get_logger
+from controller.meta import Key, Object, ObjectMeta, OwnerReference, Version
+from controller.resource import Resource
+from reconcilers.integrations.core.deletions import delete_with_finalizer
+from reconcilers.integrations.core.owners import copied_owner, owner_identity
+
+T = TypeVar("T", bound=Object)
+_log = get_logger(__name__)
+
+
+class AddressObjects(Generic[T]):
+    """Creates, repairs, recreates and deletes IPAddresses of one kind.
+
+    Args:
+        client: for the writes.
+        kind: of the IPAddresses.
+        finalizer: ours.
+        logged: the uids of IPAddresses whose release has a log line, until they are gone.
+    """
+
+    def __init__(
+        self, client: Client, kind: Resource[T], finalizer: str, logged: set[str]
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._finalizer = finalizer
+        self._logged = logged
+
+    async def create(self, body: Mapping[str, Any]) -> tuple[T, bool]:
+        """Create an IPAddress.
+
+        Returns:
+            The IPAddress of this name, and whether it was created; if not, it existed already.
+
+        Raises:
+            ControllerError: a request failed.
+        """
+        metadata = body["metadata"]
+        namespace = str(metadata["namespace"])
+        try:
+            return await self._client.create(self._kind, namespace, body), True
+        except AlreadyExists:
+            key = Key(namespace, str(metadata["name"]))
+            return await self._client.get(self._kind, key), False
+
+    async def repair(self, address: T, patch: Mapping[str, Any]) -> T:
+        """Write the metadata that an IPAddress lacks, if any.
+
+        The version that was read is the precondition, so an IPAddress that is gone is noticed.
+
+        Args:
+            address: as it was read.
+            patch: of its metadata; empty for nothing.
+        """
+        if not patch:
+            return address
+        version = Version.from_object(address)
+        return await self._client.patch(self._kind, version, {"metadata": patch})
+
+    async def recreate(self, address: T, body: Mapping[str, Any], fields: Mapping[str, str]) -> T:
+        """Replace an IPAddress that is being deleted by one that stays, with the same address.
+
+        The claim has the address on record, so nobody else gets it meanwhile. While a finalizer of
+        others keeps the IPAddress, it is left as it is.
+
+        Args:
+            address: as it was read.
+            body: of the new one, which has the same name.
+            fields: of the log line.
+        """
+        await self.remove(address, fields)
+        created, _ = await self.create(body)
+        return created
+
+    async def remove(self, address: T, fields: Mapping[str, str]) -> None:
+        """Delete an IPAddress at the version that was read, then remove our finalizer.
+
+        Args:
+            address: as it was read.
+            fields: of the log line.
+
+        Raises:
+            Conflict: it changed meanwhile.
+            ControllerError: a request failed.
+        """
+        self._log_release(address.metadata, fields)
+        await delete_with_finalizer(self._client, self._kind, address, self._finalizer)
+
+    def _log_release(self, meta: ObjectMeta, fields: Mapping[str, str]) -> None:
+        _log.info("releasing IPAddress", address=str(meta.key), **fields)
+        self._logged.add(meta.uid)
+
+
+def _never(_: OwnerReference) -> bool:
+    return False
+
+
+def missing_metadata(
+    meta: ObjectMeta,
+    finalizer: str,
+    owners: Sequence[OwnerReference],
+    labels: Mapping[str, str],
+    is_stale: Callable[[OwnerReference], bool] = _never,
+) -> dict[str, Any]:
+    """Return a patch of the metadata that an IPAddress lacks; empty for nothing.
+
+    Owners are compared by group, kind and name: versions change with the API, and a stale uid or
+    flag is replaced where it stands. Owners and labels of others stay, and stay in front.
+
+    Args:
+        meta: as it was read.
+        finalizer: ours.
+        owners: its owners.
+        labels: the labels that it must have.
+        is_stale: returns whether another owner is removed.
+    """
+    patch = dict[str, Any]()
+    if finalizer not in meta.finalizers and not meta.terminating:
+        patch["finalizers"] = [*meta.finalizers, finalizer]
+    missing = list(owners)
+    references: list[OwnerReference] = []
+    for reference in meta.ownerReferences:
+        same = next(
+            (ours for ours in missing if owner_identity(ours) == owner_identity(reference)), None
+        )
+        if same is not None:
+            missing.remove(same)
+            references.append(reference if _says(reference, same) else same)
+        elif not is_stale(reference):
+            references.append(reference)
+    references += missing
+    if tuple(references) != meta.ownerReferences:
+        patch["ownerReferences"] = [copied_owner(reference) for reference in references]
+    different = {name: value for name, value in labels.items() if meta.labels.get(name) != value}
+    if different:
+        patch["labels"] = different
+    return patch
+
+
+def _says(reference: OwnerReference, ours: OwnerReference) -> bool:
+    """Return whether a reference has the uid of ours, and each flag that ours has."""
+    return (
+        reference.uid == ours.uid
+        and ours.controller in {None, reference.controller}
+        and ours.blockOwnerDeletion in {None, reference.blockOwnerDeletion}
+    )

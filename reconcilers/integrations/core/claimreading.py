@@ -1,0 +1,639 @@
+"""Read claims and their IPAddresses for a pass over a pool: from caches, or by LIST if they lag.
+
+A pool may have claims of several kinds, each with IPAddresses of its own kind. They make one
+reading: one Holdings, and a view for each kind. If the caches of one kind have not read far
+enough, all kinds are read by LIST, claims before IPAddresses: an IPAddress that was created for a
+promise which is over by the first LIST is in the second one, or was deleted.
+
+The position is what the watch of claims delivered; own answers never move it, or a replica could
+believe to have read what it only wrote. The journal has a position of IPAddresses as well: what a
+promise brought about is on record in the claim, but an IPAddress outlives a claim whose finalizer
+a person removed, and a claim whose status was wiped has no record. An IPAddress that was created
+by a person was never promised. But what a LIST showed, of claims or IPAddresses, is not forgotten:
+a cache counts again once it shows that.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.meta import Key
+from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.rules import View
+from reconcilers.promises.fence import Fence
+from reconcilers.promises.holdings import (
+    CHECK_SECONDS,
+    Facts,
+    Holdings,
+    KeptHoldings,
+    Layouts,
+    Source,
+)
+from reconcilers.promises.identities import Holder, find_by_key
+from reconcilers.promises.journal import Identity, Journal, Promise
+from reconcilers.promises.passes import Fenced
+from reconcilers.promises.reading import CacheWait, highest_revision
+from reconcilers.promises.settling import CreatedEffects, settle
+
+Claim = Any
+"""A claim of whichever kind."""
+Address = Any
+"""An IPAddress of whichever kind."""
+
+
+class PoolLayouts(Protocol):
+    """What a pool may hand out to claims."""
+
+    @property
+    def layouts(self) -> Layouts:
+        """What each space of the pool hands out, by name."""
+        ...
+
+
+PoolT = TypeVar("PoolT", bound=Hashable)
+SpaceT = TypeVar("SpaceT", bound=PoolLayouts)
+
+
+class ClaimSource(ABC, Generic[PoolT, SpaceT]):
+    """One kind of claims, and the kind of their IPAddresses, in caches.
+
+    A pool is whatever names it in the index SPACE_INDEX of both caches, as text.
+    """
+
+    claims: Cache[Claim]
+    """The claims."""
+    addresses: Cache[Address]
+    """The IPAddresses."""
+
+    @property
+    @abstractmethod
+    def claim_kind(self) -> str:
+        """The full name of the kind of claims: of promises and holders."""
+
+    @property
+    @abstractmethod
+    def address_kind(self) -> str:
+        """The full name of the kind of IPAddresses: of revisions in journals."""
+
+    @abstractmethod
+    def namespace_of(self, pool: PoolT) -> str:
+        """Return the namespace of the claims of a pool; empty for all namespaces."""
+
+    @abstractmethod
+    def pool_of_claim(self, claim: Claim) -> PoolT | None:
+        """Return the pool that a claim names; None for a pool that is not served here."""
+
+    @abstractmethod
+    def pool_of_address(self, address: Address) -> PoolT | None:
+        """Return the pool that an IPAddress names; None for a pool that is not served here."""
+
+    @abstractmethod
+    def pools_of_address(self, address: Address) -> Iterable[PoolT]:
+        """Return the pools that an IPAddress concerns: its own, and those where it is in the way.
+
+        For these, `addresses_of_pool` is the other direction.
+        """
+
+    @abstractmethod
+    def addresses_of_pool(self, pool: PoolT, space: SpaceT) -> Iterable[Address]:
+        """Return the IPAddresses in the cache that concern a pool, each once."""
+
+    @abstractmethod
+    def claim_of_address(self, address: Address) -> Key | None:
+        """Return the claim that an IPAddress belongs to; None if it belongs to none."""
+
+    @abstractmethod
+    def addresses_of(self, claim: Key) -> Sequence[Address]:
+        """Return the IPAddresses in the cache that belong to a claim."""
+
+    @abstractmethod
+    def find_address(self, addresses: Iterable[Address], promise: Promise) -> Address | None:
+        """Return the IPAddress that was created, or adopted, for a promise; None for none.
+
+        Args:
+            addresses: those that belong to the claim.
+            promise: the promise.
+        """
+
+    @abstractmethod
+    def facts_of(
+        self, pool: PoolT, space: SpaceT, claim: Claim | None, addresses: Sequence[Address]
+    ) -> Facts | None:
+        """Return the facts of a claim and its IPAddresses for a pool; None for none.
+
+        Args:
+            pool: the pool.
+            space: what it may hand out.
+            claim: the claim; None if there is none.
+            addresses: the IPAddresses that belong to the claim, of any pool.
+        """
+
+    @abstractmethod
+    def waits(self, claim: Claim) -> bool:
+        """Return whether a claim waits for an address."""
+
+    @abstractmethod
+    def holds(self, claim: Claim) -> bool:
+        """Return whether a claim holds an address by its own status."""
+
+    @abstractmethod
+    def check_readable(
+        self, pool: PoolT, claims: Mapping[Key, str], addresses: Mapping[Key, str]
+    ) -> None:
+        """Raise if objects that cannot be decoded may hold addresses of a pool.
+
+        Args:
+            pool: the pool.
+            claims: the claims that cannot be decoded, with the reason.
+            addresses: the IPAddresses that cannot be decoded, with the reason.
+
+        Raises:
+            UnreadableHolders: some of them may.
+        """
+
+
+def holder_of_claim(source: ClaimSource[Any, Any], claim: Claim) -> Holder:
+    """Return the holder that a claim is."""
+    return Holder(source.claim_kind, claim.metadata.key)
+
+
+def holder_of_address(source: ClaimSource[Any, Any], address: Address) -> Holder:
+    """Return the holder that an IPAddress speaks of: its claim, or itself without a claim."""
+    claim = source.claim_of_address(address)
+    if claim is None:
+        return Holder(source.address_kind, address.metadata.key)
+    return Holder(source.claim_kind, claim)
+
+
+def find_facts(
+    sources: Iterable[ClaimSource[PoolT, SpaceT]], pool: PoolT, holder: Holder, space: SpaceT
+) -> Facts | None:
+    """Return the facts of a holder for a pool, as the caches show it; None for none.
+
+    Args:
+        sources: the kinds of claims.
+        pool: the pool.
+        holder: a claim, or an IPAddress without a claim.
+        space: what the pool may hand out.
+    """
+    for source in sources:
+        if holder.kind == source.claim_kind:
+            claim, addresses = source.claims.get(holder.key), source.addresses_of(holder.key)
+            return source.facts_of(pool, space, claim, addresses)
+        if holder.kind == source.address_kind:
+            address = source.addresses.get(holder.key)
+            is_alone = address is not None and source.claim_of_address(address) is None
+            return source.facts_of(pool, space, None, [address] if is_alone else [])
+    return None
+
+
+def has_memory(source: ClaimSource[Any, Any], journal: Journal) -> bool:
+    """Return whether a journal has a revision of claims, and one of their IPAddresses.
+
+    Without the second one it is not known which addresses IPAddresses without a claim hold.
+    """
+    return source.claim_kind in journal.revisions and source.address_kind in journal.revisions
+
+
+def lacks_memory(source: ClaimSource[Any, Any], view: View[Claim], journal: Journal) -> bool:
+    """Return whether a journal does not record all promises to claims, in the history of now.
+
+    If a LIST has not got to one of its revisions, that is of another cluster, or of a lost
+    history.
+    """
+    if not has_memory(source, journal):
+        return True
+    effects_read = view.effects.position if view.effects is not None else 0
+    has_read_claims = view.position >= journal.revisions[source.claim_kind]
+    return not has_read_claims or effects_read < journal.revisions[source.address_kind]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsReading(Generic[SpaceT]):
+    """What a pass read of a pool.
+
+    Args:
+        space: what the pool may hand out.
+        holdings: what claims of all kinds hold, and which wait.
+        views: the claims of each kind, by its full name; all have these holdings.
+    """
+
+    space: SpaceT
+    holdings: Holdings
+    views: Mapping[str, View[Claim]]
+
+    def settle(self, journal: Journal) -> Journal:
+        """Return a journal without the promises that are over; promises to other kinds stay."""
+        for kind, view in self.views.items():
+            journal = settle(journal, kind, view, view.effects)
+        return journal
+
+
+class ClaimReader(Generic[PoolT, SpaceT]):
+    """Reads what the claims of pools hold.
+
+    Args:
+        client: for lists.
+        sources: the kinds of claims.
+        clock: the time.
+        patience: seconds to wait for a cache before the server is read.
+        check_interval: seconds between two checks of what is kept of a pool.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        sources: Sequence[ClaimSource[PoolT, SpaceT]],
+        clock: Clock,
+        patience: float,
+        check_interval: float = CHECK_SECONDS,
+    ) -> None:
+        self._client = client
+        self._sources = {source.claim_kind: source for source in sources}
+        self._wait = CacheWait(clock, patience)
+        self._kept = KeptHoldings[PoolT, SpaceT](
+            [kept for source in sources for kept in sources_of_holdings(source)],
+            self.find_facts,
+            lambda space: space.layouts,
+            clock=clock,
+            check_interval=check_interval,
+        )
+        self._created: dict[PoolT, dict[Identity, int]] = {}
+        """By pool: the resourceVersions of the IPAddresses of promises of its journal."""
+
+    def find_facts(self, pool: PoolT, holder: Holder, space: SpaceT) -> Facts | None:
+        """Return the facts of a holder for a pool, as the caches show it; None for none."""
+        return find_facts(self._sources.values(), pool, holder, space)
+
+    def read_cached(self, pool: PoolT, space: SpaceT) -> ClaimsReading[SpaceT]:
+        """Return the reading that the caches give, however old it is."""
+        holdings = self._kept.holdings(pool, space)
+        return ClaimsReading(space, holdings, self.views_of(pool, holdings))
+
+    def views_of(self, pool: PoolT, holdings: Holdings) -> Mapping[str, View[Claim]]:
+        """Return the views that the caches give, with holdings that were read from them."""
+        return {kind: self.view_of(kind, pool, holdings) for kind in self._sources}
+
+    def view_of(self, kind: str, pool: PoolT, holdings: Holdings) -> View[Claim]:
+        """Return the view of the claims of a kind that the caches give.
+
+        Args:
+            kind: by its full name.
+            pool: the pool.
+            holdings: of the pool, as the caches show them.
+        """
+        source = self._sources[kind]
+        position, known = source.addresses.position, self._created.get(pool, {})
+        find = partial(_find_revision, source, source.addresses_of)
+        return View(
+            source.claims.position,
+            holdings,
+            find_by_key(kind, source.claims.get),
+            source.addresses_of,
+            source.claims.unreadable.keys(),
+            CreatedEffects(source.address_kind, position, find, known),
+        )
+
+    async def at_least(
+        self, pool: PoolT, space: SpaceT, journal: Journal
+    ) -> ClaimsReading[SpaceT]:
+        """Return a reading that has read as far as a journal says, or all that there is now.
+
+        It lists, too, if the caches do not show which IPAddresses were created for promises that
+        are over.
+
+        Raises:
+            Behind: a cache may still get there.
+            UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
+            ControllerError: a LIST failed.
+        """
+        self.check_cached(pool)
+        if self.suffices(pool, journal):
+            return self.read_cached(pool, space)
+        return await self.read_live(pool, space, journal)
+
+    def check_cached(self, pool: PoolT) -> None:
+        """Raise if the caches show objects that cannot be decoded and may be the pool's.
+
+        Raises:
+            UnreadableHolders: there are some.
+        """
+        for source in self._sources.values():
+            source.check_readable(pool, source.claims.unreadable, source.addresses.unreadable)
+
+    def suffices(self, pool: PoolT, journal: Journal) -> bool:
+        """Return whether the caches have read as far as a journal says; False to LIST.
+
+        That is also so if the caches do not show which IPAddresses were created for promises that
+        are over.
+
+        Raises:
+            Behind: a cache may still get there.
+        """
+        self._note_shown(pool, journal)
+        for source in self._sources.values():
+            kinds = {source.claim_kind: source.claims, source.address_kind: source.addresses}
+            for kind, cache in kinds.items():
+                if not self._wait.has_read(cache, journal.revisions.get(kind, 0), (kind, pool)):
+                    return False
+        for kind, view in self.views_of(pool, Holdings()).items():
+            still_open = settle(journal, kind, view).promises
+            if still_open != settle(journal, kind, view, view.effects).promises:
+                return False
+        return True
+
+    def note_kept(self, pool: PoolT, promises: Iterable[Promise]) -> None:
+        """Note the IPAddresses that were created for promises, before they may be deleted."""
+        created = self._created.setdefault(pool, {})
+        for promise in promises:
+            source = self._sources[promise.kind]
+            revision = _find_revision(source, source.addresses_of, promise)
+            if revision is not None:
+                created[promise.identity] = revision
+
+    def _note_shown(self, pool: PoolT, journal: Journal) -> None:
+        """Note which IPAddresses of a journal's promises the caches show; forget dropped ones."""
+        known, created = self._created.get(pool, {}), dict[Identity, int]()
+        for promise in journal.promises:
+            source = self._sources.get(promise.kind)
+            if source is None:
+                continue
+            cached_revision = _find_revision(source, source.addresses_of, promise)
+            revision = known.get(promise.identity) if cached_revision is None else cached_revision
+            if revision is not None:
+                created[promise.identity] = revision
+        self._created[pool] = created
+
+    async def read_live(
+        self, pool: PoolT, space: SpaceT, journal: Journal
+    ) -> ClaimsReading[SpaceT]:
+        """Return the reading of LISTs that begin now.
+
+        Raises:
+            UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
+            ControllerError: a LIST failed.
+        """
+        lists = {
+            kind: await _list_source(self._client, source, pool)
+            for kind, source in self._sources.items()
+        }
+        created = self._created.setdefault(pool, {})
+        facts = (entry for listed in lists.values() for entry in listed.facts(pool, space))
+        holdings = Holdings(space.layouts, facts)
+        views: dict[str, View[Claim]] = {}
+        for kind, listed in lists.items():
+            source, view = listed.source, listed.view(holdings, created)
+            claims = listed.claims.values()
+            of_pool = [claim for claim in claims if source.pool_of_claim(claim) == pool]
+            concerned = [
+                address for address in listed.addresses if pool in source.pools_of_address(address)
+            ]
+            self._wait.note_list((kind, pool), of_pool)
+            self._wait.note_list((source.address_kind, pool), concerned)
+            still_open = {promise.identity for promise in settle(journal, kind, view).promises}
+            for promise in journal.promises:
+                if promise.kind == kind and promise.identity not in still_open:
+                    created[promise.identity] = highest_revision(listed.addresses_of(promise.key))
+            views[kind] = view
+        return ClaimsReading(space, holdings, views)
+
+    async def list_claims(
+        self, source: ClaimSource[PoolT, SpaceT], pool: PoolT
+    ) -> tuple[int, list[Claim]]:
+        """Return the claims of a kind that name a pool, by a LIST that begins now.
+
+        Returns:
+            Its revision, and the claims.
+
+        Raises:
+            UnreadableHolders: claims that may name the pool cannot be decoded.
+            ControllerError: the LIST failed.
+        """
+        kind, namespace = source.claims.resource, source.namespace_of(pool)
+        page = await self._client.list(kind, namespace=namespace)
+        source.check_readable(pool, page.unreadable, {})
+        return page.revision, [
+            claim for claim in page.items if source.pool_of_claim(claim) == pool
+        ]
+
+    async def list_addresses(
+        self, source: ClaimSource[PoolT, SpaceT], pool: PoolT
+    ) -> list[Address]:
+        """Return the IPAddresses of a kind that name a pool, by a LIST that begins now.
+
+        Raises:
+            UnreadableHolders: IPAddresses that may name the pool cannot be decoded.
+            ControllerError: the LIST failed.
+        """
+        kind, namespace = source.addresses.resource, source.namespace_of(pool)
+        page = await self._client.list(kind, namespace=namespace)
+        source.check_readable(pool, {}, page.unreadable)
+        return [address for address in page.items if source.pool_of_address(address) == pool]
+
+    async def void_earlier(
+        self, source: ClaimSource[PoolT, SpaceT], pool: PoolT, fence: Fence[Any]
+    ) -> Fenced:
+        """Void every promise to claims of a kind that was made before the pool was read.
+
+        What kept promises left of claims that are gone by now, the LIST of IPAddresses shows.
+
+        Args:
+            source: the kind.
+            pool: the pool.
+            fence: voids them.
+        """
+        _, listed = await self.list_claims(source, pool)
+        claims = await fence.void_earlier(listed)
+        # After the claims, because an IPAddress is created before its claim is written.
+        addresses = await self.list_addresses(source, pool)
+        return Fenced(
+            {
+                source.claim_kind: highest_revision(claims),
+                source.address_kind: highest_revision(addresses),
+            }
+        )
+
+    async def count_blockers(
+        self,
+        source: ClaimSource[PoolT, SpaceT],
+        pool: PoolT,
+        journal: Journal,
+        fence: Fence[Any],
+    ) -> int:
+        """Return how many holders of a kind the deletion of a pool has to wait for, by LISTs.
+
+        If none, what the pool may have promised to claims of this kind is void when this returns.
+
+        Args:
+            source: the kind.
+            pool: the pool.
+            journal: of the pool.
+            fence: voids promises.
+
+        Raises:
+            UnreadableHolders: objects that may hold its addresses cannot be decoded.
+            ControllerError: a request failed.
+        """
+        revision, claims = await self.list_claims(source, pool)
+        open_to = {promise.uid for promise in journal.promises}
+        # A LIST that has not got there is of another history.
+        is_known = has_memory(source, journal) and revision >= journal.revisions[source.claim_kind]
+        risky = [
+            claim
+            for claim in claims
+            if source.waits(claim) and (not is_known or claim.metadata.uid in open_to)
+        ]
+        await fence.void_earlier(risky)
+        # After the claims: what was promised to them is kept by now, or void.
+        addresses = await self.list_addresses(source, pool)
+        holders = {holder_of_address(source, address) for address in addresses}
+        holders |= {holder_of_claim(source, claim) for claim in claims if source.holds(claim)}
+        return len(holders)
+
+    def count(self, pool: PoolT) -> int:
+        """Return how many IPAddresses name a pool, as the caches show it."""
+        return sum(
+            len(source.addresses.by_index(SPACE_INDEX, str(pool)))
+            for source in self._sources.values()
+        )
+
+    def forget(self, pool: PoolT) -> None:
+        """Forget a pool that is gone."""
+        self._kept.forget(pool)
+        self._created.pop(pool, None)
+        for source in self._sources.values():
+            self._wait.forget((source.claim_kind, pool))
+            self._wait.forget((source.address_kind, pool))
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedSource(Generic[PoolT, SpaceT]):
+    """Claims of one kind and their IPAddresses, as LISTs showed them.
+
+    Args:
+        source: the kind.
+        position: the revision of the LIST of claims.
+        addresses_position: the revision of the LIST of IPAddresses.
+        claims: by key.
+        by_claim: the IPAddresses by the claim that they belong to.
+        unclaimed: the IPAddresses that belong to no claim.
+        unreadable: the claims that cannot be decoded.
+    """
+
+    source: ClaimSource[PoolT, SpaceT]
+    position: int
+    addresses_position: int
+    claims: Mapping[Key, Claim]
+    by_claim: Mapping[Key, list[Address]]
+    unclaimed: list[Address]
+    unreadable: Mapping[Key, str]
+
+    @property
+    def addresses(self) -> Iterator[Address]:
+        """All IPAddresses."""
+        for addresses in self.by_claim.values():
+            yield from addresses
+        yield from self.unclaimed
+
+    def addresses_of(self, claim: Key) -> list[Address]:
+        """Return the IPAddresses that belong to a claim."""
+        return self.by_claim.get(claim, [])
+
+    def facts(self, pool: PoolT, space: SpaceT) -> Iterator[tuple[Holder, Facts]]:
+        """Yield the facts of the holders of a pool."""
+        source = self.source
+        for key in dict.fromkeys([*self.claims, *self.by_claim]):
+            addresses = self.addresses_of(key)
+            facts = source.facts_of(pool, space, self.claims.get(key), addresses)
+            if facts is not None:
+                yield Holder(source.claim_kind, key), facts
+        for address in self.unclaimed:
+            facts = source.facts_of(pool, space, None, [address])
+            if facts is not None:
+                yield holder_of_address(source, address), facts
+
+    def view(self, holdings: Holdings, known: Mapping[Identity, int]) -> View[Claim]:
+        """Return the view of the claims."""
+        source = self.source
+        find = partial(_find_revision, source, self.addresses_of)
+        return View(
+            self.position,
+            holdings,
+            find_by_key(source.claim_kind, self.claims.get),
+            self.addresses_of,
+            self.unreadable.keys(),
+            CreatedEffects(source.address_kind, self.addresses_position, find, known),
+        )
+
+
+async def _list_source(
+    client: Client, source: ClaimSource[PoolT, SpaceT], pool: PoolT
+) -> _ListedSource[PoolT, SpaceT]:
+    """Return the claims of a kind that may be a pool's, and their IPAddresses, by LISTs.
+
+    Raises:
+        UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
+        ControllerError: a LIST failed.
+    """
+    namespace = source.namespace_of(pool)
+    claims = await client.list(source.claims.resource, namespace=namespace)
+    addresses = await client.list(source.addresses.resource, namespace=namespace)
+    source.check_readable(pool, claims.unreadable, addresses.unreadable)
+    by_claim: dict[Key, list[Address]] = {}
+    unclaimed: list[Address] = []
+    for address in addresses.items:
+        claim = source.claim_of_address(address)
+        (unclaimed if claim is None else by_claim.setdefault(claim, [])).append(address)
+    return _ListedSource(
+        source,
+        claims.revision,
+        addresses.revision,
+        {claim.metadata.key: claim for claim in claims.items},
+        by_claim,
+        unclaimed,
+        claims.unreadable,
+    )
+
+
+def sources_of_holdings(
+    source: ClaimSource[PoolT, SpaceT],
+) -> tuple[Source[PoolT, SpaceT], Source[PoolT, SpaceT]]:
+    """Return the claims and the IPAddresses of a kind as sources of holdings."""
+
+    def claims_of(pool: PoolT, _: SpaceT) -> Iterable[Claim]:
+        return source.claims.by_index(SPACE_INDEX, str(pool))
+
+    def pools_of_claim(claim: Claim) -> Iterable[PoolT]:
+        pool = source.pool_of_claim(claim)
+        return () if pool is None else (pool,)
+
+    return (
+        Source(
+            source.claims,
+            claims_of,
+            pools_of_claim,
+            lambda claim, _: holder_of_claim(source, claim),
+        ),
+        Source(
+            source.addresses,
+            source.addresses_of_pool,
+            source.pools_of_address,
+            lambda address, _: holder_of_address(source, address),
+        ),
+    )
+
+
+def _find_revision(
+    source: ClaimSource[Any, Any],
+    addresses_of: Callable[[Key], Iterable[Address]],
+    promise: Promise,
+) -> int | None:
+    """Return the resourceVersion of the IPAddress of a promise; None without one."""
+    address = source.find_address(addresses_of(promise.key), promise)
+    revision: int | None = None if address is None else address.metadata.revision
+    return revision

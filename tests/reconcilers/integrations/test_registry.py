@@ -1,0 +1,23 @@
+"""The one list of integrations."""
+
+from reconcilers.configuration.settings import INTEGRATIONS
+from reconcilers.integrations.registry import PLATFORMS, list_platforms
+
+
+def test_every_integration_of_the_settings_is_registered_once() -> None:
+    assert tuple(platform.name for platform in PLATFORMS) == INTEGRATIONS
+    assert [platform.name for platform in list_platforms(["metal3"])] == ["metal3"]
+
+
+def test_platforms_have_different_pools_and_words_for_them() -> None:
+    kinds = [kind.full_name for platform in PLATFORMS for kind in platform.pools]
+    assert len(set(kinds)) == len(kinds)
+    assert len({platform.compared_as for platform in PLATFORMS}) == len(PLATFORMS)
+
+
+def test_the_kinds_of_a_platform_include_those_that_it_names_elsewhere() -> None:
+    for platform in PLATFORMS:
+        validated = [kind for kind, _ in platform.validated.values()]
+        removable = platform.removable.values()
+        named = {*platform.pools, *platform.fenced_pools, *platform.content_kinds, *validated}
+        assert {*named, *removable, *platform.implied_kinds} <= {*platform.kinds}
