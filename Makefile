@@ -21,8 +21,8 @@ REAL_CLI = tests/reconcilers/cli/test_completion.py tests/reconcilers/cli/test_c
 	tests/reconcilers/cli/test_run.py tests/reconcilers/cli/test_samples.py \
 	tests/reconcilers/cli/test_standin.py tests/reconcilers/cli/test_terminal.py \
 	tests/reconcilers/cli/test_ui.py tests/reconcilers/cli/test_up.py
-REAL_TESTS = tests/contract tests/faults tests/metallb tests/cilium $(REAL_CLI) tests/manifests \
-	tests/bench/test_real.py tests/docs/test_cilium_page.py tests/docs/test_on_a_cluster.py $(REAL_ENVTEST)
+REAL_TESTS = tests/contract tests/faults tests/metallb tests/cilium tests/storm $(REAL_CLI) \
+	tests/manifests tests/bench/test_real.py tests/docs/test_cilium_page.py tests/docs/test_on_a_cluster.py $(REAL_ENVTEST)
 # Those of the product that start no servers.
 QUICK_TESTS = tests/allocator tests/controller tests/reconcilers \
 	--ignore=tests/reconcilers/cli --ignore=tests/reconcilers/simulation

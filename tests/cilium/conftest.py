@@ -6,19 +6,35 @@ from pathlib import Path
 import pytest
 
 from envtest.settings import read_settings
-from tests.cilium.site import RealSite, find_newest, find_oldest, real_site
+from tests.cilium.operators import find_newest, find_oldest
+from tests.cilium.site import RealSite, real_site
+
+COMMANDS = {
+    "newest": "make real",
+    "oldest": "python3 tests/realservers/build.py oldest/cilium-operator",
+}
+"""By the version of Cilium: what builds its operator."""
 
 
-@pytest.fixture(params=["newest", "oldest"])
-async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RealSite]:
-    """Return a tenant with the real LB-IPAM of the newest or the oldest Cilium; else skip."""
+def require_operator(version: str) -> Path:
+    """Return the operator of the newest or the oldest Cilium; skip the test without it."""
     if read_settings().kind != "binaries":
         pytest.skip("KUBEBUILDER_ASSETS names no etcd and kube-apiserver: `make real` builds them")
-    program = find_newest() if request.param == "newest" else find_oldest()
+    program = find_newest() if version == "newest" else find_oldest()
     if program is None:
-        command = "make real"
-        if request.param == "oldest":
-            command = "python3 tests/realservers/build.py oldest/cilium-operator"
-        pytest.skip(f"no {request.param} Cilium beside KUBEBUILDER_ASSETS: `{command}` builds it")
+        command = COMMANDS[version]
+        pytest.skip(f"no {version} Cilium beside KUBEBUILDER_ASSETS: `{command}` builds it")
+    return program
+
+
+@pytest.fixture(params=[*COMMANDS])
+def program(request: pytest.FixtureRequest) -> Path:
+    """Return the operator of the newest or the oldest Cilium."""
+    return require_operator(request.param)
+
+
+@pytest.fixture
+async def site(program: Path, tmp_path: Path) -> AsyncIterator[RealSite]:
+    """Return a tenant with the real LB-IPAM of the newest or the oldest Cilium."""
     async with real_site(tmp_path, program) as found:
         yield found

@@ -1,8 +1,5 @@
 """A tenant on a real API server with the real LB-IPAM, and one process that projects into it."""
 
-import os
-import signal
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +12,6 @@ from controller.meta import Key
 from envtest import ControlPlane
 from envtest.lbipam import lbipam_definitions
 from envtest.plane import ControlPlane as Plane
-from envtest.ports import free_port
 from envtest.settings import read_settings
 from reconcilers.api.resources import SERVICE
 from reconcilers.cli.local.objects import delete
@@ -31,7 +27,7 @@ from reconcilers.loadbalancers.port import (
     Proven,
     Withdrawal,
 )
-from tests.freezing import freeze, thaw
+from tests.cilium.operators import Operator
 from tests.polling import keep_looking, until
 from tests.reconcilers.loadbalancers.cilium.site import (
     FIRST,
@@ -41,72 +37,6 @@ from tests.reconcilers.loadbalancers.cilium.site import (
     permit_own,
     spans_of,
 )
-from tests.servers import ASSETS
-
-QUIET = (
-    *("--enable-gops=false", "--enable-metrics=false", "--ipam=kubernetes"),
-    *("--unmanaged-pod-watcher-interval=0", "--remove-cilium-node-taints=false"),
-    "--set-cilium-is-up-condition=false",
-)
-"""Flags that switch off what a whole operator does beside LB-IPAM."""
-
-
-def find_newest() -> Path | None:
-    """Return the newest LB-IPAM that the environment names; None if there is none."""
-    return read_settings().lbipam
-
-
-def find_oldest() -> Path | None:
-    """Return the operator of the oldest Cilium, in `oldest` beside KUBEBUILDER_ASSETS, or None."""
-    asked = os.environ.get(ASSETS)
-    program = Path(asked or os.devnull).parent / "oldest" / "cilium-operator"
-    return program if asked and program.is_file() else None
-
-
-class Operator:
-    """LB-IPAM as a child process.
-
-    Args:
-        program: LB-IPAM alone, or a whole operator.
-        kubeconfig: of the tenant.
-        log: a file that takes what it says.
-    """
-
-    def __init__(self, program: Path, kubeconfig: Path, log: Path) -> None:
-        self._command = [str(program), f"--k8s-kubeconfig-path={kubeconfig}"]
-        self.is_whole = program.name == "cilium-operator"
-        """Whether it is a whole operator, which defines its kinds by itself."""
-        if self.is_whole:
-            api = f"--operator-api-serve-addr=127.0.0.1:{free_port('127.0.0.1')}"
-            self._command += [api, *QUIET]
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int:
-        """The process."""
-        assert self._process is not None, "it does not run"
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start it; it is ready when it has acknowledged a pool."""
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-
-    def kill(self) -> None:
-        """Kill it where it is, also if it is frozen or has ended."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
-            self._process = None
-
-    def freeze(self) -> None:
-        """Stop it where it is."""
-        freeze(self.pid)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        thaw(self.pid)
 
 
 class RealSite:

@@ -7,6 +7,7 @@ dies under load or comes back with an empty watch cache, and one of two is behin
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -230,7 +231,9 @@ async def taken_apart(plane: Plane) -> AsyncIterator[Parts]:
         pytest.skip("needs etcd and kube-apiserver as processes: set KUBEBUILDER_ASSETS")
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="parts-")))
-        yield Parts(plane, Children(read_settings(), folder, stack))
+        # An API server whose etcd was started after it is ended after it, and would wait for it.
+        settings = replace(read_settings(), stop_seconds=1.0)
+        yield Parts(plane, Children(settings, folder, stack))
 
 
 def place(url: str) -> Place:

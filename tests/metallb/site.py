@@ -1,159 +1,40 @@
-"""A management cluster and tenants, each on a real API server, with the real MetalLB in tenants.
+"""A management cluster and tenants on real API servers, with the real MetalLB in tenants."""
 
-The controllers are `butler-ipam run` in a process of its own, with the flags that a test gives.
-"""
-
-import base64
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-)
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeVar
 
-import anyio
-
-from allocator import AddressRange
-from controller.client import Client
-from controller.config import connect
-from controller.errors import NotFound
-from controller.meta import Key, Object
-from controller.resource import Resource
-from controller.transport import Transport
-from envtest import ControlPlane
+from controller.meta import Key
 from envtest.metallb import NAMESPACE, MetalLB, definitions, metallb_controller
-from envtest.plane import ControlPlane as Plane
 from envtest.settings import read_settings
-from reconcilers.addressing import statusranges
-from reconcilers.api import names
-from reconcilers.api.crd import crds
-from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import (
-    IP_ADDRESS_POOL,
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    SECRET,
-    SERVICE,
-    TENANT_CLUSTER,
-)
+from reconcilers.api.resources import IP_ADDRESS_POOL
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
-from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.metallb.projection import POOL_NAME
-from tests.edits import edit
-from tests.freezing import freeze, thaw
-from tests.metallb.audit.recorder import Recording, recording
-from tests.polling import SECONDS, until
-from tests.reconcilers.cli.commands import Running, started
+from tests import tenants as shared
+from tests.audit.records import METALLB_OFFERS
+from tests.tenants import TenantServer, find, frozen, tenant_servers
 
-HOME = names.DEFAULT_NAMESPACE
 PROJECTED = Key(NAMESPACE, POOL_NAME)
-TEAM = "team"
-POOL = Key(HOME, "lab")
 CAPACITY = re.compile(
     r'^metallb_allocator_addresses_total\{pool="default-pool"\} (\d+)$', re.MULTILINE
 )
 
-K = TypeVar("K", bound=Object)
-
-
-@contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    """Stop a process where it is, and let it go on afterwards."""
-    freeze(pid)
-    try:
-        yield
-    finally:
-        thaw(pid)
-
-
-def entry(span: AddressRange) -> str:
-    """Return a range as MetalLB's pool holds it."""
-    return f"{span.start_text}-{span.end_text}"
-
 
 @dataclass(frozen=True)
-class Tenant:
+class Tenant(TenantServer):
     """A tenant's API server, and MetalLB in it.
 
     Args:
-        key: of its TenantCluster.
-        plane: the API server.
-        transport: the way into it.
         metallb: MetalLB's controller.
     """
 
-    key: Key
-    plane: Plane
-    transport: Transport
     metallb: MetalLB
-
-    @property
-    def client(self) -> Client:
-        """Return a client of the tenant's API server."""
-        return Client(self.transport)
-
-    async def serve(
-        self,
-        *services: str,
-        spec: Mapping[str, Any] | None = None,
-        annotations: Mapping[str, str] | None = None,
-    ) -> None:
-        """Create Services of type LoadBalancer, all at once.
-
-        Args:
-            services: their names.
-            spec: what else theirs has.
-            annotations: theirs.
-        """
-        async with anyio.create_task_group() as group:
-            for name in services:
-                group.start_soon(self.create_service, name, spec or {}, annotations or {})
-
-    async def create_service(
-        self,
-        name: str,
-        spec: Mapping[str, Any] = MappingProxyType({}),
-        annotations: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        """Create a Service of type LoadBalancer, as `serve` creates several."""
-        common = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
-        meta = {"name": name, "annotations": dict(annotations)}
-        await self.client.create(
-            SERVICE, "default", {"metadata": meta, "spec": common | dict(spec)}
-        )
-
-    async def stop_serving(self, *services: str) -> None:
-        """Delete Services."""
-        for name in services:
-            await delete(self.client, SERVICE, Key("default", name))
-
-    async def addresses(self) -> dict[str, str]:
-        """Return the first address of every load balancer that has one, by its name."""
-        return {name: found[0] for name, found in (await self.all_addresses()).items()}
-
-    async def all_addresses(self) -> dict[str, list[str]]:
-        """Return the addresses of every load balancer that has one, by its name."""
-        page = await self.client.list(SERVICE, namespace="default")
-        return {
-            one.metadata.name: [ingress.ip for ingress in one.status.loadBalancer.ingress]
-            for one in page.items
-            if one.status.loadBalancer.ingress
-        }
-
-    async def served(self, *services: str) -> dict[str, str]:
-        """Wait until these Services, and no others, have addresses; return them by name."""
-        return await until(self.addresses, lambda found: set(found) == set(services))
 
     async def entries(self) -> tuple[str, ...]:
         """Return what is in the pool of ours; nothing if there is no pool."""
-        pool = await _found(self.client, IP_ADDRESS_POOL, PROJECTED)
+        pool = await find(self.client, IP_ADDRESS_POOL, PROJECTED)
         return pool.spec.addresses if pool is not None else ()
 
     async def capacity(self) -> int:
@@ -166,154 +47,7 @@ class Tenant:
         return frozen(self.metallb.pid)
 
 
-@dataclass(frozen=True)
-class Site:
-    """A management cluster and its tenants.
-
-    Args:
-        plane: the management cluster's API server.
-        transport: the way into it.
-        tenants: by name; each is the TenantCluster of that name in the namespace `team`.
-        kubeconfig: of the management cluster's administrator.
-    """
-
-    plane: Plane
-    transport: Transport
-    tenants: Mapping[str, Tenant]
-    kubeconfig: Path
-
-    @property
-    def client(self) -> Client:
-        """Return a client of the management cluster."""
-        return Client(self.transport)
-
-    async def create(
-        self, resource: Resource[Any], namespace: str, name: str, **body: Any
-    ) -> None:
-        """Create an object in the management cluster."""
-        await self.client.create(resource, namespace, {"metadata": {"name": name}} | body)
-
-    async def offer(
-        self,
-        cidr: str,
-        second: str = "",
-        /,
-        *,
-        nodes: int = 1,
-        quota: int | None = None,
-        **balancer: Any,
-    ) -> None:
-        """Make a pool, and the ProviderConfig by which tenants draw from it.
-
-        Args:
-            cidr: of the pool.
-            second: that of its other family, if it has one.
-            nodes: addresses for the nodes of each tenant.
-            quota: the most load-balancer addresses of a tenant.
-            balancer: the provider's `loadBalancer`.
-        """
-        defaults = {"defaults": {"nodesPerTenant": nodes}}
-        blocks: dict[str, Any] = {"cidr": cidr, "tenantAllocation": defaults}
-        if second:
-            blocks["secondary"] = {"cidr": second}
-        await self.create(NETWORK_POOL, HOME, POOL.name, spec=blocks)
-        network: dict[str, Any] = {
-            "mode": "ipam",
-            "poolRefs": [{"name": POOL.name}],
-            "loadBalancer": balancer,
-        }
-        if quota is not None:
-            network["quotaPerTenant"] = {"maxLoadBalancerIPs": quota}
-        spec = {"provider": "local", "network": network}
-        await self.create(PROVIDER_CONFIG, HOME, "default", spec=spec)
-
-    async def create_cluster(self, tenant: str, **networking: Any) -> None:
-        """Create a TenantCluster for a tenant, with what its `networking` has."""
-        spec: dict[str, Any] = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
-        if networking:
-            spec["networking"] = networking
-        await self.create(TENANT_CLUSTER, TEAM, tenant, spec=spec)
-
-    async def ready(self, tenant: str) -> None:
-        """Wait until a TenantCluster is Ready."""
-        await until(
-            lambda: self.client.get(TENANT_CLUSTER, Key(TEAM, tenant)),
-            lambda cluster: cluster.status.phase == "Ready",
-        )
-
-    async def patch(self, resource: Resource[Any], key: Key, change: Mapping[str, Any]) -> None:
-        """Change an object, at whatever version it has."""
-        await edit(self.client, resource, key, change)
-
-    async def allocation(self, name: str) -> IPAllocation | None:
-        """Return an allocation; None if there is none of that name."""
-        return await _found(self.client, IP_ALLOCATION, Key(HOME, name))
-
-    async def allocated(self, name: str) -> AddressRange:
-        """Wait until an allocation has a range that is not being given back; return it."""
-        found = await until(lambda: self.allocation(name), _has_range)
-        held = statusranges.find_held_range(found) if found is not None else None
-        assert held is not None
-        return held
-
-    async def ranges_of(self, tenant: str) -> list[AddressRange]:
-        """Return the ranges that the tenant's MetalLB should hold."""
-        page = await self.client.list(IP_ALLOCATION)
-        mine = [
-            one
-            for one in page.items
-            if one.spec.tenantClusterRef.key == Key(TEAM, tenant)
-            and one.spec.type == names.TYPE_LOADBALANCER
-            and _has_range(one)
-        ]
-        return [held for one in mine for held in statusranges.list_held_ranges(one)]
-
-    async def gone(
-        self, resource: Resource[Any], namespace: str, name: str, seconds: float = SECONDS
-    ) -> None:
-        """Wait until an object does not exist any more; give up after so many seconds."""
-        key = Key(namespace, name)
-        await until(
-            lambda: _found(self.client, resource, key),
-            lambda found: found is None,
-            seconds=seconds,
-        )
-
-    @asynccontextmanager
-    async def controllers(self, *flags: str) -> AsyncIterator[Running]:
-        """Run `butler-ipam run` with these flags beside what every test gives it."""
-        async with started(
-            "run",
-            f"--kubeconfig={self.kubeconfig}",
-            "--metrics-bind-address=0",
-            "--health-probe-bind-address=0",
-            *flags,
-        ) as running:
-            await running.until('"Starting workers","controller":"tenantcluster"')
-            yield running
-
-    @asynccontextmanager
-    async def recorded(self) -> AsyncIterator[Recording]:
-        """Record everything in the management cluster and in all tenants."""
-        inside = {one.key: one.transport for one in self.tenants.values()}
-        async with recording(self.transport, inside) as kept:
-            yield kept
-
-
-def _has_range(allocation: IPAllocation | None) -> bool:
-    """Whether an allocation has a range and is not being deprived of it."""
-    return (
-        allocation is not None
-        and not allocation.releasing
-        and statusranges.find_held_range(allocation) is not None
-    )
-
-
-async def _found(client: Client, resource: Resource[K], key: Key) -> K | None:
-    try:
-        return await client.get(resource, key)
-    except NotFound:
-        return None
+Site = shared.Site[Tenant]
 
 
 @asynccontextmanager
@@ -326,33 +60,14 @@ async def site(folder: Path, tenants: Sequence[str] = ("a",)) -> AsyncIterator[S
     """
     # After many Services MetalLB often needs more than 20 s to end; there is nothing to save.
     settings = replace(read_settings(), stop_seconds=1.0)
-    async with AsyncExitStack() as stack:
-        planes: dict[str, Plane] = {}
-        ways: dict[str, Transport] = {}
-
-        async def start(name: str, kinds: Sequence[Mapping[str, Any]]) -> None:
-            plane = await stack.enter_async_context(ControlPlane.start())
-            await plane.install_crds([dict(one) for one in kinds])
-            path = plane.write_kubeconfig(folder / f"{name}.kubeconfig")
-            way = await connect(path)
-            stack.push_async_callback(way.aclose)
-            planes[name], ways[name] = plane, way
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(start, "management", crds())
-            for name in tenants:
-                group.start_soon(start, name, definitions(settings))
-        management = Client(ways["management"])
-        for namespace in (HOME, TEAM):
-            await management.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+    async with (
+        tenant_servers(folder, tenants, definitions(settings), METALLB_OFFERS) as servers,
+        AsyncExitStack() as stack,
+    ):
         found: dict[str, Tenant] = {}
-        for name in tenants:
-            await Client(ways[name]).create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
-            text = planes[name].kubeconfig()
+        for name, server in servers.tenants.items():
+            await server.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+            text = server.plane.kubeconfig()
             metallb = await stack.enter_async_context(metallb_controller(text, settings))
-            found[name] = Tenant(Key(TEAM, name), planes[name], ways[name], metallb)
-            data = {"admin.conf": base64.b64encode(text.encode()).decode()}
-            body = {"metadata": {"name": f"{name}-admin-kubeconfig"}, "data": data}
-            await management.create(SECRET, TEAM, body)
-        kubeconfig = folder / "management.kubeconfig"
-        yield Site(planes["management"], ways["management"], found, kubeconfig)
+            found[name] = Tenant(server.key, server.plane, server.transport, metallb)
+        yield Site(servers.plane, servers.transport, found, servers.kubeconfig, servers.offers)

@@ -9,8 +9,9 @@ from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, entry, site
+from tests.metallb.site import Site, Tenant, site
 from tests.polling import until
+from tests.tenants import HOME, POOL, TEAM, entry
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 

@@ -12,9 +12,10 @@ from controller.errors import Conflict
 from controller.meta import Version
 from reconcilers.api.resources import IP_ADDRESS_POOL
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import PROJECTED, Site, Tenant, entry, frozen, site
+from tests.metallb.site import PROJECTED, Site, Tenant, site
 from tests.numbers import Note
 from tests.polling import until
+from tests.tenants import entry, frozen
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 

@@ -12,8 +12,9 @@ from controller.resource import Resource
 from envtest.ports import free_port
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import TEAM, Site, site
+from tests.metallb.site import Site, site
 from tests.polling import until
+from tests.tenants import TEAM
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 

@@ -5,7 +5,6 @@ Everything is watched and listed twenty times a second on both sides, and the fi
 handed out again at once.
 """
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -14,63 +13,20 @@ import pytest
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import HOME, POOL, TEAM, Site, site
+from tests.metallb.site import site
 from tests.numbers import Note
 from tests.polling import until
+from tests.tenants import BALANCER, QUICK, RIVAL, TEAM
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 
-QUICK = ("--allocation-requeue-releasing=100ms", "--tenant-requeue-deleting=100ms")
-"""Between two questions whether a tenant has let go; five seconds by default."""
 FROZEN = (False, True, False, True)
 """For each round, whether MetalLB stands still when the allocation is deleted."""
-BLOCK, WHOLE = "10.40.0.0/29", 8
-BALANCER = Key(HOME, "team-a-lb")
-RIVAL = Key(HOME, "rival")
-
-
-async def _rival(here: Site, count: int = 4) -> None:
-    """Ask for addresses for another tenant, of which there are none before some are released."""
-    spec = {
-        "poolRef": {"name": POOL.name},
-        "tenantClusterRef": {"name": "rival", "namespace": TEAM},
-        "type": names.TYPE_LOADBALANCER,
-        "count": count,
-    }
-    await here.create(IP_ALLOCATION, HOME, RIVAL.name, spec=spec)
-    await until(
-        lambda: here.allocation(RIVAL.name),
-        lambda found: found is not None and found.status.phase == "Failed",
-    )
-
-
-async def _one_block_for_two(here: Site) -> None:
-    """Make a pool with four addresses for load balancers, and some for nodes."""
-    await here.offer(BLOCK, defaultPoolSize=4)
-    await here.create_cluster("a")
-    await here.ready("a")
-
-
-def _is_in_use(allocation: IPAllocation | None) -> bool:
-    """Whether an allocation says that it waits for a Service; nothing if it is gone."""
-    assert allocation is not None, "it has gone, and a Service shows its addresses"
-    found = find(allocation.status.conditions, "Ready")
-    return found is not None and "still shows an address" in found.message
-
-
-def _is_kept_by(service: str) -> Callable[[IPAllocation | None], bool]:
-    """Return whether an allocation says that it waits for that very Service."""
-
-    def names_it(allocation: IPAllocation | None) -> bool:
-        assert allocation is not None, "it has gone, and a Service shows its addresses"
-        found = find(allocation.status.conditions, "Ready")
-        return found is not None and f"default/{service} still shows" in found.message
-
-    return names_it
+WHOLE = 8
+"""The addresses of the pool."""
 
 
 def _has_no_room(cluster: TenantCluster) -> bool:
@@ -82,18 +38,18 @@ async def test_a_range_in_use_is_handed_out_only_after_its_services_stop_using_i
     tmp_path: Path, record_property: Note
 ) -> None:
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
-        await _one_block_for_two(here)
+        await here.offer_one_range()
         tenant = here.tenants["a"]
         await tenant.serve("one", "two", "three")
         for frozen in FROZEN:
             shown = await tenant.served("one", "two", "three")
             given = await here.allocated(BALANCER.name)
             assert all(given.contains(ip) for ip in shown.values())
-            await _rival(here)
+            await here.create_rival()
             with tenant.frozen() if frozen else nullcontext():
                 await delete(here.client, IP_ALLOCATION, BALANCER)
                 if frozen:
-                    await until(lambda: here.allocation(BALANCER.name), _is_in_use)
+                    await here.waits_because(BALANCER.name, "still shows an address")
                     assert await tenant.addresses() == shown
             assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
             assert await tenant.addresses() == {}
@@ -111,7 +67,7 @@ async def test_a_deleted_cluster_keeps_its_addresses_until_its_services_stop_usi
         here.controllers(*QUICK),
         here.recorded() as recording,
     ):
-        await _one_block_for_two(here)
+        await here.offer_one_range()
         leaving, waiting = here.tenants["a"], here.tenants["b"]
         await leaving.serve("one", "two", "three", "four")
         await here.create_cluster("b")
@@ -120,7 +76,7 @@ async def test_a_deleted_cluster_keeps_its_addresses_until_its_services_stop_usi
         await until(lambda: here.client.get(TENANT_CLUSTER, Key(TEAM, "b")), _has_no_room)
         with leaving.frozen():
             await delete(here.client, TENANT_CLUSTER, Key(TEAM, "a"))
-            await until(lambda: here.allocation(BALANCER.name), _is_in_use)
+            await here.waits_because(BALANCER.name, "still shows an address")
             assert await leaving.addresses() == before
         after = await waiting.served("one", "two", "three", "four")
         await here.gone(TENANT_CLUSTER, TEAM, "a")
@@ -135,16 +91,16 @@ async def test_a_service_that_its_user_deletes_during_teardown_gives_up_no_other
     tmp_path: Path, record_property: Note
 ) -> None:
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
-        await _one_block_for_two(here)
+        await here.offer_one_range()
         tenant = here.tenants["a"]
         await tenant.serve("one", "two")
         shown = await tenant.served("one", "two")
-        await _rival(here, WHOLE)
+        await here.create_rival(WHOLE)
         with tenant.frozen():
             await delete(here.client, TENANT_CLUSTER, Key(TEAM, "a"))
-            await until(lambda: here.allocation(BALANCER.name), _is_in_use)
+            await here.waits_because(BALANCER.name, "still shows an address")
             await tenant.stop_serving("one")
-            await until(lambda: here.allocation(BALANCER.name), _is_kept_by("two"))
+            await here.waits_because(BALANCER.name, "default/two still shows")
             assert await tenant.addresses() == {"two": shown["two"]}
             rival = await here.allocation(RIVAL.name)
             assert rival is not None
@@ -161,11 +117,11 @@ async def test_the_audit_finds_an_address_that_is_given_back_without_asking(
 ) -> None:
     """MetalLB stands still, and an administrator has the addresses released all the same."""
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
-        await _one_block_for_two(here)
+        await here.offer_one_range()
         tenant = here.tenants["a"]
         await tenant.serve("one")
         await tenant.served("one")
-        await _rival(here)
+        await here.create_rival()
         with tenant.frozen():
             marks = {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}
             await here.patch(TENANT_CLUSTER, Key(TEAM, "a"), {"metadata": marks})

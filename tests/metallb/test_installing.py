@@ -22,8 +22,9 @@ from reconcilers.loadbalancers.metallb.installation.installer import (
     CONFIG_MAP,
     METALLB_INSTALLED,
 )
-from tests.metallb.site import HOME, TEAM, Site, Tenant, site
+from tests.metallb.site import Site, Tenant, site
 from tests.polling import until
+from tests.tenants import HOME, TEAM
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 

@@ -7,8 +7,9 @@ import pytest
 from controller.meta import Key
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import HOME, POOL, TEAM, entry, site
+from tests.metallb.site import site
 from tests.polling import until
+from tests.tenants import HOME, POOL, TEAM, entry
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 

@@ -12,8 +12,9 @@ from envtest.metallb import NAMESPACE
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.metallb.projection import ADVERTISEMENT_NAME
-from tests.metallb.site import PROJECTED, TEAM, Site, Tenant, site
+from tests.metallb.site import PROJECTED, Site, Tenant, site
 from tests.polling import until
+from tests.tenants import TEAM
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 

@@ -8,8 +8,9 @@ from controller.conditions import find
 from controller.meta import Key
 from reconcilers.api.resources import IP_ALLOCATION, PROVIDER_CONFIG, TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import HOME, TEAM, Site, site
+from tests.metallb.site import Site, site
 from tests.polling import until
+from tests.tenants import HOME, TEAM
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 

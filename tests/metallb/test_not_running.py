@@ -8,8 +8,9 @@ import pytest
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers.api.resources import TENANT_CLUSTER
-from tests.metallb.site import TEAM, Site, site
+from tests.metallb.site import Site, site
 from tests.polling import until
+from tests.tenants import TEAM
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 

@@ -6,9 +6,10 @@ from time import monotonic
 import pytest
 
 from controller.meta import Key
-from tests.metallb.site import Site, entry, site
+from tests.metallb.site import Site, site
 from tests.numbers import Note
 from tests.polling import until
+from tests.tenants import entry
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 

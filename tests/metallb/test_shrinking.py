@@ -8,9 +8,10 @@ from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from tests.metallb.site import HOME, POOL, entry, site
+from tests.metallb.site import site
 from tests.numbers import Note
 from tests.polling import until
+from tests.tenants import HOME, POOL, entry
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 

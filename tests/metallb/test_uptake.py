@@ -11,49 +11,22 @@ from typing import Any
 
 import pytest
 
-from controller.conditions import find
 from controller.meta import Key
 from envtest.metallb import NAMESPACE
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, IPAddressPool
 from reconcilers.cli.local.objects import delete
 from reconcilers.integrations.core.discovery import DEFINITIONS
 from reconcilers.loadbalancers.metallb.uptake import count_reported_addresses, marker_size
-from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, frozen, site
+from tests.metallb.site import Site, Tenant, site
 from tests.polling import until
 from tests.reconcilers.cli.commands import call
+from tests.tenants import BALANCER, QUICK, RIVAL, frozen
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 
-QUICK = ("--allocation-requeue-releasing=100ms", "--tenant-requeue-deleting=100ms")
-"""Between two questions whether a tenant has let go; five seconds by default."""
-BALANCER = Key(HOME, "team-a-lb")
-RIVAL = Key(HOME, "rival")
 THEIRS = Key(NAMESPACE, "theirs")
 MARKED = Key(NAMESPACE, names.METALLB_MARKER)
-
-
-async def _one_block_for_two(here: Site) -> None:
-    """Make a pool with four addresses for load balancers, and some for nodes."""
-    await here.offer("10.40.0.0/29", defaultPoolSize=4)
-    await here.create_cluster("a")
-    await here.ready("a")
-
-
-async def _rival(here: Site) -> None:
-    """Ask for four addresses for another tenant; none are free before some are released."""
-    spec = {
-        "poolRef": {"name": POOL.name},
-        "tenantClusterRef": {"name": "rival", "namespace": TEAM},
-        "type": names.TYPE_LOADBALANCER,
-        "count": 4,
-    }
-    await here.create(IP_ALLOCATION, HOME, RIVAL.name, spec=spec)
-    await until(
-        lambda: here.allocation(RIVAL.name),
-        lambda found: found is not None and found.status.phase == "Failed",
-    )
 
 
 async def _overlap(tenant: Tenant) -> None:
@@ -77,21 +50,14 @@ async def _found(here: Site) -> list[str]:
     return [one["kind"] for one in findings if one["subject"]["kind"] == "TenantCluster"]
 
 
-def _why(allocation: IPAllocation | None) -> str:
-    """Return what a deleted allocation waits for; fails if it has gone."""
-    assert allocation is not None, "it was given back before MetalLB had read that it is"
-    found = find(allocation.status.conditions, "Ready")
-    return found.message if found is not None else ""
-
-
 async def test_a_range_is_not_free_while_metallb_uses_an_older_configuration(
     tmp_path: Path,
 ) -> None:
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
-        await _one_block_for_two(here)
+        await here.offer_one_range()
         tenant = here.tenants["a"]
         given = await here.allocated(BALANCER.name)
-        await _rival(here)
+        await here.create_rival()
         await _overlap(tenant)
 
         await delete(here.client, IP_ALLOCATION, BALANCER)
@@ -101,9 +67,7 @@ async def test_a_range_is_not_free_while_metallb_uses_an_older_configuration(
         assert given.contains(shown["late"]), "MetalLB still hands it out"
         assert await _found(here) == ["TenantConfigurationNotRead"]
         await tenant.stop_serving("late")
-        await until(
-            lambda: here.allocation(BALANCER.name), lambda one: "has not read" in _why(one)
-        )
+        await here.waits_because(BALANCER.name, "has not read")
         waiting = await here.allocation(RIVAL.name)
         assert waiting is not None
         assert waiting.status.phase == "Failed"
@@ -121,7 +85,7 @@ async def test_a_marker_that_is_made_again_says_nothing_of_a_metallb_that_reads_
 ) -> None:
     """By its old configuration MetalLB counts whatever bears a name that it knows."""
     async with site(tmp_path) as here, here.controllers(*QUICK) as running:
-        await _one_block_for_two(here)
+        await here.offer_one_range()
         tenant = here.tenants["a"]
         await delete(here.client, IP_ALLOCATION, BALANCER)
         await until(partial(_marker, tenant), lambda one: one is not None and _is_even(one))
@@ -129,9 +93,7 @@ async def test_a_marker_that_is_made_again_says_nothing_of_a_metallb_that_reads_
         await here.allocated(BALANCER.name)
         await _overlap(tenant)
         await delete(here.client, IP_ALLOCATION, BALANCER)
-        await until(
-            lambda: here.allocation(BALANCER.name), lambda one: "has not read" in _why(one)
-        )
+        await here.waits_because(BALANCER.name, "has not read")
         with frozen(running.process.pid):
             marker = await _marker(tenant)
             assert marker is not None
@@ -150,7 +112,7 @@ async def test_a_marker_that_is_made_again_says_nothing_of_a_metallb_that_reads_
             return waiting is None or (new is not None and new.metadata.generation > 1)
 
         await until(judged, lambda done: done)
-        assert "has not read" in _why(await here.allocation(BALANCER.name))
+        await here.waits_because(BALANCER.name, "has not read")
 
 
 async def _marker(tenant: Tenant) -> IPAddressPool | None:
@@ -171,16 +133,14 @@ def _entry_of(size: int | None) -> str:
 async def test_a_range_is_not_free_while_metallb_is_stopped(tmp_path: Path) -> None:
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
         tenant = here.tenants["a"]
-        await _one_block_for_two(here)
+        await here.offer_one_range()
         for number in range(5):
             given = await here.allocated(BALANCER.name)
-            await _rival(here)
+            await here.create_rival()
             with tenant.frozen():
                 await tenant.serve(f"late-{number}")
                 await delete(here.client, IP_ALLOCATION, BALANCER)
-                await until(
-                    lambda: here.allocation(BALANCER.name), lambda one: "has not read" in _why(one)
-                )
+                await here.waits_because(BALANCER.name, "has not read")
             assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
             await tenant.stop_serving(f"late-{number}")
             await delete(here.client, IP_ALLOCATION, RIVAL)
@@ -193,19 +153,17 @@ async def test_a_range_is_not_free_while_a_metallb_that_was_removed_shows_it(
     """Its controller stands still while its kinds go, and serves who came meanwhile."""
     async with site(tmp_path) as here, here.controllers(*QUICK):
         tenant = here.tenants["a"]
-        await _one_block_for_two(here)
+        await here.offer_one_range()
         given = await here.allocated(BALANCER.name)
         await tenant.serve("web")
         shown = await tenant.served("web")
         assert given.contains(shown["web"])
-        await _rival(here)
+        await here.create_rival()
         with tenant.frozen():
             await tenant.serve("late")
             await _remove_kinds(tenant)
             await delete(here.client, IP_ALLOCATION, BALANCER)
-            await until(
-                lambda: here.allocation(BALANCER.name), lambda one: "still shows" in _why(one)
-            )
+            await here.waits_because(BALANCER.name, "still shows")
         assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
         assert await tenant.addresses() == {}
 

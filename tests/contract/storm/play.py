@@ -23,7 +23,7 @@ from reconcilers.api import crd
 from tests.contract.conftest import administrator
 from tests.contract.product import under_shipped_roles
 from tests.contract.storm.record import Record
-from tests.metallb.storm.parts import Replica
+from tests.storm.parts import replica, replica_part
 
 DATA = Path(__file__).parents[2] / "data"
 CALM_SECONDS = 240.0
@@ -123,9 +123,9 @@ async def storm(
         kubeconfig = await under_shipped_roles(plane, admin, folder, here.integration)
         group.start_soon(here.record.follow, admin)
         flags = (f"--integration={here.integration}", *FLAGS)
-        replicas = [Replica(kubeconfig, *flags) for _ in range(2)]
-        for replica in replicas:
-            group.start_soon(replica.run)
+        replicas = [replica(kubeconfig, *flags) for _ in range(2)]
+        for program in replicas:
+            group.start_soon(program.run)
         await here.prepare(asked.many)
         people = [_People(random.Random(choices.random()), deeds) for deeds in here.people()]
         async with anyio.create_task_group() as crowd:
@@ -135,7 +135,7 @@ async def storm(
             for _ in range(asked.rounds):
                 for number in choices.sample(range(2), 2):
                     await here.record.grows_by(WRITES, WITHIN)
-                    part = replicas[number].part(number + 1)
+                    part = replica_part(replicas[number], number + 1)
                     faults.append(await part.strike(choices, freeze=choices.random() < 0.6))
                     log.info("fault", what=faults[-1])
             crowd.cancel_scope.cancel()

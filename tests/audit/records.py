@@ -1,24 +1,27 @@
 """What is remembered of each object, and the histories of all kinds together.
 
 In the management cluster: which addresses an IPAllocation holds, and which a NetworkPool promises.
-In a tenant: which addresses a Service shows, and which its MetalLB may hand out.
+In a tenant: which addresses a Service shows, and which its load balancer may hand out.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from allocator import AddressRange
-from controller.meta import Key
+from controller.meta import Key, Object
+from controller.resource import Resource
 from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.resources import IPAddressPool, Service
+from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool, Service
+from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool
 from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
-from tests.metallb.audit.history import History
+from tests.audit.history import History
 
 Addresses = tuple[AddressRange, ...]
+T = TypeVar("T", bound=Object)
 
 
 class Holding(NamedTuple):
@@ -78,6 +81,32 @@ def assignable(pool: IPAddressPool) -> Addresses:
     entries = pool.spec.addresses
     found = (addresstexts.parse_cidr_or_span(text) for text in entries if text != NO_ADDRESS)
     return tuple(one for one in found if one is not None)
+
+
+def list_blocks(pool: CiliumPool) -> Addresses:
+    """Return the addresses of a pool of Cilium, which gives out nothing that it cannot read.
+
+    One that is disabled still has its addresses: an operator that froze before may hand them out.
+    """
+    found = (block.span for block in pool.blocks)
+    return tuple(span for span in found if span is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferKind(Generic[T]):
+    """The kind by which a load balancer in a tenant is offered addresses.
+
+    Args:
+        resource: the kind.
+        list_addresses: returns what an object offers.
+    """
+
+    resource: Resource[T]
+    list_addresses: Callable[[T], Addresses]
+
+
+METALLB_OFFERS = OfferKind(IP_ADDRESS_POOL, assignable)
+CILIUM_OFFERS = OfferKind(CILIUM_POOL, list_blocks)
 
 
 @dataclass(frozen=True, slots=True)

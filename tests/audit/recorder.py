@@ -1,6 +1,6 @@
 """Watches and lists the management cluster and all tenants, for the time of a context.
 
-    async with recording(management, {Key("team", "a"): tenant}) as recorded:
+    async with recording(management, {Key("team", "a"): tenant}, METALLB_OFFERS) as recorded:
         ...                                     # let things happen
         assert await recorded.findings() == []
 
@@ -22,10 +22,10 @@ from controller.informer import Informer
 from controller.meta import Key, Object
 from controller.resource import Resource
 from controller.transport import Transport
-from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, NETWORK_POOL, SERVICE
-from tests.metallb.audit import records, rules
-from tests.metallb.audit.history import History, Sighting
-from tests.metallb.audit.records import Records
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, SERVICE
+from tests.audit import records, rules
+from tests.audit.history import History, Sighting
+from tests.audit.records import OfferKind, Records
 
 BETWEEN_LISTS = 0.05
 """Seconds from asking for a list to asking for the next one."""
@@ -75,13 +75,14 @@ class Recording:
 
 @asynccontextmanager
 async def recording(
-    management: Transport, tenants: Mapping[Key, Transport]
+    management: Transport, tenants: Mapping[Key, Transport], offers: OfferKind[Any]
 ) -> AsyncIterator[Recording]:
     """Record for the time of the context; everything was seen once when this yields.
 
     Args:
         management: the way into the management cluster.
         tenants: the ways into tenants, by TenantCluster.
+        offers: what their load balancers read.
     """
     clock = SystemClock()
     kept = Records.of(tenants)
@@ -91,7 +92,7 @@ async def recording(
         for observer in (
             _Observer(SERVICE, transport, clock, kept.tenants[key].services, records.shown),
             _Observer(
-                IP_ADDRESS_POOL, transport, clock, kept.tenants[key].pools, records.assignable
+                offers.resource, transport, clock, kept.tenants[key].pools, offers.list_addresses
             ),
         )
     ]

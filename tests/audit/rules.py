@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from allocator import AddressRange
 from controller.meta import Key
-from tests.metallb.audit.history import History, Interval
-from tests.metallb.audit.records import Addresses, Records
+from tests.audit.history import History, Interval
+from tests.audit.records import Addresses, Records
 
 
 class Finding(NamedTuple):
@@ -58,9 +58,9 @@ def shown_but_free(records: Records) -> Iterator[Finding]:
 
 
 def assignable_but_free(records: Records) -> Iterator[Finding]:
-    """Find each address in a tenant's MetalLB pool when no allocation of the tenant held it."""
+    """Find each address in a tenant's pool when no allocation of the tenant held it."""
     for tenant, kept in records.tenants.items():
-        yield from _unheld(records, tenant, kept.pools, "is in IPAddressPool")
+        yield from _unheld(records, tenant, kept.pools, "is in pool")
 
 
 def _unheld(

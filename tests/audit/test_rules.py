@@ -5,9 +5,9 @@ from typing import Any
 
 from allocator import AddressRange
 from controller.meta import Key
-from tests.metallb.audit import rules
-from tests.metallb.audit.history import History, Sighting
-from tests.metallb.audit.records import Addresses, Holding, Promise, Promises, Records
+from tests.audit import rules
+from tests.audit.history import History, Sighting
+from tests.audit.records import Addresses, Holding, Promise, Promises, Records
 
 A, B = Key("team", "a"), Key("team", "b")
 BLOCK = AddressRange.parse_cidr("10.40.0.0/28")
@@ -128,7 +128,7 @@ def test_an_address_in_a_metallb_pool_is_found_when_it_is_free() -> None:
     scenario.hold(A, end=60)
     scenario.pool(A, (RANGE,), end=61)
     (found,) = scenario.findings()
-    assert "10.40.0.0/30 is in IPAddressPool ns/default-pool of team/a" in found
+    assert "10.40.0.0/30 is in pool ns/default-pool of team/a" in found
 
 
 def test_an_address_of_no_pool_of_ours_is_not_judged() -> None:

@@ -1,30 +1,24 @@
-"""What people do during a storm: in tenants, and in the management cluster.
-
-MetalLB's webhook is off, so they can make pools that MetalLB cannot use: then it goes on handing
-out addresses by the pools that it read before.
-"""
+"""What people do during a storm: in tenants, and in the management cluster."""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import anyio
 
-from controller.errors import AlreadyExists, ControllerError
-from controller.meta import Key, Version
-from envtest.metallb import NAMESPACE
+from controller.errors import ControllerError
+from controller.meta import Version
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, SERVICE
+from reconcilers.api.resources import IP_ALLOCATION, SERVICE
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import HOME, POOL, PROJECTED, TEAM, Site, Tenant
+from tests.storm.balancers import Balancer
+from tests.tenants import HOME, POOL, TEAM, Site, TenantServer
 
 TENANTS = ("a", "b", "c")
 MOST_SERVICES, MOST_RIVALS = 4, 6
 """Of one tenant, and in the management cluster: with the nodes they fit into the pools."""
-SPOILING = ("theirs", "theirs-too")
 
 
 @dataclass
@@ -56,21 +50,33 @@ class People:
 
 
 class Users:
-    """What people do in one tenant."""
+    """What people do in one tenant.
 
-    def __init__(self, here: Site, tenant: Tenant, choices: random.Random) -> None:
+    Args:
+        here: the clusters.
+        tenant: the tenant.
+        balancer: in it.
+        choices: what they do.
+    """
+
+    def __init__(
+        self,
+        here: Site[TenantServer],
+        tenant: TenantServer,
+        balancer: Balancer,
+        choices: random.Random,
+    ) -> None:
         self._here = here
         self._tenant = tenant
+        self._balancer = balancer
         self._choices = choices
         self._made = 0
-        number = TENANTS.index(tenant.key.name)
-        self._foreign = f"10.99.{number}.0-10.99.{number}.3"
-        self._spoiling = f"10.98.{number}.0/30"
+        self._number = TENANTS.index(tenant.key.name)
 
     def people(self) -> People:
         """Return those who do it: mostly they make and delete Services."""
         often = [self.serve, self.stop_serving] * 4
-        seldom = [self.edit, self.remove_pool, self.delete_growth, self.give_up, self.mend]
+        seldom = [self.edit, self.remove_offer, self.delete_growth, self.give_up, self.mend]
         return People(self._choices, [*often, *seldom])
 
     async def serve(self) -> None:
@@ -85,31 +91,22 @@ class Users:
             await self._tenant.stop_serving(self._choices.choice(found))
 
     async def edit(self) -> None:
-        """Change our pool: other addresses, some of ours, or no automatic assignment."""
-        client = self._tenant.client
-        pool = await client.get(IP_ADDRESS_POOL, PROJECTED)
-        changes = (
-            {"addresses": [self._foreign]},
-            {"addresses": [*pool.spec.addresses[1:], self._foreign]},
-            {"autoAssign": False},
-        )
-        change = {"spec": self._choices.choice(changes)}
-        await client.patch(IP_ADDRESS_POOL, Version.from_object(pool), change)
+        """Change what the controllers offer."""
+        await self._balancer.edit(self._tenant.client, self._choices, self._number)
 
-    async def remove_pool(self) -> None:
-        """Delete our pool."""
-        pool = await self._tenant.client.get(IP_ADDRESS_POOL, PROJECTED)
-        await self._tenant.client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
+    async def remove_offer(self) -> None:
+        """Delete what the controllers offer."""
+        await self._balancer.remove(self._tenant.client, self._choices)
 
     async def give_up(self) -> None:
-        """Give an address up that MetalLB, by pools that it cannot use, still hands out; ask anew.
+        """Give an address up beside offers that the load balancer cannot use; ask anew.
 
-        Its next Services may get that very address, so it must not be free.
+        MetalLB still hands that address out: its next Services may get it, so it must not be free.
         """
         shown = await self._tenant.addresses()
         if not shown:
             return
-        await self._spoil()
+        await self._balancer.spoil(self._tenant.client, self._number)
         name = self._choices.choice(sorted(shown))
         await self._tenant.stop_serving(name)
         for one in await self._allocations():
@@ -118,18 +115,9 @@ class Users:
         for _ in range(2):
             await self.serve()
 
-    async def _spoil(self) -> None:
-        """Create two pools that overlap each other, unless they are there."""
-        for name in SPOILING:
-            spec = {"addresses": [self._spoiling], "autoAssign": False}
-            body = {"metadata": {"name": name}, "spec": spec}
-            with suppress(AlreadyExists):
-                await self._tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
-
     async def mend(self) -> None:
-        """Delete the pools that MetalLB cannot use."""
-        for name in SPOILING:
-            await delete(self._tenant.client, IP_ADDRESS_POOL, Key(NAMESPACE, name))
+        """Delete the offers that the load balancer cannot use."""
+        await self._balancer.mend(self._tenant.client)
 
     async def delete_growth(self) -> None:
         """Delete an allocation of the tenant in the management cluster."""
@@ -154,7 +142,7 @@ class Users:
 class Rivals:
     """Who asks in the management cluster for whatever becomes free, and gives it back."""
 
-    def __init__(self, here: Site, choices: random.Random) -> None:
+    def __init__(self, here: Site[TenantServer], choices: random.Random) -> None:
         self._client = here.client
         self._choices = choices
         self._made = 0

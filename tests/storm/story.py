@@ -1,26 +1,28 @@
 """A storm: every process is killed or frozen in its turn while people use three tenants.
 
-    KUBEBUILDER_ASSETS=$PWD/.real/newest python -m tests.metallb.storm 0 --to 20
+    KUBEBUILDER_ASSETS=$PWD/.real/newest python -m tests.storm cilium 0 --to 20
 
 A seed decides who is struck when, with which signal and for how long, and what people do. They
-make and delete Services, edit and delete the pools in their tenants, make pools that MetalLB
-cannot use, delete allocations, and ask in the management cluster for whatever is free. What was
+make and delete Services, edit and delete what the controllers offer in their tenants, make offers
+that the load balancer cannot use, delete allocations, and ask in the management cluster for
+whatever is free. What was
 killed in one round is frozen in the next. Real processes keep no time, so a seed repeats the
 choices and not the moments: a finding may need several runs of its seed.
 
-Before, during and after it everything is recorded (audit/). Afterwards all Services have
+Before, during and after it everything is recorded (tests/audit/). Afterwards all Services have
 addresses of their own tenants, what is held and what is free make up each pool, and when all
 have left both pools are free.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import anyio
 
+from allocator import AddressRange
 from controller.errors import ControllerError
 from controller.loggers import get_logger
 from controller.meta import Key
@@ -33,10 +35,11 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, entry, site
-from tests.metallb.storm.parts import started_parts
-from tests.metallb.storm.people import TENANTS, Rivals, Users
 from tests.polling import until
+from tests.storm.balancers import Balancer
+from tests.storm.parts import started_parts
+from tests.storm.people import TENANTS, Rivals, Users
+from tests.tenants import HOME, POOL, TEAM, Site, TenantServer, tenant_servers
 
 SPARE = Key(HOME, "spare")
 BLOCKS = {POOL: "10.40.0.0/28", SPARE: "10.41.0.0/28"}
@@ -66,38 +69,63 @@ class Report:
     findings: Sequence[str]
 
 
-async def storm(seed: int, folder: Path, rounds: int = 1) -> Report:
-    """Play a storm; every part is struck once in each round.
+@dataclass(frozen=True)
+class Asked:
+    """A storm to be played.
 
     Args:
         seed: decides everything that is chosen.
-        folder: for kubeconfigs.
-        rounds: how often.
+        rounds: how often every part is struck.
+        tenants: how many tenants there are, three at most.
+    """
+
+    seed: int
+    rounds: int = 1
+    tenants: int = len(TENANTS)
+
+
+async def storm(balancer: Balancer, folder: Path, asked: Asked) -> Report:
+    """Play a storm.
+
+    Args:
+        balancer: in the tenants.
+        folder: for kubeconfigs and logs.
+        asked: the storm.
 
     Raises:
         AssertionError: afterwards the tenants or the pool did not come to what they should be.
     """
-    choices = random.Random(seed)
+    choices, names = random.Random(asked.seed), TENANTS[: asked.tenants]
     faults: list[str] = []
-    async with site(folder, TENANTS) as here, here.recorded() as recording:
+    kinds, offers = await balancer.definitions(), balancer.offers
+    async with (
+        tenant_servers(folder, names, kinds, offers, balancer.provider) as here,
+        here.recorded() as recording,
+    ):
+        for tenant in here.tenants.values():
+            await balancer.prepare(tenant)
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
         await here.offer(BLOCKS[POOL], allocationMode="elastic", **sizes)
         await _offer_spare(here)
         rivals = Rivals(here, random.Random(choices.random()))
         users = [
-            Users(here, one, random.Random(choices.random())) for one in here.tenants.values()
+            Users(here, tenant, balancer, random.Random(choices.random()))
+            for tenant in here.tenants.values()
         ]
         crowd = [rivals.people(), *(one.people() for one in users)]
         # The group is outside of what is started anew within it, as scopes end in order.
-        async with anyio.create_task_group() as group, started_parts(here) as parts:
-            for name in TENANTS:
+        async with (
+            anyio.create_task_group() as group,
+            started_parts(here, balancer, folder) as parts,
+        ):
+            for name in names:
                 await here.create_cluster(name)
-            for name in TENANTS:
+            for name in names:
                 await here.ready(name)
             for people in crowd:
                 group.start_soon(people.act)
             frozen = {part.name: choices.random() < 0.5 for part in parts}
-            for _ in range(rounds):
+            for _ in range(asked.rounds):
                 for part in choices.sample(parts, len(parts)):
                     frozen[part.name] = not frozen[part.name]
                     faults.append(await part.strike(choices, freeze=frozen[part.name]))
@@ -105,7 +133,7 @@ async def storm(seed: int, folder: Path, rounds: int = 1) -> Report:
             for people in crowd:
                 people.until.cancel()
             await until(partial(_is_left, rivals, users), bool, seconds=CALM_SECONDS)
-            await _all_is_well(here)
+            await _all_is_well(here, balancer)
             await _all_is_given_back(here, rivals)
             findings = await recording.findings()  # every server has to answer once more
         done = sum(people.done for people in crowd)
@@ -114,7 +142,7 @@ async def storm(seed: int, folder: Path, rounds: int = 1) -> Report:
 
 
 async def _is_left(rivals: Rivals, users: Sequence[Users]) -> bool:
-    """Return whether the pool is left to the tenants, and MetalLB can use their pools again.
+    """Return whether the pool is left to the tenants, without offers that cannot be used.
 
     Servers that were struck last may not serve all kinds yet.
     """
@@ -127,7 +155,7 @@ async def _is_left(rivals: Rivals, users: Sequence[Users]) -> bool:
     return True
 
 
-async def _offer_spare(here: Site) -> None:
+async def _offer_spare(here: Site[TenantServer]) -> None:
     """Make a second pool, for what does not fit into the first."""
     await here.create(NETWORK_POOL, SPARE.namespace, SPARE.name, spec={"cidr": BLOCKS[SPARE]})
     refs = [{"name": key.name, "priority": number} for number, key in enumerate(BLOCKS, start=1)]
@@ -135,25 +163,28 @@ async def _offer_spare(here: Site) -> None:
     await here.patch(PROVIDER_CONFIG, Key(HOME, "default"), change)
 
 
-async def _all_is_well(here: Site) -> None:
+async def _all_is_well(here: Site[TenantServer], balancer: Balancer) -> None:
     """Wait until every tenant and the pool are as they should be without faults."""
     for tenant in here.tenants.values():
         await until(
-            partial(_tenant_state, here, tenant),
+            partial(_tenant_state, here, tenant, balancer),
             lambda found: not found,
             seconds=CALM_SECONDS,
         )
     await until(lambda: _pool_state(here), lambda found: not found, seconds=CALM_SECONDS)
 
 
-async def _tenant_state(here: Site, tenant: Tenant) -> list[str]:
+async def _tenant_state(
+    here: Site[TenantServer], tenant: TenantServer, balancer: Balancer
+) -> list[str]:
     """Return what is not as it should be in a tenant, as sentences."""
     name = tenant.key.name
     held = await here.ranges_of(name)
-    entries = sorted(await tenant.entries())
+    offers = await balancer.list_own(tenant.client)
+    offered = [span for offer in offers for span in balancer.offers.list_addresses(offer)]
     wrong = []
-    if entries != sorted(map(entry, held)):
-        wrong.append(f"{name}: its pool has {entries}, it holds {held}")
+    if _texts(offered) != _texts(held):
+        wrong.append(f"{name}: it is offered {_texts(offered)}, it holds {_texts(held)}")
     shown = await tenant.addresses()
     page = await tenant.client.list(SERVICE, namespace="default")
     for service in page.items:
@@ -162,10 +193,15 @@ async def _tenant_state(here: Site, tenant: Tenant) -> list[str]:
         ip = shown.get(service.metadata.name, "")
         if not any(ip and span.contains(ip) for span in held):
             wrong.append(f"{name}: {service.metadata.name} shows {ip or 'nothing'}")
+            await balancer.remind(tenant.client, service.metadata.key)
     return wrong
 
 
-async def _pool_state(here: Site) -> list[str]:
+def _texts(spans: Iterable[AddressRange]) -> list[str]:
+    return sorted(span.text for span in spans)
+
+
+async def _pool_state(here: Site[TenantServer]) -> list[str]:
     """Return where held and free addresses do not make up a pool, as sentences."""
     page = await here.client.list(IP_ALLOCATION)
     wrong = []
@@ -180,7 +216,7 @@ async def _pool_state(here: Site) -> list[str]:
     return wrong
 
 
-async def _all_is_given_back(here: Site, rivals: Rivals) -> None:
+async def _all_is_given_back(here: Site[TenantServer], rivals: Rivals) -> None:
     """Delete all Services and clusters; wait until both pools are free.
 
     A request of a rival that was under way when it was cancelled may be stored after the rivals

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.meta import Key
-from tests.metallb.audit.history import History, Interval, Sighting, Stay
+from tests.audit.history import History, Interval, Sighting, Stay
 
 KEY = Key("team", "web")
 

@@ -1,23 +1,24 @@
-"""The processes that a storm strikes: replicas, MetalLBs, and the API servers with their etcds."""
+"""The processes that a storm strikes: replicas, load balancers, API servers with their etcds."""
 
 import os
 import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
-from anyio.abc import Process
 
-from envtest.metallb import MetalLB, metallb_controller
-from envtest.settings import read_settings
 from tests.faults.parts import Parts, taken_apart
-from tests.metallb.site import Site, Tenant
 from tests.polling import checked
 from tests.reconcilers.cli.commands import started
+from tests.storm.balancers import Balancer
+from tests.storm.programs import Program
+from tests.tenants import Site, TenantServer
 
+BACK_OFF_SECONDS = 0.2
 LEASE_SECONDS = 4
 FLAGS = (
     "--metrics-bind-address=0",
@@ -72,32 +73,34 @@ class Part:
         return f"{self.name} killed, and started {seconds:.1f} s later"
 
 
-class Replica:
-    """A replica of the controllers, started again whenever it has ended.
+class Restarted:
+    """A program that is started again whenever it has ended, as the kubelet does it.
 
-    One that loses its lease while its API server is away ends by itself, as it is to.
+    A replica or an operator that loses its Lease while its API server is away ends by itself.
 
     Args:
-        kubeconfig: of the management cluster.
-        flags: more of its flags.
+        run: runs it for the time of a context.
     """
 
-    def __init__(self, kubeconfig: Path, *flags: str) -> None:
-        self._command = ("run", f"--kubeconfig={kubeconfig}", *flags)
-        self._process: Process | None = None
+    def __init__(self, run: Callable[[], AbstractAsyncContextManager[Program]]) -> None:
+        self._run = run
+        self._program: Program | None = None
         self._may_run = anyio.Event()
         self._may_run.set()
         self._runs = anyio.Event()
+        self._ended = anyio.Event()
 
     async def run(self) -> None:
         """Run it until cancelled."""
         while True:
             await self._may_run.wait()
-            async with started(*self._command) as running:
-                self._process = running.process
+            async with self._run() as program:
+                self._program, self._ended = program, anyio.Event()
                 self._runs.set()
-                await running.process.wait()
+                await program.wait()
                 self._runs = anyio.Event()
+            self._ended.set()
+            await anyio.sleep(BACK_OFF_SECONDS)  # as the kubelet does, not a wait for a state
 
     async def started(self) -> None:
         """Wait until it runs; it need not lead."""
@@ -106,51 +109,50 @@ class Replica:
     async def pid(self) -> int:
         """Return the number of its process; wait if it is just being started."""
         await self.started()
-        assert self._process is not None
-        return self._process.pid
+        assert self._program is not None
+        return self._program.pid
 
     async def kill(self) -> None:
         """End it as `kill -9` does; it is not started before `start`."""
         self._may_run = anyio.Event()
-        os.kill(await self.pid(), signal.SIGKILL)
-        assert self._process is not None
-        await self._process.wait()
+        pid = await self.pid()
+        os.kill(pid, signal.SIGKILL)
+        await self._ended.wait()
 
     async def start(self) -> None:
-        """Let it start again."""
+        """Let it start again, and wait until it runs."""
         self._may_run.set()
+        await self.started()
 
-    def part(self, number: int) -> Part:
-        """Return it as something to strike: frozen, it may lose its lease and not know it."""
-        return Part(f"replica {number}", self.pid, self.kill, self.start, 3.0 * LEASE_SECONDS)
+    def part(self, name: str, longest_freeze: float = 4.0) -> Part:
+        """Return it as something to strike.
+
+        Args:
+            name: for people.
+            longest_freeze: the most seconds for which it is frozen.
+        """
+        return Part(name, self.pid, self.kill, self.start, longest_freeze)
 
 
-class RestartedMetalLB:
-    """MetalLB in a tenant, started again when it was killed."""
+def replica(kubeconfig: Path, *flags: str) -> Restarted:
+    """Return a replica of the controllers.
 
-    def __init__(self, tenant: Tenant, stack: AsyncExitStack) -> None:
-        self._tenant = tenant
-        self._stack = stack
-        self._metallb: MetalLB = tenant.metallb
+    Args:
+        kubeconfig: of the management cluster.
+        flags: more of its flags.
+    """
 
-    async def pid(self) -> int:
-        """Return the number of its process."""
-        return self._metallb.pid
+    @asynccontextmanager
+    async def run() -> AsyncIterator[Program]:
+        async with started("run", f"--kubeconfig={kubeconfig}", *flags) as running:
+            yield Program(running.process.pid, running.process.wait)
 
-    async def kill(self) -> None:
-        """End it as `kill -9` does."""
-        os.kill(self._metallb.pid, signal.SIGKILL)
+    return Restarted(run)
 
-    async def start(self) -> None:
-        """Start another one."""
-        settings = replace(read_settings(), stop_seconds=1.0)
-        text = self._tenant.plane.kubeconfig()
-        self._metallb = await self._stack.enter_async_context(metallb_controller(text, settings))
 
-    def part(self) -> Part:
-        """Return it as something to strike."""
-        name = f"MetalLB of {self._tenant.key.name}"
-        return Part(name, self.pid, self.kill, self.start)
+def replica_part(program: Restarted, number: int) -> Part:
+    """Return a replica as something to strike: frozen, it may lose its lease and not know it."""
+    return program.part(f"replica {number}", 3.0 * LEASE_SECONDS)
 
 
 def servers(name: str, parts: Parts) -> tuple[Part, Part]:
@@ -169,20 +171,31 @@ def servers(name: str, parts: Parts) -> tuple[Part, Part]:
 
 
 @asynccontextmanager
-async def started_parts(here: Site) -> AsyncIterator[list[Part]]:
-    """Start two replicas; yield all that can be struck."""
+async def started_parts(
+    here: Site[TenantServer], balancer: Balancer, folder: Path
+) -> AsyncIterator[list[Part]]:
+    """Start two replicas, and a load balancer in each tenant; yield all that can be struck.
+
+    Args:
+        here: the API servers.
+        balancer: the load balancer.
+        folder: for what it logs.
+    """
     async with AsyncExitStack() as stack, anyio.create_task_group() as group:
         parts: list[Part] = []
         for number in (1, 2):
-            replica = Replica(here.kubeconfig, *FLAGS)
-            group.start_soon(replica.run)
-            await replica.started()
-            parts.append(replica.part(number))
+            program = replica(here.kubeconfig, *FLAGS, *balancer.flags)
+            group.start_soon(program.run)
+            await program.started()
+            parts.append(replica_part(program, number))
         planes = {"management": here.plane}
         planes |= {name: tenant.plane for name, tenant in here.tenants.items()}
         for name, plane in planes.items():
             parts += servers(name, await stack.enter_async_context(taken_apart(plane)))
-        for tenant in here.tenants.values():
-            parts.append(RestartedMetalLB(tenant, stack).part())
+        for name, tenant in here.tenants.items():
+            program = Restarted(partial(balancer.run, tenant, folder))
+            group.start_soon(program.run)
+            await program.started()
+            parts.append(program.part(f"{balancer.title} of {name}"))
         yield parts
         group.cancel_scope.cancel()

@@ -1,0 +1,103 @@
+"""Cilium's operator of a tenant as a child process: LB-IPAM alone, or all of it."""
+
+import os
+import signal
+import subprocess
+from math import inf
+from pathlib import Path
+
+from envtest.ports import free_port
+from envtest.settings import read_settings
+from tests.freezing import freeze, thaw
+from tests.polling import checked, until
+from tests.servers import ASSETS
+
+LEASE_NAMESPACE = "kube-system"
+"""Where the operator has its Lease; LB-IPAM alone has no flag for it."""
+QUIET = (
+    *("--enable-gops=false", "--enable-metrics=false", "--ipam=kubernetes"),
+    *("--unmanaged-pod-watcher-interval=0", "--remove-cilium-node-taints=false"),
+    "--set-cilium-is-up-condition=false",
+)
+"""Flags that switch off what a whole operator does beside LB-IPAM."""
+
+
+def find_newest() -> Path | None:
+    """Return the newest LB-IPAM that the environment names; None if there is none."""
+    return read_settings().lbipam
+
+
+def find_oldest() -> Path | None:
+    """Return the operator of the oldest Cilium, in `oldest` beside KUBEBUILDER_ASSETS, or None."""
+    asked = os.environ.get(ASSETS)
+    program = Path(asked or os.devnull).parent / "oldest" / "cilium-operator"
+    return program if asked and program.is_file() else None
+
+
+def is_whole(program: Path) -> bool:
+    """Return whether a program is a whole operator, and not LB-IPAM alone."""
+    return program.name == "cilium-operator"
+
+
+class Operator:
+    """LB-IPAM as a child process.
+
+    Args:
+        program: LB-IPAM alone, or a whole operator.
+        kubeconfig: of the tenant.
+        log: a file that takes what it says.
+        elects: whether it works only while it holds the Lease; a whole operator always does.
+    """
+
+    def __init__(
+        self, program: Path, kubeconfig: Path, log: Path, *, elects: bool = False
+    ) -> None:
+        self._command = [str(program), f"--k8s-kubeconfig-path={kubeconfig}"]
+        self.is_whole = is_whole(program)
+        """Whether it is a whole operator, which defines its kinds by itself."""
+        if self.is_whole:
+            api = f"--operator-api-serve-addr=127.0.0.1:{free_port('127.0.0.1')}"
+            self._command += [api, *QUIET, f"--k8s-namespace={LEASE_NAMESPACE}"]
+        elif elects:
+            self._command.append("--leader-elect")
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it; it is ready when it has acknowledged a pool."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """Kill it where it is, also if it is frozen or has ended."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """Ask it to end, as the kubelet does, and wait until it has; it gives its Lease back."""
+        assert self._process is not None, "it does not run"
+        self._process.terminate()
+        self._process.wait()
+        self._process = None
+
+    async def wait(self) -> None:
+        """Wait until it has ended."""
+        process = self._process
+        if process is not None:
+            await until(checked(process.poll), lambda code: code is not None, seconds=inf)
+
+    def freeze(self) -> None:
+        """Stop it where it is."""
+        freeze(self.pid)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        thaw(self.pid)

@@ -1,0 +1,285 @@
+"""The load balancers that storms are played with, and what people do to what they read.
+
+Each is the real one. Nothing keeps people from offers that it cannot use.
+"""
+
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from controller.client import Client
+from controller.errors import AlreadyExists
+from controller.loggers import get_logger
+from controller.meta import Key, Object, Version
+from envtest.lbipam import lbipam_definitions
+from envtest.metallb import NAMESPACE, definitions, metallb_controller
+from envtest.settings import PlaneError, read_settings
+from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE
+from reconcilers.api.resources import NAMESPACE as NAMESPACES
+from reconcilers.cli.local.objects import delete
+from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, is_ours
+from tests.audit.records import CILIUM_OFFERS, METALLB_OFFERS, OfferKind
+from tests.cilium.operators import Operator
+from tests.edits import edit
+from tests.metallb.site import PROJECTED
+from tests.storm.programs import Program
+from tests.tenants import TenantServer
+
+Body = Mapping[str, Any]
+FOREIGN = ("10.99.{}.0", "10.99.{}.3")
+"""The first and the last of the addresses that people add to our offers, by tenant."""
+SPOILING = ("theirs", "theirs-too")
+
+log = get_logger(__name__)
+
+
+class Balancer(ABC):
+    """A load balancer in each tenant.
+
+    Attributes:
+        title: its name, for people.
+        provider: as a TenantCluster names it; empty for the default.
+        flags: of the controllers, for this load balancer.
+        offers: what it reads.
+    """
+
+    title: str
+    provider = ""
+    flags: Sequence[str] = ()
+    offers: OfferKind[Any]
+
+    @abstractmethod
+    async def definitions(self) -> Sequence[dict[str, Any]]:
+        """Return the definitions that have to be there before it starts."""
+
+    @abstractmethod
+    def run(self, tenant: TenantServer, folder: Path) -> AbstractAsyncContextManager[Program]:
+        """Run it in a tenant for the time of a context.
+
+        Args:
+            tenant: the tenant.
+            folder: for what it logs.
+        """
+
+    @abstractmethod
+    async def prepare(self, tenant: TenantServer) -> None:
+        """Create in a tenant what it needs before it starts."""
+
+    @abstractmethod
+    def is_ours(self, offer: Object) -> bool:
+        """Return whether the controllers made an offer."""
+
+    @abstractmethod
+    def list_edits(self, offer: Any, first: str, last: str) -> Sequence[Body]:
+        """Return the edits of a spec that people make.
+
+        Args:
+            offer: what they edit.
+            first: of some addresses that are not ours.
+            last: of them.
+        """
+
+    @abstractmethod
+    async def spoil(self, client: Client, number: int) -> None:
+        """Create offers that the load balancer cannot use, unless they are there.
+
+        Args:
+            client: of the tenant.
+            number: of the tenant.
+        """
+
+    @abstractmethod
+    async def mend(self, client: Client) -> None:
+        """Delete the offers that the load balancer cannot use."""
+
+    @abstractmethod
+    async def remind(self, client: Client, service: Key) -> None:
+        """Do what a user does whose Service does not get its address.
+
+        Args:
+            client: of the tenant.
+            service: the Service.
+        """
+
+    async def list_own(self, client: Client) -> list[Any]:
+        """Return what the controllers offer in a tenant."""
+        page = await client.list(self.offers.resource)
+        return [offer for offer in page.items if self.is_ours(offer)]
+
+    async def edit(self, client: Client, choices: random.Random, number: int) -> None:
+        """Change an offer of the controllers.
+
+        Args:
+            client: of the tenant.
+            choices: what is changed.
+            number: of the tenant.
+        """
+        if own := await self.list_own(client):
+            offer = choices.choice(own)
+            first, last = (address.format(number) for address in FOREIGN)
+            change = {"spec": choices.choice(self.list_edits(offer, first, last))}
+            await client.patch(self.offers.resource, Version.from_object(offer), change)
+
+    async def remove(self, client: Client, choices: random.Random) -> None:
+        """Delete an offer of the controllers."""
+        if own := await self.list_own(client):
+            offer = Version.from_object(choices.choice(own))
+            await client.delete(self.offers.resource, offer)
+
+
+class InMetalLB(Balancer):
+    """MetalLB, without its webhook: people can make pools that it cannot use.
+
+    Then it goes on handing out addresses by the pools that it read before.
+    """
+
+    title = "MetalLB"
+    offers = METALLB_OFFERS
+
+    @override
+    async def definitions(self) -> Sequence[dict[str, Any]]:
+        return definitions(read_settings())
+
+    @override
+    async def prepare(self, tenant: TenantServer) -> None:
+        await tenant.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+
+    @override
+    @asynccontextmanager
+    async def run(self, tenant: TenantServer, folder: Path) -> AsyncIterator[Program]:
+        settings = replace(read_settings(), stop_seconds=1.0)
+        async with metallb_controller(tenant.plane.kubeconfig(), settings) as metallb:
+            yield Program(metallb.pid, _ending(metallb.watch))
+
+    @override
+    def is_ours(self, offer: Object) -> bool:
+        return offer.metadata.key == PROJECTED
+
+    @override
+    def list_edits(self, offer: Any, first: str, last: str) -> Sequence[Body]:
+        foreign = f"{first}-{last}"
+        return (
+            {"addresses": [foreign]},
+            {"addresses": [*offer.spec.addresses[1:], foreign]},
+            {"autoAssign": False},
+        )
+
+    @override
+    async def spoil(self, client: Client, number: int) -> None:
+        for name in SPOILING:
+            spec = {"addresses": [f"10.98.{number}.0/30"], "autoAssign": False}
+            body = {"metadata": {"name": name}, "spec": spec}
+            with suppress(AlreadyExists):
+                await client.create(IP_ADDRESS_POOL, NAMESPACE, body)
+
+    @override
+    async def mend(self, client: Client) -> None:
+        for name in SPOILING:
+            await delete(client, IP_ADDRESS_POOL, Key(NAMESPACE, name))
+
+    @override
+    async def remind(self, client: Client, service: Key) -> None:
+        """Do nothing: MetalLB repeats what its API server did not take."""
+
+
+class InCilium(Balancer):
+    """Cilium's LB-IPAM, which elects a leader.
+
+    An operator that was killed is missed until its Lease has expired. What cannot be proven is
+    waited for longer than any process of a storm stands still.
+
+    Args:
+        program: LB-IPAM alone, or a whole operator.
+    """
+
+    title = "Cilium"
+    provider = "cilium"
+    flags: Sequence[str] = ("--cilium-wait=20s",)
+    offers = CILIUM_OFFERS
+
+    def __init__(self, program: Path) -> None:
+        self._program = program
+
+    @override
+    async def definitions(self) -> Sequence[dict[str, Any]]:
+        return await lbipam_definitions(read_settings())
+
+    @override
+    async def prepare(self, tenant: TenantServer) -> None:
+        """Create nothing: Cilium needs no more than its kinds."""
+
+    @override
+    @asynccontextmanager
+    async def run(self, tenant: TenantServer, folder: Path) -> AsyncIterator[Program]:
+        name = tenant.key.name
+        kubeconfig = tenant.plane.write_kubeconfig(folder / f"{name}-operator.kubeconfig")
+        operator = Operator(
+            self._program, kubeconfig, folder / f"{name}-operator.log", elects=True
+        )
+        operator.start()
+        try:
+            yield Program(operator.pid, operator.wait)
+        finally:
+            operator.kill()
+
+    @override
+    def is_ours(self, offer: Object) -> bool:
+        return isinstance(offer, CiliumPool) and is_ours(offer)
+
+    @override
+    def list_edits(self, offer: Any, first: str, last: str) -> Sequence[Body]:
+        foreign = {"start": first, "stop": last}
+        own = [{"start": block.start, "stop": block.stop} for block in offer.blocks]
+        return (
+            {"blocks": [foreign]},
+            {"blocks": [*own[1:], foreign]},
+            {"blocks": [*own, {"start": "nonsense"}]},
+            {"blocks": [*own, {"start": last, "stop": first}]},
+            {"disabled": not offer.spec.disabled},
+            {"serviceSelector": {"matchLabels": {"app": "nobody"}}},
+        )
+
+    @override
+    async def spoil(self, client: Client, number: int) -> None:
+        selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": []}]}
+        for name in SPOILING:
+            blocks = [{"cidr": f"10.98.{number}.0/30"}]
+            body = {
+                "metadata": {"name": name},
+                "spec": {"blocks": blocks, "serviceSelector": selector},
+            }
+            with suppress(AlreadyExists):
+                await client.create(CILIUM_POOL, "", body)
+
+    @override
+    async def mend(self, client: Client) -> None:
+        for name in SPOILING:
+            await delete(client, CILIUM_POOL, Key("", name))
+
+    @override
+    async def remind(self, client: Client, service: Key) -> None:
+        """Touch the Service every two seconds, as our page advises.
+
+        LB-IPAM does not repeat the write of a status that its API server did not take.
+        """
+        change = {"metadata": {"annotations": {"reminded": f"{time.monotonic() / 2:.0f}"}}}
+        await edit(client, SERVICE, service, change)
+
+
+def _ending(watch: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """Return a wait for the end of a program, which `watch` reports as an error."""
+
+    async def wait() -> None:
+        try:
+            await watch()
+        except PlaneError as error:
+            log.info("ended", why=str(error))
+
+    return wait
