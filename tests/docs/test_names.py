@@ -122,7 +122,7 @@ def test_every_flag_is_one_of_some_command(document: str) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_environment_variable_is_read_by_the_code(document: str) -> None:
     named = set(re.findall(r"\bBUTLER_IPAM_[A-Z_]*[A-Z]\b", read(document)))
-    tests = {"BUTLER_IPAM_TEST_SEEDS", OLDEST_ASSETS}
+    tests = {"BUTLER_IPAM_TEST_SEEDS", "BUTLER_IPAM_TEST_ROUNDS", OLDEST_ASSETS}
     assert named - options()["variables"] - tests == set()
 
 

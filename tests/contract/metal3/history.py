@@ -1,0 +1,97 @@
+"""Which claim had which address from which revision to which, as the watches of both kinds report.
+
+Revisions of one server count the writes of all kinds, so histories of both kinds are compared by
+them: two claims never have one address at one revision, and no claim ever has a second address.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations, groupby
+from math import inf
+from operator import attrgetter
+from typing import Any
+
+import anyio
+
+from tests.contract.metal3.lab import CLAIM_KINDS, Metal3Lab, address_name
+from tests.polling import checked, until
+
+Body = Mapping[str, Any]
+
+
+@dataclass
+class Tenure:
+    """A claim that has an address.
+
+    Args:
+        claim: its kind, name and uid.
+        address: the name of its IPAddress, which has the address in it.
+        begin: the revision at which its status named the IPAddress.
+        end: the revision at which it was gone.
+    """
+
+    claim: str
+    address: str
+    begin: int
+    end: float = inf
+
+
+class ClaimHistory:
+    """Follows the claims of a namespace."""
+
+    def __init__(self) -> None:
+        self._tenures: dict[str, Tenure] = {}
+        self._seen: set[tuple[str, str]] = set()
+        self.renumbered: list[str] = []
+        """Claims whose status named one IPAddress and then another, or none."""
+
+    async def follow(self, lab: Metal3Lab) -> None:
+        """Note what happens to claims of both kinds until cancelled."""
+        async with anyio.create_task_group() as group:
+            for kind in CLAIM_KINDS:
+                group.start_soon(self._follow, lab, kind)
+
+    async def _follow(self, lab: Metal3Lab, kind: str) -> None:
+        asked = {"watch": "true", "resourceVersion": "0", "allowWatchBookmarks": "true"}
+        while True:
+            async with lab.admin.stream(
+                "GET", lab.path(kind), params=asked, timeout=None
+            ) as answer:
+                async for line in answer.aiter_lines():
+                    event = json.loads(line)
+                    assert event["type"] != "ERROR", event
+                    if event["type"] != "BOOKMARK":
+                        self.note(kind, event["type"], event["object"])
+                    asked["resourceVersion"] = event["object"]["metadata"]["resourceVersion"]
+
+    def note(self, kind: str, event: str, body: Body) -> None:
+        """Note an event of a watch: ADDED, MODIFIED or DELETED."""
+        meta = body["metadata"]
+        claim, revision = f"{kind} {meta['name']} {meta['uid']}", int(meta["resourceVersion"])
+        self._seen.add((kind, meta["name"]))
+        address = address_name(dict(body))
+        tenure = self._tenures.get(claim)
+        if tenure is None and address and event != "DELETED":
+            self._tenures[claim] = Tenure(claim, address, revision)
+        if tenure is None:
+            return
+        if address != tenure.address:
+            self.renumbered.append(f"{claim} had {tenure.address}, then {address or 'nothing'}")
+        if event == "DELETED":
+            tenure.end = revision
+
+    async def reached(self, kind: str, name: str) -> None:
+        """Wait until a claim was seen: what came before it, of its kind, was seen as well."""
+        await until(checked(lambda: (kind, name) in self._seen), bool)
+
+    def findings(self) -> list[str]:
+        """Return what must not have been, as sentences."""
+        return [*self.renumbered, *self._shared()]
+
+    def _shared(self) -> Iterator[str]:
+        tenures = sorted(self._tenures.values(), key=attrgetter("address", "begin"))
+        for address, group in groupby(tenures, key=attrgetter("address")):
+            for one, other in combinations(group, 2):
+                if other.begin < one.end:
+                    yield f"{address} of {one.claim} was given to {other.claim}, too"
