@@ -271,7 +271,7 @@ def _run(function: object, call: Callable[..., R], *arguments: object) -> R:
 def _wrap_base_exception(function: object, error: BaseException) -> UnexpectedError:
     """Return the error to raise in place of a BaseException that is no Exception."""
     return UnexpectedError(
-        f"{function_name(function)} raised {safe_repr(error)}, which is no Exception"
+        f"{function_name(function)} raised {safe_repr(error)}, which is not an Exception"
     )
 
 

@@ -224,7 +224,7 @@ def decode_json(data: bytes) -> Any:
     try:
         return _any_decoder.decode(data)
     except DECODE_ERRORS as error:
-        raise MalformedAnswer(f"the answer is no JSON: {error}") from error
+        raise MalformedAnswer(f"the answer is not JSON:  {error}") from error
 
 
 def decode_object(resource: Resource[T], data: bytes) -> T:
@@ -236,7 +236,7 @@ def decode_object(resource: Resource[T], data: bytes) -> T:
     try:
         return _decode(resource.type, data)
     except DECODE_ERRORS as error:
-        raise MalformedAnswer(f"the answer is no {resource.kind}: {error}") from error
+        raise MalformedAnswer(f"the answer is not a {resource.kind}: {error}") from error
 
 
 def decode_page(resource: Resource[T], data: bytes) -> Page[T]:
@@ -263,7 +263,7 @@ def decode_page_in_slices(resource: Resource[T], data: bytes) -> Iterator[Page[T
         listed = _list_decoder.decode(data)
         revision = int(listed.metadata.resourceVersion)
     except DECODE_ERRORS as error:
-        raise MalformedAnswer(f"the answer is no {resource.kind}List: {error}") from error
+        raise MalformedAnswer(f"the answer is not a {resource.kind}List: {error}") from error
     items: list[T] = []
     unreadable: dict[Key, str] = {}
     for number, raw in enumerate(listed.items or ()):

@@ -306,7 +306,8 @@ def _chosen_context(documents: _Documents, context: str | None, where: str) -> s
     parts = url_of_host(server) if isinstance(server, str) else None
     if parts is None:
         raise ConfigurationError(
-            f"kubeconfig {where}: the server of cluster {contexts[name]['cluster']!r} is no URL of"
+            f"kubeconfig {where}: the server of cluster {contexts[name]['cluster']!r} is not a"
+            f" URL of"
             f" a host: write https://HOST:PORT instead of {str(server or '')[:100]!r}"
         )
     if parts.scheme == "https" or contexts[name].get("user"):
@@ -366,7 +367,7 @@ def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
         document = yaml.safe_load(path.read_bytes())
     except yaml.YAMLError as error:
         detail = " ".join(str(error).split())
-        raise ConfigurationError(f"kubeconfig {path} is no YAML: {detail}") from error
+        raise ConfigurationError(f"kubeconfig {path} is not YAML: {detail}") from error
     except OSError as error:
         raise ConfigurationError(f"kubeconfig {path} cannot be read: {error.strerror}") from error
     if document is None:

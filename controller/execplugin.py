@@ -123,7 +123,7 @@ def _read_credentials(printed: bytes, version: object) -> dict[str, str]:
         )
     status = answer["status"]
     if not isinstance(status, dict):
-        raise ConfigurationError("exec: malformed response. status is no object")
+        raise ConfigurationError("exec: malformed response. status is not an object")
     names = ("token",) if status.get("token") else ("clientCertificateData", "clientKeyData")
     credentials = {name: str(status[name]) for name in names if status.get(name)}
     return credentials if len(credentials) == len(names) else {}

@@ -281,7 +281,7 @@ class Metrics:
             "terminal_reconcile_errors", "ended in an error that is not retried"
         )
         self.reconcile_panics = self._reconcile_counter(
-            "reconcile_panics", "raised what is no error of the API: a bug"
+            "reconcile_panics", "raised an exception that is not an error of the API: a bug"
         )
         self.reconcile_timeouts = self._reconcile_counter("reconcile_timeouts", "ran out of time")
         self.reconcile_seconds = Histogram(

@@ -179,7 +179,7 @@ class Controller:
         if not is_key(key):
             self._drop(key)
             self._log.error(
-                "No key was queued, and is dropped", controller=self.name, value=repr(key)
+                "Dropped a queued value that is not a key", controller=self.name, value=repr(key)
             )
             return
         if self._partition is None:
@@ -248,7 +248,7 @@ class Controller:
         if not isinstance(outcome, Outcome):  # a forgotten return, for example
             raise TypeError(
                 f"reconciler {self.name}, {function_name(self._reconcile)}, returned"
-                f" {describe_result(outcome)}, which is no Outcome: return SETTLED,"
+                f" {describe_result(outcome)}, which is not an Outcome: return SETTLED,"
                 " Again(seconds) or Blocked(reason)"
             )
         return outcome

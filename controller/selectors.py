@@ -53,7 +53,7 @@ def _write_expression(expression: Mapping[str, Any]) -> str:
     if operator in {"Exists", "DoesNotExist"} and not values:
         return name if operator == "Exists" else f"!{name}"
     raise ValueError(
-        f"matchExpressions: {name} {operator} {values} is no requirement; In and NotIn need"
+        f"matchExpressions: {name} {operator} {values} is not a requirement; In and NotIn need"
         " values, Exists and DoesNotExist have none"
     )
 

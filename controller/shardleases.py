@@ -316,7 +316,7 @@ class ShardLeases:
                 group.start_soon(renew)
                 await self._work.begin(shard)
                 await self._wait_moved(shard, here=False)
-                log.info("Giving a shard back", lease=name)
+                log.info("Releasing a shard", lease=name)
                 await self._work.end(shard, self._grace)
                 group.cancel_scope.cancel()
         finally:

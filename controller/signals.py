@@ -130,7 +130,7 @@ async def _exit_after_lost_lease(manager: Manager, clock: Clock) -> None:
     await manager.lost.wait()
     if manager.shards is None:  # the work of a shard had its time to end already
         await clock.sleep(manager.options.lease_settings().ending_seconds)
-    log.error("Lease lost and the work has not ended in time, exiting now")
+    log.error("Lease lost and running work did not end in time, exiting now")
     os._exit(1)
 
 

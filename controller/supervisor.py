@@ -122,7 +122,7 @@ def as_exception(error: BaseException) -> Exception:
                 raise error
             substitute = UnexpectedError("cancelled by other code, or awaited what was cancelled")
         case _:
-            substitute = UnexpectedError(f"raised {safe_repr(error)}, which is no Exception")
+            substitute = UnexpectedError(f"raised {safe_repr(error)}, which is not an Exception")
     substitute.__cause__ = error
     return substitute
 

@@ -163,9 +163,9 @@ def _load_yaml(data: bytes) -> Mapping[str, Any]:
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark is not None else ""
-        raise ConfigurationError(f"the kubeconfig is no YAML{line}") from error
+        raise ConfigurationError(f"the kubeconfig is not YAML{line}") from error
     if not isinstance(document, dict):
-        raise ConfigurationError("the kubeconfig is no YAML mapping")
+        raise ConfigurationError("the kubeconfig is not a YAML mapping")
     return document
 
 
@@ -222,7 +222,7 @@ def _make_refusal(where: str, name: str, why: str) -> ConfigurationError:
 def _text(entry: Mapping[str, Any], name: str) -> str:
     value = entry.get(name, "")
     if not isinstance(value, str) or not value.isprintable():
-        raise ConfigurationError(f"the kubeconfig's {name} is no text")
+        raise ConfigurationError(f"the kubeconfig's {name} is not a string")
     return "" if value in _ABSENT else value.strip()
 
 
@@ -237,7 +237,10 @@ def _token(user: Mapping[str, Any]) -> str:
     value = user.get("token", "")
     token = value.strip() if isinstance(value, str) else "\n"
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigurationError("the kubeconfig's token is none: it has spaces or odd characters")
+        raise ConfigurationError(
+            "the kubeconfig's token is not valid: it has spaces or characters that a header"
+            " cannot carry"
+        )
     return token
 
 
@@ -246,9 +249,9 @@ def _pem(entry: Mapping[str, Any], name: str) -> str:
     try:
         pem = base64.b64decode("".join(value.split()), validate=True).decode("ascii")
     except (AttributeError, binascii.Error, ValueError) as error:
-        raise ConfigurationError(f"the kubeconfig's {name} is no PEM in base64") from error
+        raise ConfigurationError(f"the kubeconfig's {name} is not PEM in base64") from error
     if pem and "-----BEGIN " not in pem:
-        raise ConfigurationError(f"the kubeconfig's {name} is no PEM in base64")
+        raise ConfigurationError(f"the kubeconfig's {name} is not PEM in base64")
     return pem
 
 
@@ -262,7 +265,7 @@ def _server(cluster: Mapping[str, Any], *, allow_insecure: bool) -> str:
         )
     if parts is None or parts.query or parts.fragment or parts.username or parts.password:
         raise ConfigurationError(
-            f"the kubeconfig's server {_short(server)} is no https:// URL of a host"
+            f"the kubeconfig's server {_short(server)} is not an https:// URL of a host"
         )
     return server.rstrip("/")
 

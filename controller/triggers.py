@@ -323,7 +323,7 @@ def check_triggers(controller: str, triggers: object) -> None:
             )
         if not isinstance(trigger, _TRIGGERS):
             raise TypeError(
-                f"controller {controller}: watches has {safe_repr(trigger)}, which is no Watch"
+                f"controller {controller}: watches has {safe_repr(trigger)}, which is not a Watch"
             )
     if not triggers:
         raise ValueError(f"controller {controller} watches nothing, so it would never run")

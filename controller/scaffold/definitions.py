@@ -103,7 +103,7 @@ def define(
     resource = kind.resource
     for other in older:
         if (other.resource.full_name, other.resource.kind) != (resource.full_name, resource.kind):
-            raise ValueError(f"{other.resource.kind} is no version of {resource.kind}")
+            raise ValueError(f"{other.resource.kind} is not a version of {resource.kind}")
     versions = [version.resource.version for version in (kind, *older)]
     if len(set(versions)) < len(versions):
         raise ValueError(f"{resource.kind} has a version twice: {', '.join(versions)}")

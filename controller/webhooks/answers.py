@@ -70,7 +70,7 @@ class Patched:
         warnings: as for Allowed.
 
     Raises:
-        ValueError: an entry is no operation of a JSON patch.
+        ValueError: an entry is not an operation of a JSON patch.
     """
 
     patch: Sequence[PatchOperation]
@@ -81,7 +81,7 @@ class Patched:
             path = entry.get("path")
             pointer = isinstance(path, str) and (not path or path.startswith("/"))
             if entry.get("op") not in _OPERATIONS or not pointer:
-                raise ValueError(f"{dict(entry)!r} is no operation of a JSON patch (RFC 6902)")
+                raise ValueError(f"{dict(entry)!r} is not an operation of a JSON patch (RFC 6902)")
 
     @classmethod
     def between(cls, before: Any, after: Any, *, warnings: Sequence[str] = ()) -> Self:

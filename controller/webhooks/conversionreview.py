@@ -113,7 +113,7 @@ def _check_texts(value: object, path: str) -> None:
     if value is None:
         return
     if not isinstance(value, Mapping):
-        raise UnfitResult(f"{path} is {value!r}, and has to be an object")
+        raise UnfitResult(f"{path} is {value!r}, but must be an object")
     for name, label in value.items():
         if not isinstance(label, str):
-            raise UnfitResult(f"{path}[{name}] is {label!r}, and has to be a text")
+            raise UnfitResult(f"{path}[{name}] is {label!r}, but must be a string")

@@ -150,7 +150,7 @@ class Webhook(Generic[T]):
         if not isinstance(answer, Answer):  # a forgotten return, for example
             raise TypeError(
                 f"webhook {self.path}: {function_name(self._handler)} returned"
-                f" {describe_result(answer)}, which is no Answer: return Allowed,"
+                f" {describe_result(answer)}, which is not an Answer: return Allowed,"
                 " Denied or Patched"
             )
         if isinstance(answer, Patched) and not self.mutating:

@@ -105,7 +105,7 @@ def _choose(
     """Return the families to take, in order; raise AllocatorError if the pool lacks one."""
     policy, name = policy or SINGLE_STACK, pool.metadata.name
     if policy not in _POLICIES:
-        raise InvalidRequest(f"ipFamilyPolicy {policy!r} is none")
+        raise InvalidRequest(f"ipFamilyPolicy {policy!r} must be one of {', '.join(_POLICIES)}")
     if policy == REQUIRE_DUAL_STACK and len(available) < 2:
         raise PoolNotDualStack(name)
     for at, family in named_families:
@@ -128,6 +128,6 @@ def _list_named_families(spec: IPAllocationSpec | Networking) -> list[tuple[str,
     families: list[tuple[str, Family]] = []
     for number, word in enumerate(spec.ipFamilies):
         if word not in FAMILIES_BY_NAME:
-            raise InvalidRequest(f"spec.ipFamilies[{number}]: {word!r} is no family")
+            raise InvalidRequest(f"spec.ipFamilies[{number}]: {word!r} is not IPv4 or IPv6")
         families.append((f"spec.ipFamilies[{number}]", FAMILIES_BY_NAME[word]))
     return families

@@ -47,7 +47,8 @@ def parse_layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ..
                 [f"secondary: {message}" for message in invalid.messages]
             ) from invalid
     if len({layout.family for layout in layouts}) < len(layouts):
-        raise InvalidPool(["the secondary CIDR is of the same family as cidr"])
+        problem = "the secondary CIDR has the IP family of cidr; one must be IPv4, the other IPv6"
+        raise InvalidPool([problem])
     return tuple(layouts)
 
 

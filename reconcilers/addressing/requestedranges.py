@@ -17,7 +17,9 @@ def parse_pins(allocation: IPAllocation) -> tuple[AddressRange, ...]:
     fields = (spec.pinnedRange,) if spec.pinnedRange is not None else spec.pinnedRanges
     pins = tuple(AddressRange.parse(pin.startAddress, pin.endAddress) for pin in fields)
     if len({pin.family for pin in pins}) < len(pins):
-        raise InvalidRequest("pinnedRanges has one range of each family")
+        raise InvalidRequest(
+            "pinnedRanges has two ranges of one family; give at most one range of each family"
+        )
     return pins
 
 

@@ -239,7 +239,7 @@ def _overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
         sentence = (
             f"holds {where}, which {older.kind} {older.key} has held for longer; both"
             " tenants may use these addresses: delete this one (action delete) once its tenant"
-            " can do without"
+            " no longer uses them"
         )
         subject = Subject.from_object(IP_ALLOCATION, objects.allocations[younger.key])
         yield Finding("Overlap", "error", subject, sentence, choices=("none", "delete"))
@@ -343,7 +343,7 @@ def _owner(allocation: IPAllocation, subject: Subject, objects: Objects) -> Iter
     deviation = (
         "is gone" if cluster is None else f"is another one now (uid {cluster.metadata.uid})"
     )
-    sentence = f"TenantCluster {key}, whom it served (uid {stamped}), {deviation}"
+    sentence = f"TenantCluster {key}, which it was created for (uid  {stamped}), {deviation}"
     yield Finding("Orphan", "error", subject, sentence, "delete", ("none", "delete"))
 
 

@@ -31,14 +31,14 @@ class Style:
 STYLES: Mapping[AddressState, Style] = {
     AddressState.OVERLAP: Style("!", "bright_red", "#d1242f", "#ff7b72", "held by several"),
     AddressState.STRAY: Style(
-        "?", "magenta", "#bf3989", "#f778ba", "held, though not to be handed out"
+        "?", "magenta", "#bf3989", "#f778ba", "held, but not in the pool's ranges"
     ),
     AddressState.RELEASING: Style("<", "yellow", "#d4a72c", "#e3b341", "being given back"),
     AddressState.ALLOCATED: Style("#", "blue", "#0969da", "#58a6ff", "held"),
     AddressState.PROMISED: Style("+", "cyan", "#54aeff", "#a5d6ff", "chosen, not yet written"),
     AddressState.RESERVED: Style("x", "bright_black", "#6e7781", "#8b949e", "reserved"),
     AddressState.UNKNOWN: Style(
-        "~", "bright_black", "#eaeef2", "#484f58", "not known: may not be read"
+        "~", "bright_black", "#eaeef2", "#484f58", "unknown: you may not read it"
     ),
     AddressState.FREE: Style(".", "green", "#aceebb", "#1b4b2a", "free"),
     AddressState.OUTSIDE: Style(" ", None, "#d0d7de", "#2d333b", "outside the ranges for tenants"),

@@ -216,21 +216,22 @@ TENANT_INDEX = "spec.tenantClusterRef"
 
 IMMUTABLE = Rule(
     "self == oldSelf",
-    "spec cannot be changed: delete the IPAllocation, ask again",
+    "spec cannot be changed: delete the IPAllocation and create a new one",
     reason=FORBIDDEN,
 )
 
 _PINS_LISTED = "has(self.pinnedRanges) && size(self.pinnedRanges) > 0"
 ONE_SIZE = Rule(
     f"!has(self.prefixLength) || !(has(self.count) || has(self.pinnedRange) || ({_PINS_LISTED}))",
-    "prefixLength stands instead of count and pinnedRange: give one of them",
+    "prefixLength replaces count and pinnedRange: set only one of them",
     ".prefixLength",
     FORBIDDEN,
 )
 _DUAL = f"has(self.ipFamilyPolicy) && self.ipFamilyPolicy != '{SINGLE_STACK}'"
 ONE_BLOCK = Rule(
     f"!has(self.prefixLength) || !({_DUAL})",
-    "prefixLength is for one family: it cannot stand with PreferDualStack or RequireDualStack",
+    "prefixLength is for one family: it cannot be combined with PreferDualStack or"
+    " RequireDualStack",
     ".prefixLength",
     FORBIDDEN,
 )
@@ -255,7 +256,7 @@ _IS_IPV6 = "startAddress.contains(':')"
 PINNED_ONCE = Rule(
     f"!({_PINS_LISTED}) || (!has(self.pinnedRange) && (size(self.pinnedRanges) < 2"
     f" || self.pinnedRanges[0].{_IS_IPV6} != self.pinnedRanges[1].{_IS_IPV6}))",
-    "pinnedRanges has one range of each family, and stands instead of pinnedRange",
+    "pinnedRanges takes one range of each family, and replaces pinnedRange: set only one of them",
     ".pinnedRanges",
     FORBIDDEN,
 )

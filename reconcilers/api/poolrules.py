@@ -54,7 +54,7 @@ SORTED_IPV6 = Rule(
     ".ranges",
     expression=_first_unordered(_NEXT),
 )
-TOGETHER = Rule("has(self.start) == has(self.end)", "start and end go together: give both or none")
+TOGETHER = Rule("has(self.start) == has(self.end)", "set both start and end, or neither")
 TENANT_ALLOCATION = model(
     TOGETHER,
     in_order("start", "end"),

@@ -11,8 +11,8 @@ from reconcilers.api.words import Condition, Event, Words
 # Of the room in pools.
 
 TIER_REASONS = {
-    "UtilizationAboveThreshold": "True: so much, or more, is held",
-    "UtilizationBelowThreshold": "False: less is held",
+    "UtilizationAboveThreshold": "True: utilization is at or above the threshold",
+    "UtilizationBelowThreshold": "False: utilization is below the threshold",
     "NoCapacity": "False: the pool has no allocatable address, or its spec is wrong",
 }
 UNMET = {
@@ -33,14 +33,15 @@ PASSING_REASONS = {"Growing", "Shrinking", "Reconciling", "Behind", "MetalLBInst
 NO_WAY_IN = {
     "KubeconfigMissing": "False: there is no kubeconfig Secret yet; the message says where one"
     " was looked for",
-    "KubeconfigRefused": "False: the kubeconfig asks for what is not allowed, or cannot be read",
-    "TenantUnreachable": "False: the tenant's API server does not answer; tried again ever less"
-    " often",
+    "KubeconfigRefused": "False: the kubeconfig has a setting that is not allowed, or cannot be"
+    " parsed",
+    "TenantUnreachable": "False: the tenant's API server does not answer; retried with growing"
+    " delays",
     "TenantWebhookFailed": "False: an admission or conversion webhook in the tenant does not"
     " answer, MetalLB's own for example; tried again every few seconds",
     "TenantRefused": "False: the tenant's API server refuses the request",
-    "Unauthorized": "False: the tenant's API server does not know the credentials; the Secret is"
-    " read again",
+    "Unauthorized": "False: the tenant's API server rejects the credentials; the Secret is read"
+    " again",
     "TenantIsManagementCluster": "False: the kubeconfig leads to the management cluster itself,"
     " where nothing is written or deleted",
     "TenantShared": "False: another TenantCluster leads to the same cluster and goes first; the"
@@ -50,16 +51,16 @@ NO_WAY_IN = {
     "HoldersUnknown": "False: MetalLB's default-pool there names no owner, and an IPAllocation"
     " that may hold its addresses cannot be read, so it is left as it is",
     "MetalLBNotInstalled": "False: the tenant does not serve metallb.io",
-    "MetalLBInstalling": "False: MetalLB's bundle is on its way",
+    "MetalLBInstalling": "False: MetalLB's bundle is being applied",
     "MetalLBBundleInvalid": "False: the ConfigMap that --metallb-bundle names holds no bundle",
     "MetalLBInstallFailed": "False: the tenant refuses an object of the bundle",
     "CiliumNotInstalled": "False: the tenant does not serve CiliumLoadBalancerIPPool",
     "LoadBalancerChanging": "False: ranges are still in the load balancer that the spec named"
-    " before, and Services have no addresses until they are out; the message says what is waited"
+    " before, and Services have no addresses until they are out; the message says what it waits"
     " for",
     "LoadBalancerNotSupported": "False: this release does not know the provider in"
     " spec.addons.loadBalancer; nothing is written there and no range is released",
-    "Behind": "False, for a moment: a newer state was written than this replica has read",
+    "Behind": "False, for a moment: another replica wrote a newer state than this one has read",
 }
 """Why nothing can be written there."""
 
@@ -85,9 +86,9 @@ DEMAND = {
     "FixedAddress": "True: a Service waits, and asks for a certain address",
     "NotSelected": "True: a Service waits, and the serviceSelector of the cluster leaves it out",
     "OtherFamily": "True: a Service waits, and asks for a family there is none of",
-    "Growing": "False: addresses were asked for",
-    "NotProjected": "False: the load balancer does not have what it should, so nothing is asked"
-    " for; see LoadBalancerReady",
+    "Growing": "False: an allocation with more addresses was requested",
+    "NotProjected": "False: the load balancer does not have the tenant's ranges yet, so the tenant"
+    " does not grow; see LoadBalancerReady",
     "AddressesUnused": "False: addresses of the tenant are free and the load balancer does not"
     " assign them",
     "QuotaExceeded": "False: growing would go above maxLoadBalancerIPs",
@@ -106,8 +107,8 @@ SIZED = {
     "QuotaExceeded": "False: the size is above maxLoadBalancerIPs, which applies",
     "AddressesInUse": "False: Services use or wait for addresses of every range that could be"
     " released",
-    "RangeNotDivisible": "False: each range that could be released has more addresses than are"
-    " too many",
+    "RangeNotDivisible": "False: each range that could be released has more addresses than the"
+    " surplus",
 }
 """Of LoadBalancerSized."""
 

@@ -75,12 +75,13 @@ WORDS: Mapping[str, Words] = {
             _OVERLAPPING,
             Condition(
                 "RangesOverlap",
-                "allocations or claims hold the same addresses; others made that so",
+                "allocations or claims hold the same addresses, after an edit or a restore",
                 {"AllocationsOverlap": "True: the message names them", "NoOverlap": "False"},
             ),
             Condition(
                 "OutOfRange",
-                "allocations or claims hold what the spec no longer hands out; they keep it",
+                "allocations or claims hold addresses that the spec no longer allows; they keep"
+                " them",
                 {"AllocationsOutOfRange": "True: the message names them", "InRange": "False"},
             ),
             Condition(
@@ -94,16 +95,20 @@ WORDS: Mapping[str, Words] = {
             Condition(
                 "OrphanCollectionSuspended",
                 "so many TenantClusters are gone at once that no allocation is collected",
-                {"TooManyOrphans": "True: a person decides", "WithinLimit": "False"},
+                {"TooManyOrphans": "True: a person must decide", "WithinLimit": "False"},
             ),
         ),
         events=(
-            Event("Normal", "IPsAllocated", "ranges were handed out; many at once share one"),
+            Event("Normal", "IPsAllocated", "ranges were allocated; one event can report many"),
             Event("Warning", "AllocationFailed", "a request was refused, or could not be written"),
             Event("Warning", "PoolCapacityWarning", "70 % was reached"),
             Event("Warning", "PoolCapacityCritical", "85 % was reached"),
             Event("Warning", "PoolCapacityExhausted", "95 % was reached"),
-            Event("Normal", "PoolCapacityRecovered", "a tier was left; the note names it"),
+            Event(
+                "Normal",
+                "PoolCapacityRecovered",
+                "utilization fell below a threshold; the note names it",
+            ),
             Event("Normal", "OrphanedAllocationGC", "an allocation's TenantCluster is gone"),
             Event("Warning", "OrphanCollectionSuspended", "see the condition"),
             Event("Warning", "UnreadableAllocation", "see the reason of Ready"),

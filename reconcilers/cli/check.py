@@ -46,9 +46,9 @@ EXIT_CODES = """
 \b
 Exit code:
   0  nothing is wrong; with --repair, everything that was asked for was done
-  1  something is wrong, or could not be mended; warnings alone, and objects that may not be
+  1  something is wrong, or could not be repaired;  warnings alone, and objects that may not be
      read, do not count, unless --strict
-  2  the command was called in a way that makes no sense
+  2  the options or arguments are wrong
 """
 
 
@@ -88,14 +88,16 @@ def check(
     where = scope(values)
     if reviewed is not None:
         if where.files:
-            raise click.UsageError("--repair works on a cluster, not on files")
+            raise click.UsageError(
+                "--repair changes a cluster; it cannot be combined with --filename"
+            )
         wanted_report = read_report(reviewed)
         outcomes = in_cluster(where, _WHAT, partial(_repair, where, wanted_report))
         for outcome in outcomes:
             kind = "error" if outcome.failed else "note"
             say(kind, f"{outcome.subject.text}: {outcome.sentence}")
         if not outcomes:
-            say("note", "the report asks for nothing: every action is `none`")
+            say("note", "the report has nothing to do: every action is `none`")
         ctx.exit(EXIT_PROBLEM if any(outcome.failed for outcome in outcomes) else 0)
     if tenants and where.files:
         raise click.UsageError("--tenants asks the tenants: it needs a cluster, not files")

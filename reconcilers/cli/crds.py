@@ -31,12 +31,12 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
     KIND is a kind, its plural or its short name; our four kinds if none is named.
     """
     if output != "yaml" and directory is not None:
-        raise click.UsageError("--directory writes YAML: leave --output away")
+        raise click.UsageError("--directory always writes YAML: remove --output")
     if output == "markdown":
         from reconcilers.api.reference import page
 
         if kinds:
-            raise click.UsageError("the reference is of all kinds: name none")
+            raise click.UsageError("the reference has all kinds: remove the names of kinds")
         click.echo(page(POOLS), nl=False)
         return
     try:

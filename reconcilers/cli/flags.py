@@ -221,7 +221,7 @@ def duration(value: str | float) -> float:
         return float(value)
     seconds = parse(value)
     if seconds is None:
-        raise click.BadParameter(f"{value!r} is no duration: write 500ms, 10s, 5m or 1h30m")
+        raise click.BadParameter(f"{value!r} is not a duration: write 500ms, 10s, 5m or 1h30m")
     return seconds
 
 

@@ -42,14 +42,14 @@ def _duration(flag: str, name: str, **attributes: Any) -> Decorator[F]:
 
 
 def _bind(flag: str, name: str, default: str, endpoint: str) -> Decorator[F]:
-    sentence = f"Serve {endpoint} at this address; 0 serves it nowhere."
+    sentence = f"Serve {endpoint} at this address; 0 turns it off."
     return option(flag, name, default=default, metavar="HOST:PORT", help=sentence)
 
 
 def _certificate(flag: str, endpoint: str) -> Decorator[F]:
     sentence = (
         f"Read tls.crt and tls.key for {endpoint} from this folder; without it, the controller"
-        " makes a certificate that clients do not know."
+        " makes a certificate that clients do not trust."
     )
     return option(flag, type=_FOLDER, metavar="FOLDER", help=sentence)
 
@@ -69,7 +69,7 @@ _election_options: Decorator[Any] = group_options(
     switch(
         "--leader-elect",
         default=False,
-        help="Work only while this replica holds the lease, so that several replicas can run.",
+        help="Reconcile only while holding the lease, so that several replicas can run.",
     ),
     _duration(
         *("--leader-elect-lease-duration", "lease_duration"),
@@ -77,11 +77,11 @@ _election_options: Decorator[Any] = group_options(
     ),
     _duration(
         *("--leader-elect-renew-deadline", "renew_deadline"),
-        help="Stop working if the lease could not be renewed for this time.",
+        help="Stop reconciling if the lease could not be renewed for this time.",
     ),
     _duration(
         *("--leader-elect-retry-period", "retry_period"),
-        help="Try this often to take the lease, or to renew it.",
+        help="Try this often to acquire or renew the lease.",
     ),
     option(
         "--shards",

@@ -84,7 +84,7 @@ def draw(
     list under each picture has every range of the pool in order, free ones included.
     """
     if svg and html:
-        raise click.UsageError("--svg and --html make two different pictures: give one of them")
+        raise click.UsageError("--svg and --html cannot be combined: choose one of them")
 
     where = scope(values)
     read_from = replace(where, namespace=where.namespace or namespace_in(names))
@@ -102,7 +102,7 @@ def draw(
     if watch:
         if svg or html:
             raise click.UsageError(
-                "--watch shows pictures in the terminal: `butler-ipam ui` pages"
+                "--watch draws in the terminal: remove --svg and --html, or use `butler-ipam ui`"
             )
         follow(read_from, output, as_text)
         return

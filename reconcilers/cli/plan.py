@@ -62,7 +62,7 @@ EXIT_CODES = """
 Exit code:
   0  the input is sound; a request that fails because its pool is full is an outcome
   1  something in the input is wrong; everything else was planned all the same
-  2  the command was called in a way that makes no sense
+  2  the options or arguments are wrong
 """
 
 

@@ -2,7 +2,7 @@
 
 0   all is well
 1   something is wrong with the input, or with what the command found
-2   the command was called in a way that makes no sense
+2   the options or arguments are wrong
 """
 
 import os

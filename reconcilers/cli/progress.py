@@ -1,6 +1,6 @@
 """What a command does while it takes long: a line on a terminal's standard error, none elsewhere.
 
-It appears after a second, is written anew each second, and is gone when the work has ended.
+It appears after a second, is rewritten each second, and is gone when the work has ended.
 """
 
 import shutil

@@ -1,8 +1,8 @@
 """`butler-ipam release`: say that a tenant is gone for good, so that its ranges are released.
 
 The command sets the annotation `release-anyway` of a TenantCluster. From then on, ranges that wait
-for the tenant are released without its word. Addresses that are still in use there are handed out
-again, so the command shows them first and asks.
+for the tenant are released without its confirmation. Addresses that are still in use there are
+allocated again, so the command shows them first and asks.
 
 Controllers write to the TenantCluster while a person reads. So on a conflict the command reads
 again, and sets the annotation only if that agrees with what it showed.
@@ -56,7 +56,7 @@ EPILOG = """
 Exit code:
   0  the annotation is set, or was set before
   1  nothing was changed; the message says why
-  2  the command was called in a way that makes no sense
+  2  the options or arguments are wrong
 """
 
 
@@ -138,7 +138,7 @@ class Preview:
         if not self.releases and not self.unreadable:
             return f"{head}no IPAllocation of it holds a range\n"
         unreadable = "".join(
-            wrap_line(f"{member}: until then its range is kept, whatever it is", GAP)
+            wrap_line(f"{member}: until then the range that it may hold is kept", GAP)
             for member in self.unreadable
         )
         return head + fit_table(_COLUMNS, self.releases, "table") + unreadable
@@ -186,7 +186,7 @@ def release(
     *,
     yes: bool,
 ) -> None:
-    """Release a tenant's ranges without its word, because the tenant is gone for good.
+    """Release a tenant's ranges without its confirmation, because the tenant is gone for good.
 
     NAME is a TenantCluster, or an IPAllocation of it. The annotation release-anyway is set on the
     TenantCluster, so it counts for all of its IPAllocations that are being deleted, now or later.
@@ -326,7 +326,7 @@ def _describe_ownerless(allocation: IPAllocation, objects: Objects) -> str:
     )
     return (
         f"IPAllocation {key}: its TenantCluster {owner} is gone; {first}delete the tenant's"
-        " kubeconfig Secret to release the range without its word"
+        " kubeconfig Secret to release the range without its confirmation"
     )
 
 
@@ -337,8 +337,12 @@ def _is_confirmed(tenant_name: str) -> bool:
         UsageError: there is no terminal.
     """
     if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask on; pass --yes to go on")
-    return click.confirm(f"Release the ranges of {tenant_name} without its word?", err=True)
+        raise click.UsageError(
+            "there is no terminal to ask for confirmation; pass --yes to continue"
+        )
+    return click.confirm(
+        f"Release the ranges of {tenant_name} without its confirmation?", err=True
+    )
 
 
 async def annotate(client: Any, preview: Preview, namespace: str) -> Preview | None:
@@ -427,7 +431,7 @@ def _result(preview: Preview) -> str:
     """Return a report of ranges released now and later, and how to remove the annotation."""
     key = preview.tenant.metadata.key
     due = sum(release.is_due for release in preview.releases)
-    word = "without the tenant's word"
+    word = "without the tenant's confirmation"
     ranges_are = count_noun(due, "range is", "ranges are")
     now = f"{ranges_are} released now {word}" if due else "no range is released now"
     if preview.tenant.metadata.terminating:

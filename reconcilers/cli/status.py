@@ -37,7 +37,7 @@ EXIT_CODES = """
 Exit code:
   0  nothing waits or fails
   1  something is wrong: an error, or the cluster cannot be read
-  2  the command was called in a way that makes no sense
+  2  the options or arguments are wrong
   3  warnings alone
 """
 

@@ -282,7 +282,8 @@ def _address(addresses: str) -> AddressRange:
 
 
 @click.command(
-    epilog="Exit code: 0 each of them is in some pool, 1 one is in none, 2 it is no address."
+    epilog="Exit code: 0 if every address is in a pool, 1 if an address is in no pool, 2 if an"
+    " argument is not an address."
 )
 @click.argument("addresses", metavar="IP|CIDR|IP-IP...", nargs=-1, required=True, type=_address)
 @scope_options

@@ -46,7 +46,9 @@ def ui(
     except ConfigurationError as wrong:
         raise click.BadParameter(str(wrong), param_hint="--listen") from wrong
     if bind is None:
-        raise click.BadParameter("the page has to be served somewhere", param_hint="--listen")
+        raise click.BadParameter(
+            "0 turns the page off: name a loopback address and a port", param_hint="--listen"
+        )
     where = Scope(kubeconfig, context, namespace)
     # A cluster that cannot be read is said so at once; later the page says so, and goes on.
     objects = in_cluster(

@@ -237,7 +237,8 @@ def check_names(settings: Settings) -> Settings:
     ):
         if not re.fullmatch(_FORMS[form], name):
             raise ConfigurationError(
-                f"{setting}: {name!r} is not as objects are named: write {form}, in small letters,"
+                f"{setting}: {name!r} is not the name of an object: write {form}, in lower-case"
+                f" letters,"
                 " digits, '-' and '.'"
             )
     return settings

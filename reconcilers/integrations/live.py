@@ -34,7 +34,7 @@ from reconcilers.spaces.offers import PoolName
 LOOK_SECONDS = 10.0
 """Between two questions which kinds are served."""
 KEPT_SECONDS = 60.0
-"""How many seconds watches stay after the last reader, for a page that is loaded anew."""
+"""How many seconds watches stay after the last reader, for a page that is reloaded."""
 FIRST_SECONDS = 3.0
 """What has not been listed by then is not waited for."""
 

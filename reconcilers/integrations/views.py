@@ -41,7 +41,7 @@ async def remove(client: Client, kind: str, at: Version) -> None:
 
     Raises:
         Conflict: it changed since.
-        NotFound: it is gone already.
+        NotFound: it was deleted already.
         ControllerError: a request failed.
     """
     platform = next(platform for platform in PLATFORMS if kind in platform.removable)

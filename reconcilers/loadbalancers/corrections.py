@@ -51,7 +51,7 @@ class Corrections:
         return not self._is_delayed
 
     def note_correction(self, kind: str, description: str, now: float) -> None:
-        """Note that an edit was written back; corrections after a quiet time count anew."""
+        """Note that an edit was written back; a quiet time resets the count."""
         in_a_row = 0 if now >= self._quiet_at else self._corrections_in_a_row
         self._corrections_in_a_row = in_a_row + 1
         self._corrected_at, self._edit = now, description

@@ -251,7 +251,7 @@ class Unprovable:
 
     Args:
         purpose: what the time is for, as the end of "giving ... 10 s".
-        version: of the offers; another version begins the wait anew.
+        version: of the offers; another version restarts the wait.
         then: what counts as the reason once the time has passed.
     """
 

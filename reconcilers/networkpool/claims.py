@@ -5,7 +5,7 @@ and the API server serves them, so what a pool knows of them is one object, `Poo
 comes and goes. Whether it is there is asked of `ClaimService`, which has five answers:
 
     served       the object
-    unknown      Behind: discovery has not answered, or began anew
+    unknown      Behind: discovery has not answered, or restarted
     incomplete   Behind: one of the two kinds is not served, and objects of the other one hold
     absent       None, if the pool has no entry for claims; with an entry only once the entry has
                  not changed for a while
@@ -57,7 +57,7 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether their caches were listed anew since the API server was last out of reach."""
+        """Whether their caches were relisted since the API server was last out of reach."""
         ...
 
     @property

@@ -224,7 +224,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         view = await self._allocations.read(pool, journal, seen.get(KIND))
         # From here on nothing gives way: what another allocator gave is of the same moment.
         if not self.history_confirmed:
-            raise Behind(reason="the caches have not been listed anew")
+            raise Behind(reason="the caches have not been relisted")
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
         geometry, observed = self._specs.layouts(pool), self._observed.list_ranges(pool)
         return NetworkPoolReading(pool.metadata.key, geometry, closed, view, observed)

@@ -391,7 +391,7 @@ class Reader:
             listed_claims = await claims.live(pool, journal)
 
         if not self.history_confirmed:
-            raise Behind(reason="the caches have not been listed anew")
+            raise Behind(reason="the caches have not been relisted")
         self._check_readable(pool, claims)
         fell_behind = (listed is None and not self._suffices(pool, journal)) or (
             claims is not None and listed_claims is None and not claims.suffices(pool, journal)

@@ -10,7 +10,7 @@ range that several of its objects show is one range.
 
 A change of an object notes its holders, nothing else. The next call of `KeptHoldings.holdings`
 reads the noted holders from the caches. So what is kept is never ahead of or behind the caches. An
-error is an error of that pass, and the next pass reads all holders anew. From time to time all
+error is an error of that pass, and the next pass rereads all holders. From time to time all
 holders are read anew anyway and compared. A difference is a bug: it is reported, and what was read
 replaces what was kept. Promises are no part of this: they are of the pool that a pass was given.
 
@@ -348,7 +348,7 @@ def _row(holder: Holder, facts: Facts) -> Row:
 
 
 def differences(kept: Holdings, read: Holdings) -> list[str]:
-    """Return the parts in which what was kept differs from what was read anew.
+    """Return the parts in which what was kept differs from what was reread.
 
     They are holders by name, and the names of what is derived.
     """
@@ -467,9 +467,9 @@ class KeptHoldings(Generic[PoolT, OfferT]):
 
         Args:
             pool: the pool.
-            offer: what of its spec the facts depend on; with another one all are read anew.
+            offer: what of its spec the facts depend on; with another one all are reread.
         """
-        # Taken out until all is up to date: should anything raise, the next call reads all anew.
+        # Taken out until all is up to date: should anything raise, the next call rereads all.
         kept = self._pools.pop(pool, None)
         if kept is None or kept.offer != offer:
             kept = self._read(pool, offer)

@@ -53,7 +53,7 @@ from reconcilers.promises.unreadable import Unreadable
 from reconcilers.promises.waitlog import WaitLog
 
 ATTEMPTS = 5
-"""So often a pass begins anew before its key is queued again."""
+"""So often a pass starts over before its key is queued again."""
 
 NOT_STORED = (
     f"the API server does not store annotation {ANNOTATION} as it is written;"
@@ -264,7 +264,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether every cache was listed anew since the API server was last out of reach."""
+        """Whether every cache was relisted since the API server was last out of reach."""
         ...
 
     def forget_lists(self) -> None:

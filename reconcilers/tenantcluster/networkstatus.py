@@ -117,7 +117,7 @@ def network_status(  # noqa: PLR0913 - the parts of a status
         is_unread: whether its Services could not be read: what they showed last, and the growth
             that was refused, stay. Else a replica that cannot read them, and one that can,
             would overwrite each other's status.
-        is_naming_due: whether the Services of each range are named anew; else the names of before
+        is_naming_due: whether the Services of each range are named again; else the names of before
             stay, because a tenant's Services may change all the time.
         now: the time.
     """

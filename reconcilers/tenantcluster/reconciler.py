@@ -635,7 +635,7 @@ class TenantClusterReconciler:
         Args:
             now: the pass.
             is_sized: whether the tenant's Services count, unlike in cloud mode.
-            is_naming_due: whether the Services of each range are named anew.
+            is_naming_due: whether the Services of each range are named again.
         """
         return network_status(
             now.tenant,

@@ -33,7 +33,7 @@ class TenantPass:
         seen: what the size was decided from; None if that was not decided.
         size: what is reported of the size; None if that was not decided.
         offered: uids of the allocations whose ranges are projected; empty if the Services could
-            not be read, so that disuse begins anew.
+            not be read, so that the time without use starts again.
         projected: the condition LoadBalancerReady.
         installed: the condition of the installation; None to keep it.
         marked: how many allocations that shrink has marked are not released yet.

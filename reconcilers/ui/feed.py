@@ -35,7 +35,7 @@ LEAST_SECONDS = 0.25
 SHARE = 10
 """A state that took so long to work out is followed by as many times that of rest."""
 REFRESH_SECONDS = 10.0
-"""After so long without a change the time of the page and what fails are shown anew."""
+"""After so long without a change the time of the page and what fails are shown again."""
 EVENTS_SHOWN = 100
 _NO_STATE = -1
 """The number of no state."""

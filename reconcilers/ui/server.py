@@ -25,7 +25,7 @@ from reconcilers.ui.feed import Feed
 UPDATES = "/ui/updates"
 STREAM_SECONDS = 300.0
 BEAT_SECONDS = 15.0
-"""So often an idle stream sends a comment; a page that receives nothing for three asks anew."""
+"""So often an idle stream sends a comment; a page that receives nothing for three reconnects."""
 MOST_READERS = 50
 OLD_URL = (
     b"This needs the token in the URL that was printed by `butler-ipam ui`, anew at each start."

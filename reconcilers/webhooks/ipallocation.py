@@ -74,7 +74,7 @@ def review_update(new: IPAllocation, old: IPAllocation | None) -> Verdict:
     """
     if old is None or new.spec == old.spec:
         return Verdict()
-    message = "spec cannot be changed: delete the IPAllocation, ask again"
+    message = "spec cannot be changed: delete the IPAllocation and create a new one"
     return Verdict.from_causes([forbidden(("spec",), message)])
 
 

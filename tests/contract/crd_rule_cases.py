@@ -222,7 +222,7 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "IPAllocation",
         request(prefixLength=64, count=4),
         "spec.prefixLength",
-        "give one of them",
+        "set only one of them",
     ),
     "a prefix length beside a pinned range": (
         "IPAllocation",
@@ -230,7 +230,7 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
             prefixLength=128, pinnedRange={"startAddress": "fd00::1", "endAddress": "fd00::1"}
         ),
         "spec.prefixLength",
-        "give one of them",
+        "set only one of them",
     ),
     "a prefix length that no family has": (
         "IPAllocation",

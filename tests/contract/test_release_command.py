@@ -106,7 +106,10 @@ async def test_a_reader_of_one_namespace_sees_the_ranges_and_the_right_to_change
     await write_ranges(admin, RANGE)
     without_terminal = await release(viewer)
     assert without_terminal.code == 2
-    assert "there is no terminal to ask on; pass --yes to go on" in without_terminal.err
+    assert (
+        "there is no terminal to ask for confirmation; pass --yes to continue"
+        in without_terminal.err
+    )
     for text in ("butler-system/team-a-lb", "10.40.0.0-10.40.0.7", "now", "default/web"):
         assert text in without_terminal.out
     refused = await release(viewer, "--yes")

@@ -236,7 +236,7 @@ async def test_every_object_in_a_response_is_passed_to_on_object_and_no_error() 
 )
 async def test_a_response_that_is_no_object_of_the_kind_is_malformed(answer: bytes) -> None:
     client, _ = answering(answer)
-    with pytest.raises(MalformedAnswer, match="the answer is no Widget"):
+    with pytest.raises(MalformedAnswer, match="the answer is not a Widget"):
         await client.get(WIDGETS, A)
 
 

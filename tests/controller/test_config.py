@@ -151,7 +151,7 @@ async def test_keys_of_a_kubeconfig_are_written_where_only_we_can_read(tmp_path:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [", "is no YAML: "),
+        ("a: [", "is not YAML: "),
         ("kind: Pod", "has no contexts"),
         ("- a", "has no contexts"),
     ],
@@ -211,7 +211,7 @@ async def test_a_server_that_is_no_url_is_refused_before_anything_is_sent(
     path = kubeconfig(tmp_path / "k", server, {"token": "t"})
     why = await refusal(path)
     assert "cluster 'c'" in why
-    assert "is no URL of a host: write https://HOST:PORT" in why
+    assert "is not a URL of a host: write https://HOST:PORT" in why
 
 
 @pytest.mark.parametrize("proxy", ["http://[::1", "http://127.0.0.1:99999", 5, "socks5://h"])

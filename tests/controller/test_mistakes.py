@@ -74,7 +74,7 @@ def test_an_informer_or_anything_else_in_place_of_a_watch_is_named(manager: Mana
     informer: Any = manager.informer(WIDGETS)
     with pytest.raises(TypeError, match=r"controller a: watches has the informer of widgets\.ex"):
         manager.controller("a", reconcile, watches=[informer])
-    with pytest.raises(TypeError, match=r"controller a: watches has .*which is no Watch"):
+    with pytest.raises(TypeError, match=r"controller a: watches has .*which is not a Watch"):
         manager.controller("a", reconcile, watches=[WIDGETS])  # type: ignore[list-item]
     watch: Any = Watch(informer, to_self)
     with pytest.raises(TypeError, match=r"controller a: watches must be a list: write \["):

@@ -306,7 +306,7 @@ def test_versions_of_a_kind_are_in_one_definition_and_others_are_refused() -> No
         ("v1", True),
         ("v1alpha1", False),
     ]
-    with pytest.raises(ValueError, match="Widget is no version of Gadget"):
+    with pytest.raises(ValueError, match="Widget is not a version of Gadget"):
         define(KIND, CustomKind(WIDGETS))
     with pytest.raises(ValueError, match="Gadget has a version twice: v1, v1"):
         define(KIND, KIND)

@@ -1,4 +1,4 @@
-"""`-w`: what a command shows, shown anew whenever the cluster changes."""
+"""`-w`: what a command shows, printed again whenever the cluster changes."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -34,9 +34,11 @@ def follow(
         Problem: the cluster cannot be read now; later failures are waited out.
     """
     if where.files:
-        raise click.UsageError("--watch is about a cluster, and --filename names files")
+        raise click.UsageError("--watch follows a cluster; it cannot be combined with --filename")
     if form not in {"table", "wide"}:
-        raise click.UsageError(f"--watch shows tables, and --output asks for {form}")
+        raise click.UsageError(
+            f"--watch prints tables; it cannot be combined with --output {form}"
+        )
     from controller import logs  # with structlog
     from reconcilers.cli.cluster.updates import write_updates  # with informers
 

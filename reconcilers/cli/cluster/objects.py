@@ -215,12 +215,12 @@ def _of_files(where: Scope) -> Objects:
     if findings.wrong:
         click.get_current_context().meta[WRONG_INPUT] = True
     if not manifests.every() and not manifests.others:
-        raise Problem(f"nothing of ours was found in {', '.join(where.files)}")
+        raise Problem(f"no object of butler-ipam was found in {', '.join(where.files)}")
 
     def index_by_key(manifests: Sequence[Manifest[T]]) -> dict[Key, T]:
         return {manifest.key: manifest.object for manifest in manifests}
 
-    unreadable = dict.fromkeys(manifests.refused, "it is wrong, see above")
+    unreadable = dict.fromkeys(manifests.refused, "it has an error, see above")
     unreadable |= manifests.unreadable
     pools = index_by_key(manifests.pools)
     return Objects(
@@ -259,5 +259,5 @@ def _why_not(error: Exception, where: Scope) -> str:
         )
     if isinstance(error, NotFound):
         return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
-    before = "the API server refused to be read: " if isinstance(error, ApiError) else ""
+    before = "the API server rejected the request:  " if isinstance(error, ApiError) else ""
     return f"{before}{error}"

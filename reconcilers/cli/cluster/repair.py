@@ -1,6 +1,6 @@
 """Write the audit's report, read it back after review, and apply exactly the repairs in it.
 
-A report is a thing of the past. So the audit is made anew first: what it no longer finds is passed
+A report is a thing of the past. So the audit is repeated first: what it no longer finds is passed
 over. And each write carries the uid and the resourceVersion that were reviewed: an object that has
 moved on since is left alone, and a new report tells why.
 """
@@ -67,7 +67,8 @@ def read_report(path: Path) -> Report:
         say(finding.severity, finding.sentence)
     if findings.wrong or len(manifests) != 1:
         raise Problem(
-            f"{path} is not one report of `butler-ipam check -o yaml`: mend it, or make a new one"
+            f"{path} is not one report of `butler-ipam check -o yaml`: correct it, or create"
+            " a new report"
         )
     return TypeAdapter(Report).validate_python(validations[0].kept)
 
@@ -100,9 +101,10 @@ async def repair(
         subject = entry.subject
         finding = still.get((entry.kind, subject.kind, subject.uid))
         if finding is None:
-            yield Outcome(subject, f"{entry.kind} is not found any more; nothing was done")
+            yield Outcome(subject, f"{entry.kind} no longer has this finding; nothing was done")
         elif entry.action not in finding.choices:
-            refusal = f"{entry.action} is no action for {entry.kind}: {', '.join(finding.choices)}"
+            choices = ", ".join(finding.choices)
+            refusal = f"{entry.action} is not an action for {entry.kind}: write one of {choices}"
             yield Outcome(subject, refusal, failed=True)
         else:
             yield await _carry_out(client, entry, finding)
@@ -122,7 +124,7 @@ async def _carry_out(client: Any, entry: Finding, finding: Finding) -> Outcome:
         await client.patch(IP_ALLOCATION, at, {"metadata": {"labels": labels}})
         return Outcome(subject, f"labelled {', '.join(sorted(labels))}")
     except NotFound:
-        return Outcome(subject, "it is gone already")
+        return Outcome(subject, "it was deleted already")
     except Conflict:
         sentence = "it changed since the report was made; make a new one and review it"
         return Outcome(subject, sentence, failed=True)

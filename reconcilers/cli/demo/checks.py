@@ -25,7 +25,7 @@ def _condition(
     """
     condition = find(conditions, condition_type)
     if condition is None:
-        raise NotYet(f"{whose} says nothing of {condition_type} yet")
+        raise NotYet(f"{whose} has no condition {condition_type} yet")
     if condition.status != status:
         raise NotYet(
             f"{whose}: {condition_type} is {condition.status},"
@@ -207,7 +207,7 @@ def grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[
     if pool and any(allocation.spec.poolRef.name != pool for allocation in growth):
         raise NotYet(f"TenantCluster {cluster} has grown from another pool than {pool}")
     return [_in_words(allocation) for allocation in growth] or [
-        f"TenantCluster {cluster} has grown no more"
+        f"TenantCluster {cluster} has not grown again"
     ]
 
 

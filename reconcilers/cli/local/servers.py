@@ -172,8 +172,8 @@ def _settings() -> Any:
     settings = envtest().read_settings()
     if settings.kind == "existing":
         raise Problem(
-            "USE_EXISTING_CLUSTER leads to one cluster, and this needs several of its own:"
-            " unset it"
+            "USE_EXISTING_CLUSTER names one cluster, and this command starts several API"
+            " servers: unset it"
         )
     return settings
 

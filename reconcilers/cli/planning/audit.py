@@ -167,7 +167,7 @@ class Audit:
         written = status.startAddress or status.endAddress or status.cidr
         if written and statusranges.find_held_range(manifest.object) is None:
             range_text = status.cidr or f"{status.startAddress}-{status.endAddress}"
-            problem = f"{range_text!r} is no range of addresses; it counts as none"
+            problem = f"{range_text!r} is not a range of addresses; it is ignored"
             self._error(manifest, ("status", "startAddress"), problem)
 
     def _check_held(
@@ -210,7 +210,7 @@ class Audit:
         for name in network.pools_in_order():
             key = Key(manifest.key.namespace, name)
             if key not in pools:
-                problem = f"names {self._absent('NetworkPool', key)}; it is passed over"
+                problem = f"names {self._absent('NetworkPool', key)}; it is skipped"
                 self._warning(manifest, ("spec", "network", "poolRefs"), problem)
 
 

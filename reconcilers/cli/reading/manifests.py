@@ -157,7 +157,7 @@ def read(
             findings.error(raw.place, f"document {raw.place.document}: {why}")
     if passed_over:
         counted = (f"{kind} ({n})" if n > 1 else kind for kind, n in sorted(passed_over.items()))
-        findings.add("note", f"passed over, as plan does not need them: {', '.join(counted)}")
+        findings.add("note", f"skipped, because plan does not need them:  {', '.join(counted)}")
     _type(accepted.values(), now, manifests, findings)
     return manifests
 
@@ -194,7 +194,7 @@ def _accept(
     first = accepted.get(identity)
     if first is not None:
         findings.error(
-            raw.place, f"{raw.kind} {identity[1]} is there already, at {first.raw.place}"
+            raw.place, f"{raw.kind} {identity[1]} is defined twice, first at {first.raw.place}"
         )
         return
     kept = {**validation.kept["metadata"], "namespace": identity[1].namespace}

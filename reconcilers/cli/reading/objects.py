@@ -110,7 +110,7 @@ def why_unknown(api_version: str, kind: str) -> str:
         known |= dict.fromkeys((ours.kind.lower(), ours.plural, ours.short), ours.kind)
     near = get_close_matches(kind.lower(), known, n=1, cutoff=0.7)
     hint = f"did you mean {known[near[0]]}?" if near else f"the kinds known are {', '.join(OURS)}"
-    return f"there is no kind {kind!r} in {api_version}, as far as is known here; {hint}"
+    return f"butler-ipam knows no kind {kind!r} in {api_version}; {hint}"
 
 
 def read_objects(
@@ -139,11 +139,14 @@ def read_objects(
 def _files(name: str, *, recursive: bool, findings: Findings) -> Iterator[Path | None]:
     """Yield the files that an argument means; None is standard input."""
     if name == "-" and sys.stdin is None:
-        findings.error("standard input", "this cannot be read: it is closed")
+        findings.error(
+            "standard input",
+            "standard input is closed; pass a file, or pipe manifests into the command",
+        )
     elif name == "-":
         yield None
     elif not name:
-        findings.error("--filename", "no file is named: it is empty")
+        findings.error("--filename", "the name of the file is empty; name a file or a folder")
     elif name.startswith(("http://", "https://")):
         findings.error(name, "this is a URL; download it first, only files are read")
     elif not os.path.isdir(name):  # Path.is_dir and Path.rglob raise, and pass over, other errors
@@ -181,7 +184,7 @@ def _text(source: str, path: Path | None, findings: Findings) -> str | None:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         where = f"byte 0x{error.object[error.start]:02x} in line {line}"
-        problem = f"this is no text in UTF-8 ({where}); save it as UTF-8"
+        problem = f"this is not UTF-8 text ({where}); save it as UTF-8"
     except (OSError, ValueError) as error:  # ValueError: too long, or a NUL in the name
         problem = _why(error)
     findings.error(source, problem)
@@ -194,7 +197,9 @@ def _bytes(file: IO[bytes]) -> bytearray:
     while chunk := file.read(_CHUNK):
         data += chunk
         if len(data) > MOST_BYTES:
-            raise ValueError(f"it is longer than {MOST_BYTES >> 20} MiB; give it in parts")
+            raise ValueError(
+                f"it is longer than {MOST_BYTES >> 20} MiB; split it into smaller files"
+            )
     return data
 
 
@@ -212,7 +217,7 @@ def _of_text(source: str, content: str, findings: Findings) -> Iterator[RawObjec
                 place, f"document {number} is {kind_of_value}, not an object with a kind"
             )
     if not number:
-        findings.warning(source, "there is no object in it")
+        findings.warning(source, "it contains no object")
 
 
 def _documents(source: str, content: str) -> Iterator[tuple[int, Any]]:
@@ -240,7 +245,7 @@ def _open(
     api_version, kind = value.get("apiVersion"), value.get("kind")
     for name, field in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(field, str) or not field:
-            problem = "is missing" if field is None else f"has to be a word, not {field!r}"
+            problem = "is missing" if field is None else f"must be a string, not {field!r}"
             findings.error(place, f"{inside or f'document {place.document}'}: {name} {problem}")
             return
     items = value.get("items", _ABSENT)
@@ -250,7 +255,7 @@ def _open(
     if items is None:  # so Go writes an empty list
         return
     if not isinstance(items, list):
-        problem = "is missing" if items is _ABSENT else "has to be a list"
+        problem = "is missing" if items is _ABSENT else "must be a list"
         findings.error(place, f"{kind}: items {problem}")
         return
     item_kind = str(kind).removesuffix("List")
@@ -258,7 +263,7 @@ def _open(
         where = place.at(line_of(value, ("items", number)))
         name = f"items[{number}] of the {kind} in document {place.document}"
         if not isinstance(item, dict):
-            findings.error(where, f"{name} is no object")
+            findings.error(where, f"{name} is not an object")
             continue
         if item_kind in OURS:  # lists of one kind need not repeat it
             item.setdefault("apiVersion", api_version)

@@ -68,16 +68,16 @@ _METADATA: Schema = {
     },
 }
 _EXPECTATIONS = {
-    IP: "is no IP address as in 10.40.1.0 or fd00::10",
-    IP_CIDR: "is no CIDR as in 10.40.0.0/24 or fd00::/64",
-    r"^v\d+\.\d+\.\d+$": "is no version as in v1.33.1",
-    r"^https?://": "is no URL: it has to begin with http:// or https://",
-    _NAME_PATTERN: "has to be lower-case letters, digits, '-' and '.', as a DNS name",
-    _NAMESPACE_PATTERN: "has to be at most 63 lower-case letters, digits and '-'",
-    _LABEL_PATTERN: "is no label value: at most 63 letters, digits, '-', '_', '.'",
-    _LABEL_KEY_PATTERN: "is no label key",
-    _ANNOTATION_KEY_PATTERN: "is no annotation key",
-    _VERSION_PATTERN: "is no resourceVersion: not a number of at most 20 digits",
+    IP: "is not an IP address such as 10.40.1.0 or fd00::10",
+    IP_CIDR: "is not a CIDR such as 10.40.0.0/24 or fd00::/64",
+    r"^v\d+\.\d+\.\d+$": "is not a version such as v1.33.1",
+    r"^https?://": "is not a URL: it must begin with http:// or https://",
+    _NAME_PATTERN: "must be lower-case letters,  digits, '-' and '.', as a DNS name",
+    _NAMESPACE_PATTERN: "must be at most 63 lower-case letters, digits and '-'",
+    _LABEL_PATTERN: "is not a label value: at most 63 letters, digits, '-', '_', '.'",
+    _LABEL_KEY_PATTERN: "is not a label key",
+    _ANNOTATION_KEY_PATTERN: "is not an annotation key",
+    _VERSION_PATTERN: "is not a resourceVersion: a number of at most 20 digits",
 }
 
 
@@ -191,10 +191,10 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
 _NAMES = {
     "object": "a mapping",
     "array": "a list",
-    "string": "a text",
+    "string": "a string",
     "boolean": "true or false",
-    "integer": "a whole number",
-    "amount": "a text or a whole number",
+    "integer": "an integer",
+    "amount": "a string or an integer",
 }
 
 
@@ -202,7 +202,7 @@ def _misfit(value: Any, expected: str) -> str | None:
     """Return the fault in a value's type; None if the type fits."""
     if _FITS[expected](value):
         return None
-    return f"has to be {_NAMES[expected]}, not {value_text(value)}{_hint(value, expected)}"
+    return f"must be {_NAMES[expected]}, not {value_text(value)}{_hint(value, expected)}"
 
 
 def _hint(value: Any, expected: str) -> str:
@@ -213,7 +213,7 @@ def _hint(value: Any, expected: str) -> str:
     unquoted = (expected == "integer" and value.isdecimal()) or (
         expected == "boolean" and value in {"true", "false"}
     )
-    return "; leave the quotes away" if unquoted else ""
+    return "; remove the quotes" if unquoted else ""
 
 
 def _plain_faults(value: Any, schema: Schema) -> Iterator[str]:
@@ -236,7 +236,7 @@ def _text_faults(value: str, schema: Schema) -> Iterator[str]:
         pattern = schema["pattern"]
         yield f"{value_text(value)} {_EXPECTATIONS.get(pattern, f'does not match {pattern}')}"
     if schema.get("format") == "date-time" and not is_time(value):
-        yield f"{value_text(value)} is no time as in 2026-01-31T12:00:00Z"
+        yield f"{value_text(value)} is not a time such as 2026-01-31T12:00:00Z"
 
 
 def _number_faults(value: float, schema: Schema) -> Iterator[str]:

@@ -115,7 +115,7 @@ def resolve(word: str) -> Scalar:
     if word[0] not in "0123456789+-." or len(word) > _LONGEST_NUMBER:
         return word
     if _NOT_JSON.fullmatch(word):
-        raise Malformed(0, f"{word} is no number that JSON can carry; quote it if it is a text")
+        raise Malformed(0, f"{word} is not a number in JSON; put it in quotes if it is a string")
     digits = word.replace("_", "")
     for pattern, base in _INTEGERS:
         if pattern.fullmatch(digits):
@@ -280,12 +280,12 @@ class _Documents:
                 merged.append((value, self._line(value_event)))
                 continue
             if key is None or isinstance(key, dict | list):
-                raise Malformed(at, "a key has to be a word or a number")
+                raise Malformed(at, "a key must be a string or a number")
             name = str(key).lower() if isinstance(key, bool) else str(key)
             if name in mapping:
                 first = mapping.lines[name]
                 raise Malformed(
-                    at, f"the key {value_text(name)} is here twice, first in line {first}"
+                    at, f"the key {value_text(name)} appears twice, first in line {first}"
                 )
             mapping[name], mapping.lines[name] = value, at
         for value, at in merged:
@@ -341,7 +341,7 @@ def parse_json(content: str) -> list[tuple[int, Any]]:
         try:
             value, end = decoder.raw_decode(content, at)
         except json.JSONDecodeError as error:
-            raise Malformed(error.lineno, f"this is no valid JSON: {error.msg}") from error
+            raise Malformed(error.lineno, f"this is not valid JSON: {error.msg}") from error
         except Malformed as error:
             raise Malformed(_as_yaml(content)[0] or line, error.reason) from error
         except RecursionError as error:
@@ -366,13 +366,13 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:
-            raise Malformed(0, f"the key {key!r} is in one object twice")
+            raise Malformed(0, f"the key {key!r} is appears twice in one object")
         mapping[key] = value
     return mapping
 
 
 def _json_constant(word: str) -> Any:
-    raise Malformed(0, f"{word} is no number that JSON can carry")
+    raise Malformed(0, f"{word} is not a number in JSON")
 
 
 def _end_of_space(content: str, at: int) -> int:

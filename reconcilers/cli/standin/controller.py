@@ -139,7 +139,7 @@ def _choose(
     """Return a pool and free addresses of it; raise CannotServe if there are none."""
     requested, name = _parse_requested(service), _first_annotation(service, WANTED_POOL)
     if requested is None:
-        raise CannotServe("the requested addresses are none")
+        raise CannotServe("the requested addresses cannot be parsed")
     if name and name not in {pool.name for pool in pools}:
         raise CannotServe(f'unknown pool "{name}"')
     for pool in pools:
@@ -253,7 +253,7 @@ class MetalLBStandIn:
             The Service as it was written.
         """
         if addresses(service):
-            lost = f"{', '.join(addresses(service))} is not ours to use"
+            lost = f"{', '.join(addresses(service))} is not in a pool any more"
             self._record(SERVICE, service, "Normal", "ClearAssignment", lost)
         if assignment.addresses:
             message = f"Assigned IP [{', '.join(assignment.addresses)}]"

@@ -161,7 +161,9 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
         may_have_cluster = is_left_out(cluster_kind, claim.cluster or key, not_read)
         if since is None and caches.names_no_cluster(claim) and not may_have_cluster:
             consequence = (
-                "it waits" if record_of(claim) is None else "it keeps its address, unattended"
+                "it waits"
+                if record_of(claim) is None
+                else "it keeps its address, and no controller looks after it"
             )
             sentence = f"names Cluster {claim.cluster}, which does not exist; {consequence}"
             yield Trouble("UnknownCluster", "error", CLAIM, key, sentence, claim)

@@ -238,7 +238,7 @@ class ClaimReconciler:
             return None
         live = await self._live(claim.metadata.key)
         if live is not None and live.metadata.uid != owner.uid:
-            reason = "it was an earlier claim's of this name"
+            reason = "it belonged to an earlier claim of the same name"
             await self._release(address, pool, self._clock.now(), reason)
         return SETTLED
 

@@ -109,7 +109,7 @@ async def remove(client: Client, kind: str, at: Version) -> None:
 
     Raises:
         Conflict: it changed since.
-        NotFound: it is gone already.
+        NotFound: it was deleted already.
         ControllerError: a request failed.
     """
     for version in api.CONTRACT_VERSIONS:

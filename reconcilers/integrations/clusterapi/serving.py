@@ -1,6 +1,6 @@
 """The integration as a service: it begins when Cluster API's kinds are served.
 
-Each time something else is served, all informers and controllers of the integration are made anew
+Each time something else is served, all informers and controllers of the integration are recreated
 for that: a new version of the kinds, a further kind of pool, Clusters at last.
 """
 

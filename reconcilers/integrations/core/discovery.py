@@ -1,4 +1,4 @@
-"""Runs an integration for the kinds that the API server serves, and anew when these change.
+"""Runs an integration for the kinds that the API server serves, and restarts it when these change.
 
 What is served is looked up when the process starts and whenever a CustomResourceDefinition of the
 integration's groups changes, so that an idle cluster sees no requests. While something that the
@@ -109,7 +109,7 @@ class Discovery(Generic[S]):
         find_served: returns what is served, by discovery; it is compared with what was before.
         suffices: returns whether all that is needed is served.
         doubt: called when what was absent at the last answer may be served by now. `begin` is
-            called anew after it, with the next answer.
+            called again after it, with the next answer.
         clock: the time.
     """
 
@@ -141,7 +141,7 @@ class Discovery(Generic[S]):
         return Check(name, lambda: Failing(problem, self._unknown) if self._unknown else None)
 
     async def run(self, begin: Callable[[S], Work | None]) -> None:
-        """Run what `begin` returns for what is served, each time anew, until cancelled.
+        """Run what `begin` returns for what is served, again for each answer, until cancelled.
 
         Args:
             begin: returns the work for what is served; None if there is none.

@@ -65,7 +65,7 @@ def _of_datacenter(content: DatacenterContents) -> Iterator[Trouble]:
 
 
 def _trouble(kind: str, severity: Severity, allocation: IPAMAllocation, sentence: str) -> Trouble:
-    """Return the trouble of an allocation; one that is deleted is made anew if it is used."""
+    """Return the trouble of an allocation; one that is deleted is recreated if it is used."""
     key = allocation.metadata.key
     return Trouble(kind, severity, ALLOCATIONS.kind, key, sentence, allocation, removable=True)
 

@@ -430,7 +430,7 @@ class Pools(
         that was kept meanwhile is settled, but its addresses are not among the allocations.
 
         Raises:
-            Behind: the cache has begun anew meanwhile.
+            Behind: the cache was relisted meanwhile.
         """
         revision = stored.revisions.get(JOURNALS.kind, 0)
         view = await self._reader.at_least(pool.metadata.name, revision)

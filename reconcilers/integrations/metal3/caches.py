@@ -192,7 +192,7 @@ class Metal3Caches:
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether every cache was listed anew since the API server was last out of reach."""
+        """Whether every cache was relisted since the API server was last out of reach."""
         caches: list[Cache[Any]] = [self.pools]
         for side in self.sides.values():
             caches += [side.claims, side.addresses]

@@ -158,7 +158,7 @@ class VitistackCaches:
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether every cache was listed anew since the API server was last out of reach.
+        """Whether every cache was relisted since the API server was last out of reach.
 
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.

@@ -214,7 +214,7 @@ def refusal(pools: Mapping[str, IPAddressPool]) -> str:
             span = addresstexts.parse_cidr_or_span(entry)
             if span is None:
                 subject = f"IPAddressPool {truncate(name, _LONGEST)}"
-                return f"{subject} has {truncate(entry, _LONGEST)!r}, which is no range"
+                return f"{subject} has {truncate(entry, _LONGEST)!r}, which is not a range"
             extents.append((span.family, span.first, span.last, name))
     for (family, _, last, name), (next_family, first, _, next_name) in pairwise(sorted(extents)):
         if family == next_family and first <= last:
@@ -323,7 +323,7 @@ def _may_still_be_created() -> NotYet:
 def _unshown(pools: Mapping[str, IPAddressPool], note: CreationNote) -> NotYet | Unprovable:
     """Return the answer for a MetalLB that shows nothing.
 
-    The wait begins anew whenever MetalLB cannot use its pools, and with each change of ours: a
+    The wait restarts whenever MetalLB cannot use its pools, and with each change of ours: a
     user may have put the range back for a moment.
     """
     why = refusal(pools)

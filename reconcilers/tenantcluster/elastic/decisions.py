@@ -547,8 +547,8 @@ def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> Finding | 
         return demand_met(
             False,
             "NotProjected",
-            f"{count} without an address; no growth while {facts.balancer} in the tenant does not"
-            f" have what it should: {facts.unconfirmed}",
+            f"{count} without an address; no growth until {facts.balancer} in the tenant has"
+            f" its ranges: {facts.unconfirmed}",
         )
     if _find_services_beyond_free_addresses(facts, due):
         return None
@@ -889,7 +889,8 @@ def _describe_demand_without_growth(
     return demand_met(
         True,
         ordered[0].reason,
-        f"{met} that could have one of ours; {'; '.join(sentences[:MOST_NAMED])}"
+        f"{met}, except for Services that no range of ours can serve: "
+        f"{'; '.join(sentences[:MOST_NAMED])}"
         + (f"; {count_noun(more, 'more is', 'more are')} like that" if more > 0 else ""),
     )
 

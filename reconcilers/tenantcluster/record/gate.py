@@ -1,7 +1,7 @@
 """What the release check remembers of the ranges of one TenantCluster, and of its Secret.
 
 The check runs where the shard of the pool is, so its memory outlives the pass over the cluster. It
-is lost with the process, which begins each wait anew: rather too long than too short.
+is lost with the process, which restarts each wait: rather too long than too short.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ class BoundedWait:
     """The wait for a balancer that cannot show whether it still hands out an allocation's range.
 
     A wait is for one state: the resourceVersion at which the allocation was marked, and the
-    version of the offers. Another state begins the wait anew, also if the same state returns
+    version of the offers. Another state restarts the wait, also if the same state returns
     later: the balancer may have read other offers in between. A wait that has elapsed stays
     elapsed, because a pass asks twice: before and after its projection. It is forgotten after an
     hour without a check.
@@ -53,7 +53,7 @@ class BoundedWait:
         """Return whether so many seconds have passed since the state was first seen.
 
         Args:
-            state: what is waited for; another state than at the last call starts the wait anew.
+            state: what is waited for; another state than at the last call restarts the wait.
             seconds: how long the wait is.
             now: monotonic seconds.
         """

@@ -154,8 +154,8 @@ def with_meta(**changes: Any) -> Callable[[Json], Json]:
         (with_meta(namespace="other"), "metadata.namespace was changed from 'default' to 'other'"),
         (with_meta(uid=None), "metadata.uid was changed from 'uid-a' to None"),
         (with_meta(finalizers=["x"]), "metadata.finalizers was changed: a conversion may"),
-        (with_meta(labels={"a": 1}), "metadata.labels[a] is 1, and has to be a text"),
-        (with_meta(annotations=["a"]), "metadata.annotations is ['a'], and has to be an object"),
+        (with_meta(labels={"a": 1}), "metadata.labels[a] is 1, but must be a string"),
+        (with_meta(annotations=["a"]), "metadata.annotations is ['a'], but must be an object"),
         (lambda obj: {"spec": obj["spec"]}, "metadata is missing: return the object with its"),
         (lambda _: None, "<lambda> returned None, which is no dict"),
         (lambda obj: [obj], "which is no dict"),
@@ -188,7 +188,7 @@ class NotConvertible(Exception):
         (NotConvertible(), ": NotConvertible", False),
         (KeyError("size"), ": KeyError: 'size'", True),
         (ValueError("spec.size is no number"), ": ValueError: spec.size is no number", True),
-        (GeneratorExit(), "which is no Exception", True),
+        (GeneratorExit(), "which is not an Exception", True),
     ],
 )
 async def test_a_function_that_raises_fails_with_its_text_and_a_line_with_the_name(
@@ -261,8 +261,8 @@ def review_of(odd: object) -> Json:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"no JSON", "the body is no ConversionReview"),
-        (b"[" * 100_000, "the body is no ConversionReview"),
+        (b"no JSON", "the body is not a ConversionReview"),
+        (b"[" * 100_000, "the body is not a ConversionReview"),
         (b"{}", 'no kind "" is registered for version ""'),
         (
             b'{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v2"}',

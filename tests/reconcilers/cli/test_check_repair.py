@@ -126,7 +126,7 @@ async def test_a_report_cannot_ask_for_what_a_finding_does_not_offer(tmp_path: P
         report.write_text(report.read_text().replace('"action": "label"', '"action": "delete"'))
         done = await run_beside("check", kubeconfig, "--repair", str(report))
         assert done.code == 1
-        assert "delete is no action for LabelDrift" in done.err
+        assert "delete is not an action for LabelDrift" in done.err
         assert await exists(server, "fine")
 
 

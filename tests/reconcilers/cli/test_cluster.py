@@ -299,9 +299,9 @@ findings:
         (
             '"7"',
             "7",
-            "report:9: findings[0].subject.resourceVersion: has to be a text, not 7; quote it",
+            "report:9: findings[0].subject.resourceVersion: must be a string, not 7; quote it",
         ),
-        ("[none, delete]", "delete", "findings[0].choices: has to be a list, not 'delete'"),
+        ("[none, delete]", "delete", "findings[0].choices: must be a list, not 'delete'"),
         (", name: b", "", "report:9: findings[0].subject.name: is missing"),
     ],
 )
@@ -314,7 +314,7 @@ def test_a_file_that_is_no_report_is_refused_with_what_is_wrong_and_where(
     assert outcome.code == 1
     assert says in outcome.errors[0]
     whole = f"{tmp_path / 'report'} is not one report of `butler-ipam check -o yaml`"
-    assert outcome.errors[1:] == [f"{whole}: mend it, or make a new one"]
+    assert outcome.errors[1:] == [f"{whole}: correct it, or create a new report"]
 
 
 @pytest.mark.parametrize("times", [0, 2])

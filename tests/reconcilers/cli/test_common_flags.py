@@ -75,4 +75,4 @@ def test_folders_inside_a_folder_are_read_only_if_that_is_asked_for(
     address = ["10.40.0.8"] if name == "whois" else []
     arguments: list[str | Path] = [name, *address, "-f", tmp_path / "folder"]
     assert run(*arguments).code == 1
-    assert run(*arguments, "--recursive").err.count("nothing of ours was found") == 0
+    assert run(*arguments, "--recursive").err.count("no object of butler-ipam was found") == 0

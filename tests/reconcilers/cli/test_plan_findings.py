@@ -104,7 +104,7 @@ def test_host_bits_in_a_cidr_are_a_warning() -> None:
     outcome = plan(pool(cidr="10.40.0.7/24", reserved=["10.40.0.17/28"]), allocation("a", 4))
     assert outcome.code == 0
     first, second = outcome.warnings
-    assert "spec.cidr: '10.40.0.7/24' has host bits set; it is taken for 10.40.0.0/24" in first
+    assert "spec.cidr: '10.40.0.7/24' has host bits set; it is read as  10.40.0.0/24" in first
     assert "spec.reserved[0].cidr: '10.40.0.17/28' has host bits set" in second
     assert outcome.items["IPAllocation/a"]["status"]["startAddress"] == "10.40.0.0"
 
@@ -194,7 +194,7 @@ def test_a_range_outside_its_pool_is_an_error_and_kept() -> None:
 
 def test_a_range_that_is_none_is_an_error_and_a_new_one_is_chosen() -> None:
     outcome = plan(pool(), allocation("a", 4, status=holding("here", "there")))
-    assert "'here-there' is no range of addresses; it counts as none" in the_error(outcome)
+    assert "'here-there' is not a range of addresses; it is ignored" in the_error(outcome)
     assert outcome.items["IPAllocation/a"]["status"]["cidr"] == "10.40.0.0/30"
 
 

@@ -123,7 +123,7 @@ def test_a_stored_allocation_that_only_the_definition_refuses_keeps_its_range() 
     body["metadata"]["labels"] = {"team": "not a label value!"}
     outcome = plan(pool(), body, allocation("a", 4))
     assert gets(outcome)["a"] == "10.40.0.8/30"
-    assert any("is no label value" in error for error in outcome.errors)
+    assert any("is not a label value" in error for error in outcome.errors)
 
 
 def test_the_summary_names_the_objects_that_cannot_be_read() -> None:

@@ -39,7 +39,7 @@ def planned(text: str | bytes) -> tuple[list[str], list[str]]:
         (b"\xff\xfea\0: \x001\0", "UTF-16"),
         (b"\xfe\xff\0a\0:", "UTF-16"),
         (b"\x7fELF\0\0", "binary file"),
-        (b"a: 1\nb: \x80\n", "no text in UTF-8 (byte 0x80 in line 2)"),
+        (b"a: 1\nb: \x80\n", "not UTF-8 text (byte 0x80 in line 2)"),
     ],
 )
 def test_what_is_no_text_gets_a_sentence(tmp_path: Path, data: bytes, sentence: str) -> None:
@@ -73,7 +73,7 @@ def test_what_does_not_end_is_refused_and_does_not_stop_the_others(
     files = ("-f", "/dev/zero", "-f", "-", "-f", tmp_path / "good.yaml")
     outcome = run("plan", *files, "-o", "json", stdin=stdin)
     assert outcome.errors == [
-        f"{name}: this cannot be read: it is longer than 1 MiB; give it in parts"
+        f"{name}: this cannot be read: it is longer than 1 MiB; split it into smaller files"
         for name in ("/dev/zero", "standard input")
     ]
     assert list(outcome.items) == ["NetworkPool/good"]
@@ -123,7 +123,9 @@ def test_an_empty_name_is_not_taken_for_this_folder(
     monkeypatch.chdir(tmp_path)
     outcome = run("plan", "-f", "")
     assert outcome.code == 1
-    assert outcome.errors[0] == "--filename: no file is named: it is empty"
+    assert (
+        outcome.errors[0] == "--filename: the name of the file is empty; name a file or a folder"
+    )
 
 
 def test_a_folder_inside_that_cannot_be_looked_into_is_named(
@@ -156,7 +158,10 @@ def test_a_standard_input_that_is_closed_gets_a_sentence() -> None:
         env=environment(),
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("error: standard input: this cannot be read: it is closed\n")
+    assert done.stderr.startswith(
+        "error: standard input: standard input is closed; pass a file, or pipe manifests into the"
+        " command\n"
+    )
     assert "Traceback" not in done.stderr
 
 
@@ -165,7 +170,7 @@ def test_an_empty_input_says_that_there_is_nothing_to_plan(text: str) -> None:
     outcome = plan_text(text)
     assert outcome.code == 1
     assert outcome.errors == ["there is nothing to plan: no NetworkPool or IPAllocation was found"]
-    assert outcome.warnings == ["standard input: there is no object in it"]
+    assert outcome.warnings == ["standard input: it contains no object"]
 
 
 def test_a_file_of_comments_among_others_is_a_warning(tmp_path: Path) -> None:
@@ -173,7 +178,7 @@ def test_a_file_of_comments_among_others_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(GOOD)
     outcome = run("plan", "-f", tmp_path)
     assert outcome.code == 0
-    assert outcome.warnings == [f"{tmp_path}/a.yaml: there is no object in it"]
+    assert outcome.warnings == [f"{tmp_path}/a.yaml: it contains no object"]
 
 
 def test_of_a_folder_yaml_and_json_files_are_read(tmp_path: Path) -> None:
@@ -238,9 +243,9 @@ def test_faults_of_indented_json_have_their_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ('{"a": 1,\n "b" 2}', ":2: this is no valid JSON: Expecting ':' delimiter"),
-        ('{"a": 1,\n "a": 2}', ":2: the key 'a' is in one object twice"),
-        ('{"a": NaN}', "NaN is no number that JSON can carry"),
+        ('{"a": 1,\n "b" 2}', ":2: this is not valid JSON: Expecting ':' delimiter"),
+        ('{"a": 1,\n "a": 2}', ":2: the key 'a' is appears twice in one object"),
+        ('{"a": NaN}', "NaN is not a number in JSON"),
         ("[" * 100_000, "nested"),
     ],
 )
@@ -257,9 +262,9 @@ def test_json_that_is_none_says_where(tmp_path: Path, text: str, what: str) -> N
         ("- a\n", "document 1 is a list, not an object with a kind"),
         ("kind: NetworkPool\n", "document 1: apiVersion is missing"),
         ("apiVersion: v1\n", "document 1: kind is missing"),
-        ("apiVersion: 1\nkind: Pod\n", "document 1: apiVersion has to be a word, not 1"),
+        ("apiVersion: 1\nkind: Pod\n", "document 1: apiVersion must be a string, not 1"),
         ("apiVersion: v1\nkind: List\n", "List: items is missing"),
-        ("apiVersion: v1\nkind: List\nitems: {}\n", "List: items has to be a list"),
+        ("apiVersion: v1\nkind: List\nitems: {}\n", "List: items must be a list"),
         ("apiVersion: v1\nkind: List\nitems: [5]\n", "items[0] of the List in document 1"),
     ],
 )
@@ -299,7 +304,9 @@ def test_known_kinds_that_say_nothing_of_addresses_are_passed_over_with_a_note()
     )
     outcome = plan_text(GOOD + others)
     assert outcome.code == 0
-    assert outcome.err == "note: passed over, as plan does not need them: Deployment, Secret (2)\n"
+    assert (
+        outcome.err == "note: skipped, because plan does not need them:  Deployment, Secret (2)\n"
+    )
 
 
 def test_lists_are_opened_at_any_depth() -> None:
@@ -325,7 +332,7 @@ def test_an_object_that_is_there_twice_is_an_error_that_names_both_places() -> N
     [error] = errors
     assert error == (
         f"standard input:{GOOD.count(chr(10)) + 2}: NetworkPool butler-system/good"
-        " is there already, at standard input:1"
+        " is defined twice, first at standard input:1"
     )
 
 
@@ -349,7 +356,7 @@ def test_a_name_that_yaml_takes_for_a_boolean_is_named_with_its_line() -> None:
     [error] = errors
     assert error == (
         f"standard input:{line}: NetworkPool without a name: metadata.name:"
-        " has to be a text, not true; quote it"
+        " must be a string, not true; quote it"
     )
 
 

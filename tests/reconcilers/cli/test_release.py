@@ -122,8 +122,14 @@ def test_what_a_release_waits_for_is_unknown_to_who_may_not_read_allocations() -
 @pytest.mark.parametrize(
     ("due", "sentence"),
     [
-        (0, "no range is released now; ranges are released without the tenant's word when"),
-        (1, "1 range is released now without the tenant's word; further ranges follow when"),
+        (
+            0,
+            "no range is released now; ranges are released without the tenant's confirmation when",
+        ),
+        (
+            1,
+            "1 range is released now without the tenant's confirmation; further ranges follow",
+        ),
         (2, "2 ranges are released now"),
     ],
 )

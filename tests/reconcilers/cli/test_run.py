@@ -103,7 +103,7 @@ async def test_a_kubeconfig_that_is_not_there_gets_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("argument", "complaint"),
     [
-        ("--pool-resync=soon", "'soon' is no duration: write 500ms, 10s, 5m or 1h30m"),
+        ("--pool-resync=soon", "'soon' is not a duration: write 500ms, 10s, 5m or 1h30m"),
         ("--concurrency=0", "--concurrency"),
         ("--no-such-flag", "--no-such-flag"),
         ("--log-level=loud", "'loud'"),

@@ -12,8 +12,8 @@ from reconcilers.api.ipallocation import ONE_SIZE
 from tests.reconcilers.cli.commandline import allocation, cluster, plan, pool, thing
 
 POOL = {"cidr": "10.0.0.0/24"}
-AN_ADDRESS = " as in 10.40.1.0 or fd00::10"
-A_CIDR = " as in 10.40.0.0/24 or fd00::/64"
+AN_ADDRESS = " such as 10.40.1.0 or fd00::10"
+A_CIDR = " such as 10.40.0.0/24 or fd00::/64"
 
 
 def verdict(body: Mapping[str, Any]) -> list[str]:
@@ -41,12 +41,12 @@ def of_request(**changes: Any) -> list[str]:
         (2**31 - 1, None),
         (0, "spec.count: must be at least 1, not 0"),
         (-3, "spec.count: must be at least 1, not -3"),
-        (8.5, "spec.count: has to be a whole number, not 8.5"),
+        (8.5, "spec.count: must be an integer, not 8.5"),
         (2**31, "spec.count: 2147483648 does not fit into int32"),
-        (True, "spec.count: has to be a whole number, not true"),
-        ("8", "spec.count: has to be a whole number, not '8'; leave the quotes away"),
-        ("many", "spec.count: has to be a whole number, not 'many'"),
-        ([8], "spec.count: has to be a whole number, not a list"),
+        (True, "spec.count: must be an integer, not true"),
+        ("8", "spec.count: must be an integer, not '8'; remove the quotes"),
+        ("many", "spec.count: must be an integer, not 'many'"),
+        ([8], "spec.count: must be an integer, not a list"),
     ],
 )
 def test_a_count_is_a_whole_number_of_at_least_one(count: Any, fault: str | None) -> None:
@@ -58,12 +58,12 @@ def test_a_count_is_a_whole_number_of_at_least_one(count: Any, fault: str | None
     [
         ({}, "spec.cidr: is missing"),
         ({"cidr": None}, "spec.cidr: is missing"),
-        ({"cidr": "banana"}, "spec.cidr: 'banana' is no CIDR" + A_CIDR),
-        ({"cidr": "10.0.0.0/24\n"}, r"spec.cidr: '10.0.0.0/24\n' is no CIDR" + A_CIDR),
-        ({"cidr": "١٠.0.0.0/24"}, "spec.cidr: '١٠.0.0.0/24' is no CIDR" + A_CIDR),
-        ({"cidr": 10}, "spec.cidr: has to be a text, not 10; quote it"),
-        (POOL | {"reserved": "x"}, "spec.reserved: has to be a list, not 'x'"),
-        (POOL | {"reserved": ["x"]}, "spec.reserved[0]: has to be a mapping, not 'x'"),
+        ({"cidr": "banana"}, "spec.cidr: 'banana' is not a CIDR" + A_CIDR),
+        ({"cidr": "10.0.0.0/24\n"}, r"spec.cidr: '10.0.0.0/24\n' is not a CIDR" + A_CIDR),
+        ({"cidr": "١٠.0.0.0/24"}, "spec.cidr: '١٠.0.0.0/24' is not a CIDR" + A_CIDR),
+        ({"cidr": 10}, "spec.cidr: must be a string, not 10; quote it"),
+        (POOL | {"reserved": "x"}, "spec.reserved: must be a list, not 'x'"),
+        (POOL | {"reserved": ["x"]}, "spec.reserved[0]: must be a mapping, not 'x'"),
         (POOL | {"reserved": [{}]}, "spec.reserved[0].cidr: is missing"),
         (
             POOL | {"tenantAllocation": {"start": "10.0.0.9", "end": "10.0.0.1"}},
@@ -71,7 +71,7 @@ def test_a_count_is_a_whole_number_of_at_least_one(count: Any, fault: str | None
         ),
         (
             POOL | {"tenantAllocation": {"start": "10.0.0.9"}},
-            "spec.tenantAllocation: start and end go together: give both or none",
+            "spec.tenantAllocation: set both start and end, or neither",
         ),
         (
             POOL | {"tenantAllocation": {"ranges": [{"start": "10.0.0.9", "end": "10.0.0.1"}]}},
@@ -100,8 +100,8 @@ def test_what_the_schema_of_a_pool_forbids_is_named_with_its_path(
         (8, ""),
         ("1e3", ""),
         ("16 Gi", "'16 Gi' does not match ^"),
-        (True, "has to be a text or a whole number, not true"),
-        (1.5, "has to be a text or a whole number, not 1.5"),
+        (True, "must be a string or an integer, not true"),
+        (1.5, "must be a string or an integer, not 1.5"),
     ],
 )
 def test_a_quantity_is_a_text_of_its_form_or_a_whole_number(memory: Any, fault: str) -> None:
@@ -133,7 +133,7 @@ def test_a_quantity_is_a_text_of_its_form_or_a_whole_number(memory: Any, fault: 
         ),
         (
             {"pinnedRange": {"startAddress": "10.0.0.9/32", "endAddress": "10.0.0.9"}},
-            f"spec.pinnedRange.startAddress: '10.0.0.9/32' is no IP address{AN_ADDRESS}",
+            f"spec.pinnedRange.startAddress: '10.0.0.9/32' is not an IP address{AN_ADDRESS}",
         ),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_cluster_needs_a_version_and_workers() -> None:
     body = cluster()
     body["spec"] |= {"kubernetesVersion": "1.33", "workers": {}}
     assert verdict(body) == [
-        "spec.kubernetesVersion: '1.33' is no version as in v1.33.1",
+        "spec.kubernetesVersion: '1.33' is not a version such as v1.33.1",
         "spec.workers.replicas: is missing",
     ]
 
@@ -203,8 +203,8 @@ def test_a_status_is_held_against_the_schema_too() -> None:
     broken = {"phase": "Done", "allocatedCount": "8", "allocatedAt": "yesterday"}
     assert verdict(allocation("x", status=broken)) == [
         "status.phase: 'Done' is not one of Pending, Allocated, Released, Failed",
-        "status.allocatedCount: has to be a whole number, not '8'; leave the quotes away",
-        "status.allocatedAt: 'yesterday' is no time as in 2026-01-31T12:00:00Z",
+        "status.allocatedCount: must be an integer, not '8'; remove the quotes",
+        "status.allocatedAt: 'yesterday' is not a time such as 2026-01-31T12:00:00Z",
     ]
 
 
@@ -222,7 +222,7 @@ def test_two_conditions_of_one_type_are_refused() -> None:
 
 def test_a_condition_whose_type_is_a_list_is_refused_like_any_other() -> None:
     faults = verdict(pool("x", status={"conditions": [{"type": [], "status": "True"}]}))
-    assert "status.conditions[0].type: has to be a text, not a list" in faults
+    assert "status.conditions[0].type: must be a string, not a list" in faults
 
 
 def test_an_unknown_field_is_a_warning_and_dropped() -> None:
@@ -251,21 +251,21 @@ def test_free_form_values_are_kept_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("metadata", "fault"),
     [
-        ({"name": "Big"}, "metadata.name: 'Big' has to be lower-case"),
-        ({"name": "a" * 254}, "has to be lower-case"),
+        ({"name": "Big"}, "metadata.name: 'Big' must be lower-case"),
+        ({"name": "a" * 254}, "must be lower-case"),
         ({"name": None}, "metadata.name: is missing"),
         ({"namespace": "a.b"}, "metadata.namespace: 'a.b'"),
-        ({"labels": {"a b": "c"}}, "'a b' is no label key"),
-        ({"labels": {"a": "c d"}}, "metadata.labels.a: 'c d' is no label value"),
-        ({"labels": {"a": 1}}, "metadata.labels.a: has to be a text, not 1; quote it"),
-        ({"labels": ["a"]}, "metadata.labels: has to be a mapping, not a list"),
-        ({"annotations": {"a": True}}, "metadata.annotations.a: has to be a text, not true"),
-        ({"finalizers": "x"}, "metadata.finalizers: has to be a list, not 'x'"),
-        ({"generation": "1"}, "metadata.generation: has to be a whole number, not '1'"),
-        ({"resourceVersion": "abc"}, "'abc' is no resourceVersion"),
-        ({"resourceVersion": "9" * 5000}, "is no resourceVersion"),
-        ({"creationTimestamp": "yesterday"}, "'yesterday' is no time"),
-        ({"creationTimestamp": "2026-02-31T00:00:00Z"}, "is no time"),
+        ({"labels": {"a b": "c"}}, "'a b' is not a label key"),
+        ({"labels": {"a": "c d"}}, "metadata.labels.a: 'c d' is not a label value"),
+        ({"labels": {"a": 1}}, "metadata.labels.a: must be a string, not 1; quote it"),
+        ({"labels": ["a"]}, "metadata.labels: must be a mapping, not a list"),
+        ({"annotations": {"a": True}}, "metadata.annotations.a: must be a string, not true"),
+        ({"finalizers": "x"}, "metadata.finalizers: must be a list, not 'x'"),
+        ({"generation": "1"}, "metadata.generation: must be an integer, not '1'"),
+        ({"resourceVersion": "abc"}, "'abc' is not a resourceVersion"),
+        ({"resourceVersion": "9" * 5000}, "is not a resourceVersion"),
+        ({"creationTimestamp": "yesterday"}, "'yesterday' is not a time"),
+        ({"creationTimestamp": "2026-02-31T00:00:00Z"}, "is not a time"),
     ],
 )
 def test_metadata_is_read_as_strictly_as_by_a_server(metadata: dict[str, Any], fault: str) -> None:

@@ -113,7 +113,7 @@ async def let_read(server: ApiServer, account: str) -> None:
     ("listen", "complaint"),
     [
         ("nowhere", "cannot be parsed: write HOST:PORT"),
-        ("0", "has to be served somewhere"),
+        ("0", "turns the page off"),
         ("0.0.0.0:8090", "`butler-ipam run --ui-bind-address` serves it to others"),
     ],
 )

@@ -45,7 +45,7 @@ def test_directives_before_the_first_document_are_no_document() -> None:
 def test_a_key_that_is_there_twice_is_refused_with_both_lines() -> None:
     line, reason = fault("a: 1\nb: 2\na: 3\n")
     assert line == 3
-    assert "'a' is here twice, first in line 1" in reason
+    assert "'a' appears twice, first in line 1" in reason
 
 
 def test_merge_keys_fill_in_what_is_not_there() -> None:
@@ -100,7 +100,7 @@ def test_nesting_without_end_is_stopped_and_not_the_process(opening: str) -> Non
         ("a: !!set {b}\n", "tag"),
         ("a: !secret b\n", "tag"),
         ("a: !!int many\n", "'many' is no int"),
-        ("? [1, 2]\n: b\n", "a key has to be a word or a number"),
+        ("? [1, 2]\n: b\n", "a key must be a string or a number"),
         ("a: .inf\n", "JSON"),
         ("a: \x07\n", "control character"),
     ],

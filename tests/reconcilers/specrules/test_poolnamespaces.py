@@ -193,7 +193,9 @@ async def test_a_ready_cluster_keeps_its_addresses_when_its_namespace_is_no_long
 
 
 def test_a_namespace_that_can_be_none_is_refused_at_the_start() -> None:
-    with pytest.raises(ConfigurationError, match="pool namespaces: 'No Space' is not as objects"):
+    with pytest.raises(
+        ConfigurationError, match="pool namespaces: 'No Space' is not the name of an object"
+    ):
         check_names(Settings(pool=PoolSettings(namespaces=("platform", "No Space"))))
 
 

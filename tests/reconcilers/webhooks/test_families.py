@@ -52,7 +52,7 @@ def causes(verdict: Verdict) -> list[tuple[str, str]]:
     ("second", "field", "what"),
     [
         ({"cidr": "fd00::/200"}, "spec.secondary.cidr", "invalid pool CIDR"),
-        ({"cidr": "10.41.0.0/24"}, "spec.secondary.cidr", "of the same family"),
+        ({"cidr": "10.41.0.0/24"}, "spec.secondary.cidr", "has the IP family of cidr"),
         ({"reserved": [{"cidr": "fd01::/124"}]}, "spec.secondary.reserved[0]", "is not within"),
         (
             {"tenantAllocation": ranges(("8", "f"), ("0", "3"))},
@@ -92,7 +92,7 @@ def test_a_second_block_is_warned_of_like_the_first() -> None:
     verdict = networkpool.review_creation(dual(cidr="fd00::7/120"), make.spaces(other), LIMIT)
     host_bits, shared = verdict.warnings
     assert host_bits == (
-        "spec.secondary.cidr: 'fd00::7/120' has host bits set; it is taken for fd00::/120"
+        "spec.secondary.cidr: 'fd00::7/120' has host bits set; it is read as  fd00::/120"
     )
     key = other.metadata.key
     assert shared == (

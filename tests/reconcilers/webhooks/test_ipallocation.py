@@ -36,11 +36,11 @@ def create(new: IPAllocation, pool: NetworkPool | None = POOL, *others: Any) -> 
             "asks for 256 addresses as one CIDR, a /24",
         ),
         (make.allocation("a", prefix=64), "prefixLength", "prefix length 64 is none of IPv4"),
-        (make.allocation("a", prefix=28, size=16), "prefixLength", "give one of them"),
+        (make.allocation("a", prefix=28, size=16), "prefixLength", "set only one of them"),
         (
             make.allocation("a", prefix=28, pin=("10.40.0.16", "10.40.0.31")),
             "prefixLength",
-            "give one of them",
+            "set only one of them",
         ),
     ],
 )

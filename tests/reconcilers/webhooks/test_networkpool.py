@@ -109,7 +109,7 @@ def test_a_cidr_of_ipv6_in_another_spelling_has_no_host_bits(spelling: str) -> N
     assert create(make.pool(cidr=spelling, reserved=["FD00:0::/120"])).warnings == ()
     [warning] = create(make.pool(cidr="FD00::1/64")).warnings
     assert warning.startswith(
-        "spec.cidr: 'FD00::1/64' has host bits set; it is taken for fd00::/64"
+        "spec.cidr: 'FD00::1/64' has host bits set; it is read as  fd00::/64"
     )
 
 

@@ -108,7 +108,7 @@ def _manifests(entry: str, yaml_text: str) -> Iterator[Manifest]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
-        raise InvalidBundle(f"entry {entry!r}{line}: this is no YAML") from error
+        raise InvalidBundle(f"entry {entry!r}{line}: this is not YAML") from error
     for number, document in enumerate(documents, 1):
         if document is not None:
             yield _manifest(f"entry {entry!r}, document {number}", document)
@@ -130,7 +130,7 @@ def _refuse_aliases_and_depth(entry: str, yaml_text: str) -> None:
 def _manifest(where: str, document: object) -> Manifest:
     """Return one document of the bundle; raise InvalidBundle if it cannot be applied."""
     if not isinstance(document, dict):
-        raise InvalidBundle(f"{where}: this is no object; an object has apiVersion and kind")
+        raise InvalidBundle(f"{where}: this is not an object; an object has apiVersion and kind")
     meta = document.get("metadata")
     metadata = meta if isinstance(meta, dict) else {}
     texts = {
@@ -141,7 +141,7 @@ def _manifest(where: str, document: object) -> Manifest:
     }
     for field, value in texts.items():
         if not isinstance(value, str) or (not value and field != "metadata.namespace"):
-            raise InvalidBundle(f"{where}: {field} is missing, or is no text; write one")
+            raise InvalidBundle(f"{where}: {field} is missing, or is not a string; write a string")
     kind, key = texts["kind"], Key(texts["metadata.namespace"], texts["metadata.name"])
     if (kind, key.name) in _OURS:
         raise InvalidBundle(f"{where}: {kind} {key.name} is made by this controller; leave it out")
