@@ -68,7 +68,6 @@ async def listening(
     """Serve `app` for the time of the context, which returns the port.
 
     Args:
-        app: the application.
         bind: the address.
         subject: the name of the service, for error messages.
         tls: None for plain HTTP.

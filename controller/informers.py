@@ -76,7 +76,6 @@ class Informers:
 
         Args:
             resource: the kind.
-            namespaces: the set.
             scope: the selectors; without a namespace.
             indexes: by index name, a pure function from an object to its values.
 

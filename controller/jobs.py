@@ -242,7 +242,6 @@ class Services:
 
         Args:
             name: for logs and metrics.
-            run: the service.
             leader_only: run it only while holding the lease, else in every replica.
 
         Raises:
@@ -309,7 +308,6 @@ class ShardWork:
     Args:
         shards: those that are held; changed by `begin` and `end`.
         jobs: the controllers; those of an extension come and go while it runs.
-        services: of the leader.
         clock: for the grace period.
     """
 
@@ -337,7 +335,6 @@ class ShardWork:
         """Begin nothing more for a shard; return once nothing is done for it.
 
         Args:
-            shard: which one.
             grace_seconds: how long running reconciliations may go on before they are cancelled.
         """
         self.shards.held.discard(shard)

@@ -283,7 +283,6 @@ class Manager:
 
         Args:
             name: for logs and metrics.
-            run: the service.
             leader_only: run it only while holding the lease, else in every replica.
 
         Raises:

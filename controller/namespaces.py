@@ -119,9 +119,6 @@ class NamespaceSet:
         With a label selector the label decides. It works in every process, also in one that waits
         to lead.
 
-        Args:
-            namespaces: the informer of Namespaces.
-
         Raises:
             ValueError: it is the informer of another kind.
         """
@@ -246,7 +243,6 @@ class NamespacesInformer(Generic[T]):
 
     Args:
         resource: the kind.
-        namespaces: the set.
         create: makes the informer of a namespace.
         scope: the selectors; the namespace is empty.
         indexes: the names of the indexes.

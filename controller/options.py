@@ -65,8 +65,6 @@ class ManagerOptions:
 
     Args:
         leader_elect: reconcile only while holding the lease.
-        lease_namespace: the namespace of the lease.
-        lease_name: the name of the lease.
         identity: the name of this process in the lease; unique.
         lease_duration: seconds after which others may take a lease that was not renewed.
         renew_deadline: seconds after which a leader that cannot renew stops leading.

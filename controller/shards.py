@@ -50,7 +50,6 @@ def lease_name(name: str, count: int, shard: int) -> str:
         name: the first part of all names.
         count: how many shards there are. It is a part of the name, since a shard of one division
             and one of another have nothing in common but the number.
-        shard: which one.
     """
     return f"{name}-{count}-{shard}"
 

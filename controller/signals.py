@@ -63,7 +63,6 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
     with its stack. In the end the manager's transport is closed.
 
     Args:
-        manager: the manager.
         clock: measures the time after the loss of the lease; the system's by default.
 
     Raises:

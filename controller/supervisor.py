@@ -179,7 +179,6 @@ class Supervisor:
 
         Args:
             name: for logs and metrics.
-            run: the part.
         """
         return partial(self._run_restarting, name, run)
 
@@ -188,7 +187,6 @@ class Supervisor:
 
         Args:
             name: for logs.
-            run: the part.
         """
         return partial(self._run_lasting, name, run)
 

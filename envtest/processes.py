@@ -87,7 +87,6 @@ class Children:
         """Start a program.
 
         Args:
-            program: which.
             arguments: of its command line.
             environment: its variables; those of this process if not given.
 

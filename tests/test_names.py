@@ -249,6 +249,83 @@ def find_unknown_arguments(source: str) -> Iterator[str]:
                 yield from (f"{node.name}: {name}" for name in sorted(names - parameters))
 
 
+def list_annotations(node: ast.AST) -> dict[str, str]:
+    """Return the types of a function's parameters, or of a class's parameters and fields."""
+    types: dict[str, str] = {}
+    if isinstance(node, Function):
+        of_function = node.args
+        parameters = (*of_function.posonlyargs, *of_function.args, *of_function.kwonlyargs)
+        rest = (of_function.vararg, of_function.kwarg)
+        for argument in (*parameters, *(argument for argument in rest if argument is not None)):
+            types[argument.arg] = ast.unparse(argument.annotation) if argument.annotation else ""
+        return types
+    for statement in getattr(node, "body", ()):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            types[statement.target.id] = ast.unparse(statement.annotation)
+        if isinstance(statement, ast.FunctionDef) and statement.name in {"__init__", "__new__"}:
+            types |= list_annotations(statement)
+    return types
+
+
+def list_words(phrase: str) -> set[str]:
+    """Return the words of a phrase, of a name or of a type, in lower case and in the singular."""
+    words = re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", phrase))
+    return {re.sub(r"(?<=..)(ies$|(?<=[sx])es$|s$)", "", word.lower()) for word in words}
+
+
+WORDS_OF_TYPES = {
+    "Callable": "function",
+    "Mapping": "dict",
+    "Path": "file path folder",
+    "Sequence": "list",
+    "bool": "whether",
+    "int": "number integer",
+    "str": "string text",
+}
+"""Words of a docstring that repeat a type."""
+WORDS_THAT_SAY_NOTHING = list_words("the a an of its it this that to is which one our own")
+
+
+def find_repeating_entries(source: str) -> Iterator[str]:
+    """Yield each entry of an `Args:` section that only repeats the name and the type.
+
+    Args:
+        source: the text of a module.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, Function | ast.ClassDef):
+            continue
+        _, _, section = (ast.get_docstring(node) or "").partition("\nArgs:\n")
+        section = re.split(r"^(?! |$)", section, maxsplit=1, flags=re.MULTILINE)[0]
+        types = list_annotations(node)
+        entries = re.split(r"^ {4}(?=\S)", section, flags=re.MULTILINE)
+        for names, _, description in (entry.partition(":") for entry in entries if ":" in entry):
+            known = set(WORDS_THAT_SAY_NOTHING)
+            for name in (name.strip("* ") for name in names.split(",")):
+                of_type = types.get(name, "")
+                synonyms = [WORDS_OF_TYPES.get(word, "") for word in re.findall(r"\w+", of_type)]
+                known |= list_words(" ".join([name, of_type, *synonyms]))
+            if list_words(description) <= known:
+                yield f"{node.name}: {names}: {description.strip()}"
+
+
+def test_no_entry_of_args_repeats_only_the_name_and_the_type() -> None:
+    repeating = [
+        f"{path.relative_to(ROOT)}: {problem}"
+        for folder in (*SHIPPED, "examples", ".ci", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for problem in find_repeating_entries(path.read_text(encoding="utf-8"))
+    ]
+    assert repeating == [], "say more (a unit, the meaning of None, a source), or leave it out"
+
+
+def test_an_entry_of_args_that_repeats_name_and_type_is_found() -> None:
+    head = 'def take(pool: NetworkPool, seconds: float):\n    """Take.\n\n    Args:\n        '
+    assert list(find_repeating_entries(f'{head}pool: the pool.\n    """'))
+    assert list(find_repeating_entries(f'{head}pool: the NetworkPool.\n    """'))
+    assert not list(find_repeating_entries(f'{head}seconds: 0 means at once.\n    """'))
+
+
 def test_every_entry_of_args_names_a_parameter_or_a_field() -> None:
     unknown = [
         f"{path.relative_to(ROOT)}: {problem}"

@@ -23,7 +23,6 @@ class FieldOwners:
     """The ownership of the fields of one kind's objects.
 
     Args:
-        kind: the kind.
         schema: its OpenAPI v3 schema, as in its CustomResourceDefinition; None for none.
     """
 

@@ -132,7 +132,6 @@ class History:
         """Yield the lines of a watch until its `timeoutSeconds` have passed.
 
         Args:
-            kind: the kind.
             selected: whether an object is watched.
             query: the parameters of the request.
         """

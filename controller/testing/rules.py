@@ -69,7 +69,6 @@ def create_object(kind: Kind, body: Json, metadata: Mapping[str, Any]) -> Json:
     """Return a new object as it is stored.
 
     Args:
-        kind: its kind.
         body: as it was sent.
         metadata: what the server adds: uid, creationTimestamp, name, namespace.
 
@@ -90,7 +89,6 @@ def update_object(kind: Kind, old: Json, body: Json, subresource: str) -> Json:
     """Return the object after a replacement or patch, without a new resourceVersion.
 
     Args:
-        kind: its kind.
         old: as it is stored.
         body: as it was sent, or as the patch made it.
         subresource: `status` or empty.
@@ -121,7 +119,6 @@ def replace_object(kind: Kind, old: Json, new: Json) -> Json:
     """Return an object as a user of a test leaves it, with the next generation if it changed.
 
     Args:
-        kind: its kind.
         old: as it is stored.
         new: as it is to be, status and all.
     """
@@ -135,7 +132,6 @@ def marked_deleted(kind: Kind, old: Json, propagation: str, now: str) -> Json:
     """Return the object after a deletion was requested; it is gone if it has no finalizers.
 
     Args:
-        kind: its kind.
         old: as it is stored.
         propagation: the deletion's propagationPolicy; may be empty.
         now: the time of the deletion.

@@ -25,7 +25,6 @@ def field_selector(selector: str, known: Collection[str]) -> Predicate:
     """Return the predicate of a field selector: `path=value`, `path!=value`, by commas.
 
     Args:
-        selector: the selector.
         known: the paths that the kind can be selected by.
 
     Raises:

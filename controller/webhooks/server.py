@@ -32,7 +32,6 @@ class WebhookServer:
 
     Args:
         bind: the address.
-        serving: the certificate.
         clock: for deadlines.
         families: the metrics.
     """

@@ -114,7 +114,6 @@ class Authenticator:
         """Return the user of a token; None for an unknown one.
 
         Args:
-            token: the token.
             audiences: before whom it must count, one of these; this server if there are none.
 
         Raises:

@@ -109,7 +109,6 @@ def list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) -> List
     Args:
         query: the query parameters.
         rules: of the kind, which know by which fields it can be selected.
-        watch: whether it is a watch.
 
     Raises:
         StatusError: 400 or 422 when a value makes no sense, or several do not go together; what

@@ -31,7 +31,6 @@ class Document(msgspec.Struct, frozen=True):
     """An answer that is no object of the API.
 
     Args:
-        data: its bytes.
         media: their type; nothing where there are none.
         code: its status.
         headers: that it has on top of those of every answer, or instead of them.

@@ -47,7 +47,6 @@ class FamilyNotConfigured(RequestRefused):
 
     Args:
         at: the field that names it.
-        family: the family.
         pool: the pool's name.
     """
 
@@ -77,7 +76,6 @@ def choose_families(
 
     Args:
         allocation: the request.
-        pool: the pool.
         available: the pool's families, in its order.
 
     Raises:

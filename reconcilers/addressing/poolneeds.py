@@ -70,7 +70,6 @@ def sum_pool_needs(
 
     Args:
         clusters: the TenantClusters that are not being deleted.
-        pools: the NetworkPools.
         waiting_allocations: the IPAllocations that wait for a range.
     """
     needs: dict[tuple[Key, Family], PoolNeed] = defaultdict(PoolNeed)

@@ -12,7 +12,6 @@ class FamilyRefused(RequestRefused):
     """One family of a pool cannot serve a request that names families.
 
     Args:
-        family: the family.
         refused: why.
     """
 
@@ -29,7 +28,6 @@ def take_ranges(
     An allocation whose phase was wiped gets the ranges again that it holds.
 
     Args:
-        pool: the pool.
         allocation: the request.
         spaces: of the pool's blocks, in order.
 

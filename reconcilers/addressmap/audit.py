@@ -98,7 +98,6 @@ def audit(objects: Objects, pictures: Sequence[PoolPicture]) -> list[Finding]:
     """Return everything that is wrong, gravest first, then by kind and name.
 
     Args:
-        objects: the objects.
         pictures: their NetworkPools.
     """
     findings = [

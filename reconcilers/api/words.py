@@ -9,7 +9,6 @@ class Condition:
     """A condition of one kind.
 
     Args:
-        type: its type.
         meaning: what it is True for.
         reasons: what each reason says; which status goes with it comes first.
     """
@@ -25,7 +24,6 @@ class Event:
 
     Args:
         type: Normal or Warning.
-        reason: its reason.
         meaning: when it is written.
     """
 

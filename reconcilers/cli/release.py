@@ -92,7 +92,6 @@ class Preview:
     """What is shown of a tenant before its ranges are released.
 
     Args:
-        tenant: the cluster.
         releases: its ranges.
         unreadable: IPAllocations that are its, or may be, and cannot be decoded.
     """
@@ -106,7 +105,6 @@ class Preview:
         """Return the preview of the release of a cluster.
 
         Args:
-            tenant: the cluster.
             objects: all objects.
         """
         unreadable = tuple(unreadable_members_of(tenant, objects))
@@ -229,7 +227,6 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
     A user who may not read all IPAllocations sees what the cluster's status shows.
 
     Args:
-        tenant: the cluster.
         objects: the objects of the cluster.
     """
     network = tenant.status.network

@@ -109,7 +109,6 @@ class TenantGuard(Protocol):
         """Check that a tenant may use the cluster that its kubeconfig leads to.
 
         Args:
-            tenant: the TenantCluster.
             identity: of that cluster; empty if it is not known.
             client: of that cluster.
 

@@ -14,10 +14,7 @@ class Caches:
     """What is known of the management cluster.
 
     Args:
-        pools: the NetworkPools.
         allocations: the IPAllocations, indexed by pool and by TenantCluster.
-        clusters: the TenantClusters.
-        providers: the ProviderConfigs.
     """
 
     pools: Cache[NetworkPool]

@@ -102,7 +102,6 @@ class TenantClients:
         that does not answer is not tried for a while, longer each time.
 
         Args:
-            tenant: the cluster.
             guarded: whether the guard has to admit the cluster; if not, only read by the client.
 
         Raises:

@@ -135,7 +135,6 @@ def _ranges_in_status(tenant: TenantCluster, read: Collection[Key]) -> Iterator[
     """Yield the ranges that a cluster's status shows, for who may not read all IPAllocations.
 
     Args:
-        tenant: the cluster.
         read: the IPAllocations that could be read.
     """
     network = tenant.status.network
@@ -244,11 +243,9 @@ def _describe_missing_room(
     """Return that a pool cannot serve a cluster that waits; empty if it can, or is not known to.
 
     Args:
-        tenant: the cluster.
         pool: one of the pools that it tries.
         spaces: the addresses of the pool by family; none if its spec is invalid.
         count: how many addresses wait for it, of each family that the cluster needs.
-        objects: the objects.
     """
     if not spaces or _unknown_holders(pool.metadata.key, objects):
         return ""

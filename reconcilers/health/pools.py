@@ -56,7 +56,6 @@ def pool_findings(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> I
     """Yield the findings about the pools of all kinds.
 
     Args:
-        objects: the objects.
         largest_free: the largest free blocks of each NetworkPool.
     """
     for pool in objects.pools.values():

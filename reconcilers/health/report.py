@@ -146,7 +146,6 @@ def area_states(
 
     Args:
         objects: the objects that the findings are about.
-        findings: the findings.
         controllers: the state of the controllers; None if it was not asked for.
         namespace: the namespace that the states are about; empty for all.
     """

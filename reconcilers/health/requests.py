@@ -32,7 +32,6 @@ def request_findings(
     """Yield the IPAllocations that wait for a range or for their tenant.
 
     Args:
-        allocations: the IPAllocations.
         pools: the NetworkPools that could be read.
         largest_free: the largest free blocks of each of them.
         now: the time.

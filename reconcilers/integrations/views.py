@@ -64,7 +64,6 @@ async def from_cluster(
     Args:
         client: for the lists.
         namespace: read only this one of a kind that may not be read everywhere; empty for none.
-        pools: the NetworkPools.
         now: the time.
 
     Raises:
@@ -97,7 +96,6 @@ def from_manifests(
     Args:
         bodies: the manifests.
         namespace: of those that name none.
-        pools: the NetworkPools.
         now: the time.
     """
     all_objects = _found_in(bodies, namespace, pools, now)
@@ -118,7 +116,6 @@ def outcomes(
         before: the manifests.
         after: the same objects, as controllers left them, and those that these created.
         namespace: of manifests that name none.
-        pools: the NetworkPools.
         now: the time.
     """
     was = _found_in(before, namespace, pools, now)

@@ -89,7 +89,6 @@ def describe_edit(metadata: TracedMeta, kind: str, fields: Iterable[str]) -> str
 
     Args:
         metadata: of the object as it was found.
-        kind: of it.
         fields: those of its spec that differ from ours.
     """
     theirs = [

@@ -49,7 +49,6 @@ def names_other_owner(obj: Object, owner: Mapping[str, str]) -> bool:
     What names none was made by others, or by an earlier release: that is no other owner.
 
     Args:
-        obj: the object.
         owner: annotations that say for which TenantCluster it should be, of `owner_note`.
     """
     noted = owner_of(obj)

@@ -57,7 +57,6 @@ class AllocationName:
     """An IPAllocation in the management cluster.
 
     Args:
-        name: of it.
         uid: of it; no other allocation ever has it.
     """
 
@@ -203,7 +202,6 @@ class Withdrawal:
 
     Args:
         allocation: whose they are.
-        spans: the ranges.
         mark: the resourceVersion at which their release began.
         position: a position of the cache, at or above `mark`, that leaves them out.
         owner: annotations that say for whom an object in the tenant is made.
@@ -532,7 +530,6 @@ class BalancerInstaller(Protocol):
         """Install what has to be installed; return the condition, None to keep it.
 
         Args:
-            tenant: the cluster.
             memory: what is remembered of the installation there.
             annotate: sets annotations of the TenantCluster.
             missing: whether the backend is known not to be served there.

@@ -33,8 +33,6 @@ def waiting_metrics(
     """Yield the metrics of what clusters wait for.
 
     Args:
-        clusters: the TenantClusters.
-        pools: the NetworkPools.
         waiting_allocations: the IPAllocations that wait for a range.
         now: the time.
     """

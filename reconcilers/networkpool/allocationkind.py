@@ -44,7 +44,6 @@ class NetworkPoolReading:
     """What a pass read of a NetworkPool.
 
     Args:
-        pool: its key.
         geometry: what it may hand out of each family, its first one first.
         closed: condition Ready if it hands out nothing new; None if it does.
         view: its allocations and claims.

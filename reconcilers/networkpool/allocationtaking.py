@@ -40,7 +40,6 @@ class AllocationTaker:
     """Takes ranges of a NetworkPool for IPAllocations.
 
     Args:
-        pool: the pool.
         find: returns the allocation of a holder.
         spaces: of the pool, its first family first; in a trial.
         holdings: what requests of all kinds hold of the pool.

@@ -77,7 +77,6 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         """Return the claims of a pool as the caches show them, however old they are.
 
         Args:
-            pool: the pool.
             holdings: of the pool, as the caches show them.
         """
         ...
@@ -142,7 +141,6 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
 
         Args:
             pool: as it was written last.
-            view: of its claims.
             promises: the open promises of the pool.
             refusals: of claims.
             due: those of `refusals` that a write of the pool backs.

@@ -89,7 +89,6 @@ def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
     Requests that get the same answer are one row of the queue.
 
     Args:
-        allocation: the allocation.
         ours: our field manager; if it is not known, no status write counts as foreign.
     """
     held_ranges, is_waiting = statusranges.list_held_ranges(allocation), waits(allocation)
@@ -109,8 +108,6 @@ def facts_in_pool(pool: Key, allocation: IPAllocation | None, ours: str) -> Fact
     """Return the facts of an allocation for a pool; None if it is gone or names another pool.
 
     Args:
-        pool: the pool.
-        allocation: the allocation.
         ours: our field manager.
     """
     if allocation is None or allocation.pool_key != pool:

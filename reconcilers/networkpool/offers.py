@@ -18,7 +18,6 @@ def offers_of(pool: NetworkPool, max_addresses: int) -> tuple[Offer, ...]:
     """Return the offers of a pool, of both families; none if its spec contradicts itself.
 
     Args:
-        pool: the pool.
         max_addresses: the largest pool, in addresses.
     """
     return layout_offers(pool, _layouts(pool.spec, max_addresses))

@@ -70,9 +70,7 @@ class OrphanCollector:
 
     Args:
         client: the management cluster.
-        pools: the NetworkPools.
         allocations: the IPAllocations, indexed by pool and by TenantCluster.
-        clusters: the TenantClusters.
         recorder: takes the events.
         clock: the time.
         settings: how often, and how much at once.

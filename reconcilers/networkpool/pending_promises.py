@@ -145,7 +145,6 @@ def granted_status(
     """Return the status of `allocation` once it holds `ranges`.
 
     Args:
-        allocation: the allocation.
         pool: of which it holds them.
         ranges: one range, or one of each family, in order.
         now: the time.

@@ -39,7 +39,6 @@ def picture_of(
     """Return the picture of a NetworkPool.
 
     Args:
-        pool: the pool.
         allocations: the IPAllocations that name it.
         others: what requests of other kinds hold of it, and which of them wait.
         not_read: what else may hold some of it and was not read.
@@ -156,7 +155,6 @@ def _family(
     """Return one block of a pool with what is held of it.
 
     Args:
-        block: the block.
         layout: what it may hand out.
         held_addresses: what is held of the pool.
         strays: what is held of a family that the pool lacks, to be shown with this block.

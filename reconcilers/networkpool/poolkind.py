@@ -605,8 +605,6 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         against each other.
 
         Args:
-            pool: the pool.
-            journal: its journal.
             view: its allocations.
             count: how many objects the deletion waits for.
         """

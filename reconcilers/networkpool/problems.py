@@ -91,7 +91,6 @@ def findings(
     """Return the four conditions.
 
     Args:
-        pool: the pool.
         view: its requests.
         decision: what the pass hands out.
         overlapping: whether other pools hand out the same addresses; None while that is not known,

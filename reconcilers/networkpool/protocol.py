@@ -79,7 +79,6 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     One batch serves the requests of all kinds, the oldest first.
 
     Args:
-        pool: the pool.
         view: its requests.
         geometry: what it may hand out of each family, its first one first.
         batch: the most to hand out; with 0, no request is looked at.

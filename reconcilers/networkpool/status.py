@@ -148,7 +148,6 @@ def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of 
     """Return the status of a pool whose spec is sound, without its journal.
 
     Args:
-        pool: the pool.
         view: its requests.
         decision: what the pass hands out.
         now: the time.
@@ -178,7 +177,6 @@ def invalid(
     """Return the status of a pool whose spec contradicts itself. Its promises stay as they are.
 
     Args:
-        pool: the pool.
         problems: of its spec.
         now: the time.
         closed: condition Ready if another reason comes first; Stalled names the problems.
@@ -244,7 +242,6 @@ def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> Finding
     """Return condition Ready of a pool in a namespace whose pools hand out nothing; None if not.
 
     Args:
-        pool: the pool.
         namespaces: those of `--pool-namespaces`; empty for all.
     """
     why = describe_refused_namespace(pool.metadata.namespace, namespaces)
@@ -279,7 +276,6 @@ def without_figures(pool: NetworkPool, ready: Finding, now: datetime) -> dict[st
     """Return the status of a pool whose figures are not known: they stay as they are.
 
     Args:
-        pool: the pool.
         ready: its condition Ready.
         now: the time.
     """

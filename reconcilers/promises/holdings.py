@@ -466,7 +466,6 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         They change whenever this is called again, so they are to be used before the next await.
 
         Args:
-            pool: the pool.
             offer: what of its spec the facts depend on; with another one all are reread.
         """
         # Taken out until all is up to date: should anything raise, the next call rereads all.

@@ -359,7 +359,6 @@ class AnnotatedJournal:
         """Return the JSON merge patch that writes the journal of a pool.
 
         Args:
-            pool: the pool.
             journal: with memory: only a fence may give a pool one.
         """
         return {

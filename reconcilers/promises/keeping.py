@@ -27,9 +27,7 @@ class Kept(Generic[Request_co]):
     """A promise, and what became of the write that was to keep it.
 
     Args:
-        promise: the promise.
         request: at the version that the promise names.
-        result: of the write.
         why: why the write was refused, in a sentence; empty if it was not.
         retry_after: seconds after which the request may be promised something if its write was
             refused; None for one resync.
@@ -104,7 +102,6 @@ class PoolMemories:
         """Return the limits on the requests of a pool that may get a promise in this pass.
 
         Args:
-            pool: the pool.
             tenant_of: returns the tenant of a request.
         """
 
@@ -127,7 +124,6 @@ async def void_refused(
     Args:
         kept: what became of the writes of promises.
         void: writes requests; returns the results, in order.
-        memory: of the pool.
         clock: the time.
 
     Returns:

@@ -139,7 +139,6 @@ class PassWork(Generic[PoolT, RequestT, DetailT]):
 
     Args:
         pool: as it was written last.
-        stored: its journal.
         choice: of the pass.
         kept: what became of the promises that the pass wrote.
         memory: what this process remembers of the promises of the pool.
@@ -602,7 +601,6 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
 
         Args:
             pool: at the version that the choice was made for.
-            stored: its journal.
             reading: that the choice was made by.
             choice: what is promised.
 
@@ -673,7 +671,6 @@ def next_after_quiet_period(work: PassWork[Any, Any, Any], quiet_period: float) 
     A promise to a kind that is not served cannot be written, so it calls for no pass.
 
     Args:
-        work: of this pass.
         quiet_period: seconds after which settled promises are dropped.
     """
     return _sooner(_next_for_promises(work, quiet_period), work.later)
@@ -709,12 +706,10 @@ async def keep_promises(  # noqa: PLR0913 - the promises, and what is remembered
     """Write promises to their requests of one kind; void those whose write is refused for good.
 
     Args:
-        request_kind: the kind of the requests.
         pool: as it was written last.
         reading: of the pool.
         due: promises of the stored journal to requests of all kinds, which are due.
         granted: the promises that this pass made, with their requests.
-        memory: of the pool.
         clock: the time.
 
     Returns:

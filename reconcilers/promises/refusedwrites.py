@@ -51,7 +51,6 @@ class RefusedWrites:
         """Write an object, unless its last write was refused less than one resync ago.
 
         Args:
-            meta: of the object.
             write: sends the write.
 
         Returns:

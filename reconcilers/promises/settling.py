@@ -91,7 +91,6 @@ def find_promised_version(promise: Promise, request: RequestT | None) -> Request
     """Return a request that a promise may still be written to; None if it has moved on.
 
     Args:
-        promise: the promise.
         request: as it was read by the key of the promise; None if there is none.
     """
     if request is None or request.metadata.terminating:

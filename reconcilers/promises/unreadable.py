@@ -41,7 +41,6 @@ class UnreadableObject:
     """An object that cannot be decoded, and may hold addresses.
 
     Args:
-        kind: its kind.
         key: namespace and name.
         terminating: whether it is being deleted, as far as its metadata can be decoded.
     """

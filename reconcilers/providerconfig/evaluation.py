@@ -72,7 +72,6 @@ def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) 
     """Return the CredentialsValid condition.
 
     Args:
-        config: the ProviderConfig.
         where: namespace/name of the Secret.
         keys: those keys of the Secret that hold something; None if it does not exist.
     """
@@ -135,7 +134,6 @@ def refused_namespace(config: ProviderConfig, allowed: Sequence[str]) -> Finding
     """Return the Ready condition of a provider whose namespace may hold none; None if it may.
 
     Args:
-        config: the ProviderConfig.
         allowed: the namespaces that may; empty for all.
     """
     why = describe_refused_namespace(config.metadata.namespace, allowed)
@@ -167,7 +165,6 @@ def pools(
     a pool in a namespace whose pools hand out nothing.
 
     Args:
-        config: the ProviderConfig.
         find: returns a NetworkPool, or None if it does not exist.
         unreadable: the NetworkPools that cannot be decoded.
         namespaces: those whose pools hand out ranges; empty for all.

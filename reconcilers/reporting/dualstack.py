@@ -18,9 +18,7 @@ def report_dual_stack(
     """Return the condition DualStack of an allocation that was given ranges; none of SingleStack.
 
     Args:
-        allocation: the allocation.
         pool: of which it was given them.
-        new_ranges: the ranges.
     """
     if allocation.spec.ipFamilyPolicy not in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}:
         return []

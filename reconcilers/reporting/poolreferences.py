@@ -13,7 +13,6 @@ def absent_pools(
     """Return the names of pools of a ProviderConfig that do not exist.
 
     Args:
-        provider: the ProviderConfig.
         find: returns a NetworkPool, or None if it does not exist.
     """
     namespace = provider.metadata.namespace
@@ -33,7 +32,6 @@ def unreadable_pools(provider: ProviderConfig, unreadable: Container[Key]) -> tu
     """Return the names of pools of a ProviderConfig that cannot be read.
 
     Args:
-        provider: the ProviderConfig.
         unreadable: the NetworkPools that cannot be decoded.
     """
     namespace = provider.metadata.namespace

@@ -34,7 +34,6 @@ class PoolsOfKind:
 
     Args:
         announcer: all announcements.
-        kind: the kind.
     """
 
     announcer: "OverlapAnnouncer"

@@ -21,7 +21,6 @@ def feed(
     """Keep the offers of a cache's pools in an index.
 
     Args:
-        spaces: the index.
         cache: pools of one kind.
         offers_of: returns what a pool hands out; nothing if its spec cannot be served.
 

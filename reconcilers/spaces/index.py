@@ -61,7 +61,6 @@ class SpaceIndex:
         """Note that all pools of these kinds are known.
 
         Args:
-            kinds: which.
             compared: False if they may not be read, so that nothing is compared with them.
         """
         self._unknown.discard(kinds)

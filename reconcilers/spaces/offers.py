@@ -36,7 +36,6 @@ class Offer:
     """What a pool hands out, or one part of it that hands out by itself.
 
     Args:
-        pool: the pool.
         ranges: the addresses, ascending and disjoint, those of IPv4 first.
         part: the part; empty for a whole pool.
         site: where the addresses are used.
@@ -71,7 +70,6 @@ def offer_of(
     """Return the offer of these blocks; none if there are no blocks.
 
     Args:
-        pool: the pool.
         blocks: disjoint ranges in any order.
         part: the part of the pool that hands them out; empty for the whole pool.
         site: where the addresses are used.

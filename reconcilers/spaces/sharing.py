@@ -38,7 +38,6 @@ class SharingPool:
     """Another pool that hands out some of the same addresses.
 
     Args:
-        pool: the pool.
         part: the part of it that hands them out; empty for the whole pool.
         by_family: how many addresses of each family both hand out.
     """

@@ -33,7 +33,6 @@ def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
     """Return every fault of a spec; the exceptions of docs/design/validation.md stop no pool.
 
     Args:
-        spec: the spec.
         max_addresses: the largest pool, in addresses.
     """
     tenant = spec.tenantAllocation
@@ -83,7 +82,6 @@ def list_pool_warnings(spec: NetworkPoolSpec, layouts: Sequence[Layout]) -> Iter
     """Yield warnings about values that are allowed and likely to be mistakes.
 
     Args:
-        spec: the spec.
         layouts: its geometry.
     """
     for (at, block), layout in zip(list_blocks(spec), layouts, strict=True):

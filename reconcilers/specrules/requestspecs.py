@@ -95,7 +95,6 @@ def find_impossibility(
     Args:
         allocation: the request.
         count: how many addresses it asks for, where it pins none.
-        pool: the pool.
         layouts: its geometry.
     """
     by_family = {layout.family: layout for layout in layouts}

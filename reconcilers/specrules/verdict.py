@@ -112,7 +112,6 @@ def limit_causes(causes: Iterable[Cause], path: Path, single: str, several: str)
     """Return the causes, the last one counting those that are too many to be named.
 
     Args:
-        causes: the causes.
         path: the field that the last one is about.
         single: what one more cause says: "allocation holds addresses".
         several: what several more causes say: "allocations hold addresses".

@@ -46,7 +46,6 @@ class Announcements:
 
     Args:
         kinds: the load balancers that tenants may have.
-        tenants: clients of the tenants.
         clock: the time.
     """
 
@@ -59,7 +58,6 @@ class Announcements:
         """Look at a tenant if that is due: with each pass while nothing announces addresses.
 
         Args:
-            tenant: the cluster.
             memory: of that tenant.
 
         Raises:

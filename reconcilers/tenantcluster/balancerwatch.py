@@ -36,7 +36,6 @@ class _BackendWatches:
     """The watches of one backend.
 
     Args:
-        backend: the load balancer.
         watches: the open watches, in the tenants that have it.
         kinds: what is watched.
     """
@@ -52,7 +51,6 @@ class BalancerWatches:
     Args:
         kinds: the load balancers that tenants may have.
         clusters: the TenantClusters, to find a watched tenant's kubeconfig.
-        tenants: clients of the tenants.
         clock: the time, for the watches' pauses.
         settings: how many watches may be open.
     """

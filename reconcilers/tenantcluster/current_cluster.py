@@ -21,7 +21,6 @@ class CurrentCluster:
 
     Args:
         client: the management cluster.
-        clusters: its TenantClusters.
         tenant: the cluster as the pass read it.
     """
 

@@ -48,7 +48,6 @@ class OtherInside:
     """What was read of a load balancer that the TenantCluster does not name.
 
     Args:
-        kind: the load balancer.
         provider: its name in a TenantCluster.
         offers: what was projected there, and what others made in its place.
         pool_names: the pools that it takes addresses from, without empty ones of ours.
@@ -67,7 +66,6 @@ class Inside:
     """What was read in a tenant.
 
     Args:
-        kind: its load balancer.
         offers: what a projection would write, also if others made it.
         stale: why addresses are handed out by an older configuration than the stored one, empty if
             the cause is not known; None if nothing shows that they are.
@@ -100,7 +98,6 @@ async def read_inside(
     Args:
         client: of the tenant.
         kinds: the load balancers that tenants may have.
-        tenant: the TenantCluster.
         management: the identity of the management cluster; empty if it is not known.
 
     Raises:

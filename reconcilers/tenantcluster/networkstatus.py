@@ -107,8 +107,6 @@ def network_status(  # noqa: PLR0913 - the parts of a status
     """Return status.network of a cluster.
 
     Args:
-        tenant: the cluster.
-        provider: its ProviderConfig.
         members: the cluster's allocations.
         states: the allocations that it should have.
         network_ready: the condition that follows from `states`.
@@ -156,7 +154,6 @@ def status_without_requests(
     """Return status.network of a cluster that asks for nothing: deleted, or without a provider.
 
     Args:
-        tenant: the cluster.
         members: the cluster's allocations.
 
     Returns:

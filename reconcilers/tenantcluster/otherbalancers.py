@@ -58,7 +58,6 @@ class OtherBalancers:
 
     Args:
         kinds: the load balancers that tenants may have.
-        tenants: clients of the tenants.
         clock: the time.
         is_kept: whether objects of an allocation are needed for its release.
     """

@@ -25,7 +25,6 @@ class PlatformLabel:
     """Labels the platform's Service in tenants.
 
     Args:
-        tenants: clients of the tenants.
         logged: the states of tenants that were logged.
         platform: the Service, as `namespace/name`.
     """
@@ -39,7 +38,6 @@ class PlatformLabel:
         """Label the platform's Service if it lacks its label; a failure is logged.
 
         Args:
-            tenant: the cluster.
             services: all Services of the tenant.
         """
         service = find_unlabelled(services, self._platform)

@@ -107,7 +107,6 @@ class Projector:
         allocations: its IPAllocations, indexed by TenantCluster.
         kinds: the load balancers that tenants may have.
         claims: which TenantCluster an offer is of.
-        tenants: clients of the tenants.
         corrections: reports edits by others that were undone.
         watches: of what is written there.
         logged: the states of tenants that were logged.
@@ -143,7 +142,6 @@ class Projector:
         Its `needed` covers what earlier clusters of that name left in it, too.
 
         Args:
-            tenant: the cluster.
             provider: the load balancer; empty for the one that the cluster names. Another one
                 should have no range.
         """
@@ -236,7 +234,6 @@ class Projector:
         look would fail as well.
 
         Args:
-            tenant: the cluster.
             projected: the condition LoadBalancerReady of this pass.
             memory: what is remembered of what is written there.
         """
@@ -322,7 +319,6 @@ class Projector:
         is the tenant's own problem, reported by its condition.
 
         Args:
-            current: the cluster.
             memory: what is remembered of it.
             begin: allow the first projection; record it on the TenantCluster beforehand.
             provider: the load balancer; empty for the one that the cluster names. From another
@@ -383,7 +379,6 @@ class Projector:
         offer that another replica has written since is of this history, however old the LIST is.
 
         Args:
-            tenant: the cluster.
             memory: what is remembered of what is written there.
             provider: the load balancer; empty for the one that the cluster names.
 

@@ -340,7 +340,6 @@ def find_obstacle(
     """Return why a cluster gets no addresses by its ProviderConfig; None if it does.
 
     Args:
-        tenant: the cluster.
         provider: its ProviderConfig; None if it does not exist.
         key: what `find_provider_key` returned.
         namespaces: the namespaces whose ProviderConfigs count; empty for all.

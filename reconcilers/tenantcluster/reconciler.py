@@ -105,11 +105,9 @@ class TenantClusterReconciler:
 
     Args:
         client: the management cluster.
-        clusters: its TenantClusters.
         allocations: its IPAllocations, indexed by TenantCluster.
         providers: finds a cluster's ProviderConfig.
         requester: creates the cluster's allocations.
-        services: the Services of tenants.
         observer: reads what the size of a tenant is decided from.
         platform: labels the platform's Service in tenants.
         projector: writes ranges to the tenant's load balancer.
@@ -122,7 +120,6 @@ class TenantClusterReconciler:
         teardown: deletes the cluster's allocations.
         vanished: clusters that went in spite of our finalizer.
         records: what is remembered of each cluster.
-        tenants: clients of the tenants.
         writer: writes statuses.
         logged: the states of tenants that were logged.
         clock: the time.
@@ -633,7 +630,6 @@ class TenantClusterReconciler:
         """Return the new status.network of a cluster.
 
         Args:
-            now: the pass.
             is_sized: whether the tenant's Services count, unlike in cloud mode.
             is_naming_due: whether the Services of each range are named again.
         """
@@ -706,7 +702,6 @@ def _judge(now: TenantPass, network: TenantNetwork, identified: bool | None) -> 
     A cluster that was Ready stays so if its tenant fails.
 
     Args:
-        now: the pass.
         network: the new status.network.
         identified: whether it is known which cluster the tenant is; None if that was not asked.
     """

@@ -24,7 +24,6 @@ class TenantServices:
 
     Args:
         clusters: the TenantClusters, to find a watched tenant's kubeconfig.
-        tenants: clients of the tenants.
         clock: the time, for the watches' pauses.
         settings: how many watches may be open.
     """
@@ -46,7 +45,6 @@ class TenantServices:
         """Return the tenant's Services, as the watch shows them or as they are now.
 
         Args:
-            tenant: the cluster.
             watched: whether to open a watch if their number allows it.
 
         Raises:

@@ -130,7 +130,6 @@ def problem_verdict(
     A cluster that was Ready stays so, or it would begin again.
 
     Args:
-        tenant: the cluster.
         problem: the condition that says why.
         phase: the phase of a cluster that was not Ready.
         network: the new status.network; None to leave it.

@@ -24,7 +24,6 @@ class TenantPass:
     Args:
         current: the cluster; each write replaces it.
         record: what is remembered of it.
-        provider: its ProviderConfig.
         network_ready: the condition NetworkReady.
         states: the allocations that it should have.
         services: all Services of the tenant; None if they were not read.

@@ -23,7 +23,6 @@ def tenant_watches(
 
     Args:
         clusters: the TenantClusters, to find a watched tenant's kubeconfig.
-        tenants: clients of the tenants.
         clock: the time, for the watches' pauses.
         settings: how many watches may be open, and how much a tenant may send.
     """

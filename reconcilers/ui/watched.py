@@ -79,10 +79,6 @@ class Watched:
     """Informers of all that the page is about.
 
     Args:
-        pools: the NetworkPools.
-        allocations: the IPAllocations.
-        clusters: the TenantClusters.
-        providers: the ProviderConfigs.
         events: of our controllers.
         others: pools of other platforms; None where they are not shown.
         pool_namespace: the namespace whose pools are shown, with cluster-scoped pools; empty for

@@ -49,7 +49,6 @@ def review_creation(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) ->
     """Validate a new pool.
 
     Args:
-        new: the pool.
         spaces: what pools of all kinds hand out.
         max_addresses: the largest pool, in addresses.
     """
@@ -141,7 +140,6 @@ def review_deletion(
     person wrote beside a range frees nothing, so the finalizer would wait for ever.
 
     Args:
-        old: the pool.
         view: its allocations.
         claimed: what others than IPAllocations hold of it.
         unknown: which objects cannot be read, so that it is unknown what they hold; empty if there
@@ -286,7 +284,6 @@ class _LeftOut:
     Args:
         at: the field that leaves it out.
         holder: the object that holds it.
-        address: the address.
         reserved: what reserves it; None if it is outside the ranges.
     """
 

@@ -19,7 +19,6 @@ def review_deletion(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
     """Validate the deletion of one.
 
     Args:
-        old: the ProviderConfig.
         referring: the TenantClusters whose spec names it.
     """
     name = quote_value(old.metadata.name)

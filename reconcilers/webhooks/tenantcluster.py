@@ -49,7 +49,6 @@ def review_spec(new: TenantCluster, provision: Provision, spaces: SpaceIndex) ->
     """Validate a spec that is new or was edited.
 
     Args:
-        new: the cluster.
         provision: which ProviderConfig counts for it.
         spaces: what pools of all kinds hand out.
     """

@@ -215,7 +215,6 @@ def add_tenantclusters(
     Args:
         shared: what every part is given.
         kinds: the load balancers that tenants may have.
-        tenants: clients of the tenants.
         vanished: clusters that went in spite of our finalizer.
         records: what is remembered of each cluster.
         release: finds out whether a tenant has released a range.
@@ -320,7 +319,6 @@ def add_tenant_clients(
 
     Args:
         shared: what every part is given.
-        tenants: clients of the tenants.
         vanished: clusters that went in spite of our finalizer.
         records: what is remembered of each cluster.
     """

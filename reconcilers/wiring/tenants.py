@@ -70,7 +70,6 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         client: the management cluster.
         caches: its objects.
         kinds: the load balancers that tenants may have.
-        tenants: clients of the tenants.
         vanished: clusters that went in spite of our finalizer.
         records: what is remembered of each cluster.
         release: finds out whether a tenant has released a range.

@@ -57,7 +57,6 @@ async def ask(
     is ready with 429, and what comes to the old one with 503; neither has been executed.
 
     Args:
-        admin: the client.
         method: of HTTP.
         path: of the object or collection.
         arguments: of the request, as httpx names them.

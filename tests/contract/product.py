@@ -138,7 +138,6 @@ async def release_line(log: Path, holder: str) -> str:
     """Wait until the log has a line that a holder released its addresses; return the line.
 
     Args:
-        log: the file.
         holder: kind and name, as the line has them.
     """
 

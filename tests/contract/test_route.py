@@ -70,7 +70,6 @@ class Request:
         collection: the path of the requests.
         body: the request.
         pool_collection: the path of the pools.
-        pool: the pool.
         is_served: returns whether the answer to a status write shows that the request is served.
         integration: the integrations that are on.
     """

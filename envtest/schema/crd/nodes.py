@@ -62,7 +62,6 @@ def node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
     """Return all errors of a schema's nodes: those of the schema, then those of its rules.
 
     Args:
-        schema: the schema.
         path: where it stands.
         rules: whether rules are compiled.
     """

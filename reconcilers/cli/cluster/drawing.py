@@ -55,7 +55,6 @@ def draw_family(pool: PoolPicture, family: PoolFamily, form: Form = "table") -> 
     """Return one family of a pool, to the width of the terminal: title, grid, legend, list.
 
     Args:
-        pool: the pool.
         family: one of its families.
         form: `wide` for longer rows and all columns, in whatever width.
     """

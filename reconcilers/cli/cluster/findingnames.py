@@ -22,11 +22,7 @@ _GROUPS: Mapping[str, str] = {
 
 
 def subject_names(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the name of what each finding is about, as `show` takes them.
-
-    Args:
-        findings: the findings.
-    """
+    """Yield the kind and the name of what each finding is about, as `show` takes them."""
     for finding in findings:
         yield full_kind(finding.subject.kind), finding.subject.name
 

@@ -65,7 +65,6 @@ def page(
 
     Args:
         objects: all of a cluster's.
-        namespace: the namespace.
         controllers: the state of the controllers; None if it was not asked for.
         more: findings of live reads.
     """

@@ -136,7 +136,6 @@ class Platform:
     """A platform that runs.
 
     Args:
-        management: its API server.
         tenants: the tenants' API servers, by TenantCluster.
         replicas: of the controllers; the first one answers for the webhooks.
         balancer: what gives the tenants' Services their addresses.

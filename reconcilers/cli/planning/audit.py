@@ -42,7 +42,6 @@ class Audit:
     """Adds to `findings` what is wrong among manifests, for controllers with these settings.
 
     Args:
-        read: the manifests.
         findings: gets what is wrong.
         settings: those of the controllers.
         spaces: what pools of all kinds hand out.

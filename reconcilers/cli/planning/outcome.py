@@ -52,10 +52,6 @@ class PlannedObjects:
     """The objects of our kinds as the run left them, oldest first, and how all are printed.
 
     Args:
-        pools: NetworkPools.
-        allocations: IPAllocations.
-        tenants: TenantClusters.
-        providers: ProviderConfigs.
         created: the IPAllocations that the run created.
         bodies: the objects of our kinds, as they are printed.
         others: those of other platforms, as they are printed.
@@ -84,7 +80,6 @@ def _bodies(
     Args:
         server: has the objects.
         drafts: the objects of the input.
-        kinds: which kinds.
     """
     numbered: list[tuple[int, str, Body]] = []
     last = max((draft.number for draft in drafts.values()), default=0) + 1

@@ -175,7 +175,6 @@ class _Anchored(NamedTuple):
     """What an alias stands for.
 
     Args:
-        value: the value.
         size: how many values it holds, itself included.
         height: how many levels of lists and mappings it has.
     """

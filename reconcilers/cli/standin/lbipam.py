@@ -56,7 +56,6 @@ class ReadPool:
     """A pool as the stand-in understands it.
 
     Args:
-        declared: the pool.
         spans: its blocks; those that cannot be parsed are left out.
         conflict: which older pool it overlaps, as a sentence; empty if none.
     """

@@ -204,7 +204,6 @@ def ready_of_refused(
 
     Args:
         claim: that is written.
-        caches: the caches.
         reason: of the condition if the claim has no address.
         message: of the condition.
     """
@@ -231,7 +230,6 @@ class Answers:
 
     Args:
         client: for the writes.
-        caches: the caches.
     """
 
     def __init__(self, client: Client, caches: ClaimCaches) -> None:
@@ -252,8 +250,6 @@ class Answers:
 
         Args:
             claim: that it answers, and that has its address on record, there or in the journal.
-            pool: that it is of.
-            pool_kind: the kind of `pool`.
             spec: what a new one says of address, prefix and gateway.
 
         Raises:

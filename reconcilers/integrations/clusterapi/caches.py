@@ -117,7 +117,6 @@ def check_readable(
 
     Args:
         kind: of the pool.
-        pool: the pool.
         claims: the claims that cannot be decoded, with the reason.
         addresses: the IPAddresses that cannot be decoded, with the reason.
 

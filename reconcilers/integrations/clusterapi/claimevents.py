@@ -32,7 +32,6 @@ class ClaimEvents:
     Args:
         recorder: takes the events.
         clock: the time.
-        claim_kind: the kind of claims.
     """
 
     def __init__(
@@ -46,7 +45,6 @@ class ClaimEvents:
         """Record events for the claims that one pass over a pool wrote, by condition reason.
 
         Args:
-            pool_kind: the kind of `pool`.
             pool: that the claims name.
             written: the claims that were written.
         """

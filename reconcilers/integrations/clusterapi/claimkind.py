@@ -56,7 +56,6 @@ class ClaimParts:
 
     Args:
         client: for the requests.
-        caches: the caches.
         reader: reads claims and IPAddresses.
         granting: writes claims.
         leftovers: takes away IPAddresses that no promise and no claim names.
@@ -246,9 +245,7 @@ class ClaimKind(RequestKind[PoolT_contra, IPAddressClaim, ClaimReading]):
 
         Args:
             pool: as it was written last.
-            view: of its claims.
             promises: the open promises of the pool.
-            refusals: of claims.
             due: those of `refusals` that are to be written.
 
         Returns:

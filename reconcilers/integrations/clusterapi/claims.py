@@ -75,7 +75,6 @@ class ClaimReconciler:
 
     Args:
         client: for the requests.
-        caches: the caches.
         recorder: takes the events.
         clock: the time.
         works_on: returns whether this replica works on the shard of a pool; None for all shards.

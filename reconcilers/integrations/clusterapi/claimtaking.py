@@ -37,7 +37,6 @@ class ClaimTaker:
 
     Args:
         caches: the caches, for what stops a claim.
-        pool_kind: the kind of the pool.
         pool: as it was read.
         settled: its journal, without the promises that are over.
         space: what it may hand out.
@@ -124,7 +123,6 @@ class ClaimTaker:
 
         Args:
             claim: one without an address.
-            address: the IPAddress.
 
         Raises:
             Refused: the IPAddress cannot be used for the claim.

@@ -51,7 +51,6 @@ class PoolContents:
 
     Args:
         kind: of the pool.
-        pool: the pool.
         space: what it may hand out; None if its spec makes no sense.
         fault: why, then.
         holdings: what is held, and which claims wait.

@@ -54,7 +54,6 @@ class ClaimGauges(Collector):
     """Shows them.
 
     Args:
-        caches: the caches.
         clock: for ages.
         is_leading: whether this replica shows them: sums over replicas would count twice.
     """

@@ -31,7 +31,6 @@ class GoneAddresses:
     """Logs claims and IPAddresses that go without a release of ours.
 
     Args:
-        caches: the caches.
         works_on: returns whether this replica works on the shard of a pool; None for all shards.
     """
 

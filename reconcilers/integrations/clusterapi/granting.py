@@ -49,7 +49,6 @@ class Granting:
 
     Args:
         client: for the writes.
-        caches: the caches.
         recorder: takes the events.
         clock: the time.
         settings: writes in flight at once, and when a refused write is tried again.
@@ -85,7 +84,6 @@ class Granting:
         Args:
             granted: what is due.
             pool: whose promises they are.
-            pool_kind: the kind of `pool`.
             space: what it hands out.
         """
         written: list[Reported] = []
@@ -118,7 +116,6 @@ class Granting:
         Args:
             refused: the promises, with their claims.
             pool: whose promises they are.
-            pool_kind: the kind of `pool`.
 
         Returns:
             What became of each voiding write, in order.
@@ -191,7 +188,6 @@ class Granting:
         Args:
             refusals: which claims, and why.
             pool: that they name.
-            pool_kind: the kind of `pool`.
 
         Returns:
             In how many seconds to write the claims whose write was refused; None without such.

@@ -50,7 +50,6 @@ class Leftovers:
 
     Args:
         client: for live reads and deletions.
-        caches: the caches.
         clock: the time.
     """
 

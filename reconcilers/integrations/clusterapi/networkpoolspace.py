@@ -11,7 +11,6 @@ def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
     """Return the single addresses that a NetworkPool may hand out.
 
     Args:
-        pool: the pool.
         max_addresses: of the largest pool that is accepted.
 
     Raises:
@@ -24,7 +23,6 @@ def space_of_layout(pool: NetworkPool, layout: Layout) -> PoolSpace:
     """Return the single addresses that a NetworkPool may hand out.
 
     Args:
-        pool: the pool.
         layout: what its spec declares of its first family.
     """
     bits = 32 if layout.family == 4 else 128

@@ -15,7 +15,6 @@ def offers_of(kind: Resource[Any], pool: Any) -> tuple[Offer, ...]:
 
     Args:
         kind: of the pool; not NetworkPool, which has its own rules.
-        pool: the pool.
     """
     try:
         space = geometry_of(pool)

@@ -220,7 +220,6 @@ class InClusterPoolKind(
         """Write a pool's figures and conditions.
 
         Args:
-            pool: the pool.
             space: what it may hand out.
             ready: its condition Ready; None for the one of a pool that serves.
         """

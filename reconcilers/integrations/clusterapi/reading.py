@@ -143,7 +143,6 @@ def make_reader(
 
     Args:
         client: for lists.
-        caches: the caches.
         clock: the time.
         patience: seconds to wait for a cache before the server is read.
         check_interval: seconds between two checks of what is kept of a pool.

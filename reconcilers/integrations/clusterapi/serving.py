@@ -47,9 +47,7 @@ class Served:
     """Which of the kinds are served, and in which versions; the kind is None where it is not.
 
     Args:
-        claims: IPAddressClaims.
         addresses: IPAddresses.
-        clusters: Clusters.
         pools: the kinds of pools of the in-cluster provider.
     """
 

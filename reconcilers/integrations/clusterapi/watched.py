@@ -36,8 +36,6 @@ class Watched:
     """Which changes enqueue what.
 
     Args:
-        caches: the caches.
-        claims: IPAddressClaims.
         addresses: IPAddresses.
         clusters: Clusters; None where they are not served.
         gather: seconds that changes wait to be taken in by one pass over their pool.

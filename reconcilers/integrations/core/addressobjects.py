@@ -122,7 +122,6 @@ def missing_metadata(
     Args:
         meta: as it was read.
         finalizer: ours.
-        owners: its owners.
         labels: the labels that it must have.
         is_stale: returns whether another owner is removed.
     """

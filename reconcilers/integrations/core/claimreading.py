@@ -117,7 +117,6 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT]):
 
         Args:
             addresses: those that belong to the claim.
-            promise: the promise.
         """
 
     @abstractmethod
@@ -127,7 +126,6 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT]):
         """Return the facts of a claim and its IPAddresses for a pool; None for none.
 
         Args:
-            pool: the pool.
             space: what it may hand out.
             claim: the claim; None if there is none.
             addresses: the IPAddresses that belong to the claim, of any pool.
@@ -148,7 +146,6 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT]):
         """Raise if objects that cannot be decoded may hold addresses of a pool.
 
         Args:
-            pool: the pool.
             claims: the claims that cannot be decoded, with the reason.
             addresses: the IPAddresses that cannot be decoded, with the reason.
 
@@ -177,7 +174,6 @@ def find_facts(
 
     Args:
         sources: the kinds of claims.
-        pool: the pool.
         holder: a claim, or an IPAddress without a claim.
         space: what the pool may hand out.
     """
@@ -284,7 +280,6 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
         Args:
             kind: by its full name.
-            pool: the pool.
             holdings: of the pool, as the caches show them.
         """
         source = self._sources[kind]
@@ -444,7 +439,6 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
         Args:
             source: the kind.
-            pool: the pool.
             fence: voids them.
         """
         _, listed = await self.list_claims(source, pool)
@@ -471,7 +465,6 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
         Args:
             source: the kind.
-            pool: the pool.
             journal: of the pool.
             fence: voids promises.
 

@@ -23,7 +23,7 @@ async def delete_with_finalizer(
         client: for the writes.
         resource: the kind of the object.
         obj: as it was read.
-        finalizer: ours.
+        finalizer: the finalizer of this controller, which must be set.
 
     Raises:
         Conflict: it changed meanwhile.

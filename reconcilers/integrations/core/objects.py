@@ -93,7 +93,6 @@ async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:
 
     Args:
         lists: for the lists.
-        kinds: which.
 
     Raises:
         ControllerError: the cluster did not answer, or refused.

@@ -10,7 +10,6 @@ def owner_reference(owner: Object, kind: Resource[Any]) -> dict[str, Any]:
     """Return the reference that makes an object the owner of another, without flags.
 
     Args:
-        owner: the object.
         kind: of the owner.
     """
     meta = owner.metadata

@@ -57,7 +57,6 @@ class PlatformObjects:
 
     Args:
         by_platform: the objects, by the name of the integration.
-        networkpools: the NetworkPools.
         now: when they were read.
     """
 
@@ -118,7 +117,6 @@ class Platform(ABC):
 
         Args:
             kind: of the pool.
-            pool: the pool.
         """
 
     @abstractmethod

@@ -38,7 +38,6 @@ class PoolSource:
     Args:
         manager: runs it.
         clock: the time.
-        spaces: the index.
         platform: whose pools are read.
     """
 

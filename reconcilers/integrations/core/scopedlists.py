@@ -57,7 +57,6 @@ def limits_in(
     """Return the limits on reading some kinds in a namespace.
 
     Args:
-        namespace: the namespace.
         kinds: plural and group of each.
         not_read: everything that may not be read.
     """

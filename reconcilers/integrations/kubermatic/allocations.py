@@ -249,7 +249,6 @@ class Allocations:
         """Delete allocations as they were read.
 
         Args:
-            allocations: the allocations.
             reason: for the log.
         """
 

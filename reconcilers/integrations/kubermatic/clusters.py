@@ -85,7 +85,6 @@ class ClusterReconciler:
 
     Args:
         client: for the writes.
-        caches: the caches.
         reports: what passes over pools report.
         clock: the time.
     """

@@ -42,7 +42,6 @@ class DatacenterContents:
     """What one datacenter of a pool may hand out, and what is held of it.
 
     Args:
-        pool: the pool.
         name: of the datacenter.
         space: what it may hand out; None if its settings make no sense.
         fault: why, then.

@@ -83,7 +83,6 @@ def asker_facts(
     """Return the ranges of a holder, and whether its Cluster waits; None without both objects.
 
     Args:
-        holder: the holder.
         allocation: its IPAMAllocation, if there is one.
         cluster: its Cluster, if it is served.
         spaces: what the pool hands out.

@@ -119,7 +119,6 @@ async def list_observed_holdings(client: Client, pool: NetworkPool) -> OtherHold
 
     Args:
         client: for the list.
-        pool: the pool.
 
     Raises:
         ControllerError: the list failed.
@@ -152,7 +151,6 @@ def check_observed(pool: NetworkPool, unreadable: Mapping[Key, str]) -> None:
     One whose addresses can be read all the same concerns only the pools that have these.
 
     Args:
-        pool: the pool.
         unreadable: the IPAMAllocations that cannot be decoded, with the reason.
 
     Raises:

@@ -37,7 +37,6 @@ class ClusterGrant:
     """What a cluster gets.
 
     Args:
-        cluster: the cluster.
         datacenter: where it runs.
         allocation: its allocation; None if it has none yet.
         ranges: what it gets in addition, or, of another datacenter, altogether.
@@ -170,7 +169,6 @@ class ClusterAsker:
     """A Cluster that asks for addresses, and the request that they are written to.
 
     Args:
-        cluster: the cluster.
         allocation: its allocation; None if it has none yet.
     """
 
@@ -318,7 +316,6 @@ class _Taking:
     """Takes blocks of one datacenter in a trial.
 
     Args:
-        content: of the pool.
         name: of the datacenter.
         chosen: the blocks that are promised, or were taken for other clusters; what is taken is
             added.

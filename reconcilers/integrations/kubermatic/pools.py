@@ -116,7 +116,6 @@ class Pools(
 
     Args:
         client: for the requests.
-        caches: the caches.
         reader: reads allocations.
         reports: takes what is to be reported.
         clock: the time.

@@ -173,7 +173,6 @@ class KeptClusters:
     """What the Clusters and IPAMAllocations of pools hold and wait for, kept between passes.
 
     Args:
-        caches: the caches.
         clock: the time.
         check_interval: seconds between two checks of what is kept.
     """
@@ -255,7 +254,6 @@ class Reader:
 
     Args:
         client: for lists.
-        allocations: the cache.
         clock: the time.
         patience: seconds to wait for the cache before the server is read.
     """

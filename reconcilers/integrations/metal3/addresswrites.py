@@ -31,7 +31,6 @@ class AddressWrites:
 
     Args:
         client: for the writes.
-        caches: the caches.
     """
 
     def __init__(self, client: Client, caches: Metal3Caches) -> None:
@@ -132,7 +131,6 @@ def body_of(
     Args:
         side: the kind of the claim.
         claim: that it is for.
-        pool: that it is of.
         space: what the pool may hand out.
         address: a single one.
     """

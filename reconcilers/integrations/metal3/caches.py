@@ -256,7 +256,6 @@ def facts_of(
 
     Args:
         side: the kind of the claim.
-        pool: the pool.
         space: what it may hand out.
         claim: the claim; None if there is none.
         addresses: the IPAddresses that name the claim, of any pool.
@@ -315,7 +314,6 @@ def check_readable(
 
     Args:
         side: the kind of the claims, with the kind of their IPAddresses.
-        pool: the pool.
         claims: the claims that cannot be decoded, with the reason.
         addresses: the IPAddresses that cannot be decoded, with the reason.
 

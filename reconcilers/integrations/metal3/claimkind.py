@@ -34,7 +34,6 @@ class Metal3Parts:
 
     Args:
         client: for the requests.
-        caches: the caches.
         reader: reads claims and IPAddresses.
         clock: the time.
         settings: intervals, and how much is done at once.
@@ -55,7 +54,6 @@ class Metal3ClaimKind(RequestKind[Metal3Pool, Any, ClaimsReading[EntrySpace]]):
     Args:
         parts: what passes share.
         side: the kind.
-        writes: writes the claims.
         restored: the claims that may still get an IPAddress from a restore.
     """
 

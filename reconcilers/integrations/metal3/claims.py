@@ -53,7 +53,6 @@ class Metal3ClaimReconciler:
 
     Args:
         client: for the requests.
-        caches: the caches.
         side: the kind of the claims.
         addresses: writes IPAddresses.
         reader: reads what a pool's claims hold.

@@ -55,7 +55,6 @@ class IPPoolContents:
     """What a pool may hand out, and what is held of it.
 
     Args:
-        pool: the pool.
         space: what it may hand out.
         holdings: what is held, and which claims wait.
         caches: the objects.

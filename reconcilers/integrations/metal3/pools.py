@@ -85,7 +85,6 @@ class ServedKinds:
         """Check that no other replica serves a kind that this one does not see.
 
         Args:
-            pool: the pool.
             journal: of the pool.
 
         Raises:

@@ -23,7 +23,6 @@ class PoolIndexes:
 
     Args:
         client: for the writes.
-        caches: the caches.
         clock: the time.
     """
 

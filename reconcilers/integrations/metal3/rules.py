@@ -31,7 +31,6 @@ def find_pool_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterator[Cause]:
     """Yield the faults of a pool's spec.
 
     Args:
-        spec: of the pool.
         is_new: whether the pool is created; metal3 has two spellings of one message.
     """
     for index, entry in enumerate(spec.pools):
@@ -60,7 +59,6 @@ def find_lost_addresses(
     """Yield the addresses in use that an edit of a pool leaves out.
 
     Args:
-        new: the spec.
         old: the spec before; None if it cannot be read.
         in_use: the addresses of all IPAddresses that name the pool.
     """

@@ -48,7 +48,6 @@ class ServedMetal3Kinds:
         is_complete: whether all three kinds of metal3 are.
         claims: IPAddressClaims.
         addresses: IPAddresses of Cluster API.
-        clusters: Clusters.
     """
 
     is_complete: bool

@@ -180,7 +180,6 @@ class ClaimSide(ABC):
 
         Args:
             claim: that it is for.
-            pool: that it is of.
             address: a single one.
             settings: what it says beside its address.
         """

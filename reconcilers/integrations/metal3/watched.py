@@ -23,7 +23,6 @@ class SideInformers:
     """The informers of one kind of claims.
 
     Args:
-        claims: its claims.
         addresses: its IPAddresses.
     """
 
@@ -36,7 +35,6 @@ class Metal3Watches:
     """Which changes enqueue what.
 
     Args:
-        caches: the caches.
         pools: IPPools.
         sides: the kinds of claims, by the full name of the kind.
         clusters: Clusters; None where they are not served.

@@ -88,7 +88,6 @@ class AllocationReconciler:
 
     Args:
         client: for the requests.
-        caches: the caches.
         writer: writes statuses.
         recorder: takes the events.
         clock: the time.

@@ -110,7 +110,6 @@ def network_holdings(allocations: Iterable[IPAllocation], space: NetworkSpace) -
     """Return the holdings of a network that all of these allocations name.
 
     Args:
-        allocations: the allocations.
         space: what the network hands out.
     """
     facts = (
@@ -188,7 +187,6 @@ class VitistackCaches:
         whose network cannot be read either may be of any network of its namespace.
 
         Args:
-            network: the network.
             allocations: the IPAllocations that cannot be decoded, with the reason.
             configurations: the NetworkConfigurations that cannot; None for those of the cache.
 
@@ -225,7 +223,6 @@ class VitistackCaches:
         network.
 
         Args:
-            machine: the NetworkConfiguration.
             network: of the machine.
             lacking: the interfaces that no IPAllocation which can be decoded is for.
 
@@ -377,7 +374,6 @@ def problem_of(network: NetworkNamespace | None, name: str) -> Problem | None:
 
     Args:
         network: the network; None if it does not exist.
-        name: its name.
     """
     if network is None:
         return Problem(ERROR, NETWORK_NOT_FOUND, f'NetworkNamespace "{name}" not found')

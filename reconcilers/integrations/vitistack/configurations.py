@@ -60,7 +60,6 @@ class ConfigurationReconciler:
 
     Args:
         client: for the requests.
-        caches: the caches.
         clock: the time.
     """
 

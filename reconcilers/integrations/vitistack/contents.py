@@ -39,7 +39,6 @@ class NetworkContents:
     """What a network may hand out, and what is held of it.
 
     Args:
-        network: the network.
         space: what it may hand out; None if its settings make no sense.
         fault: why it hands out nothing; empty if it does.
         holdings: what is held, and which allocations wait.

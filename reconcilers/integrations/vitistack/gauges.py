@@ -27,7 +27,6 @@ class NetworkFigures:
     So a scrape costs what has changed.
 
     Args:
-        caches: the caches.
         reader: keeps what is held of each network.
     """
 

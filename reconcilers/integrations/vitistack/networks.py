@@ -93,7 +93,6 @@ class NetworkReading:
     Args:
         static: what the network hands out.
         space: the same in numbers.
-        view: its IPAllocations.
     """
 
     static: Static
@@ -125,7 +124,6 @@ class Networks(
 
     Args:
         client: for the requests.
-        caches: the caches.
         reader: reads IPAllocations.
         writer: writes them.
         recorder: takes the events.
@@ -258,7 +256,6 @@ class Networks(
         Args:
             network: as it was read.
             journal: of the network.
-            reading: of the network.
             limits: which IPAllocations may get an address.
             shown_texts: addresses that machines show, and the machines.
         """

@@ -44,7 +44,6 @@ class Reader:
 
     Args:
         client: for lists.
-        caches: the caches.
         clock: the time.
         patience: seconds to wait for the cache before the server is read.
         check_interval: seconds between two checks of what is kept of a network.
@@ -136,9 +135,6 @@ class ShownAddresses:
 
     There are few of them at most times, and every pass reads them. So a change notes the machine
     that it concerns, nothing else; the next pass reads those machines.
-
-    Args:
-        caches: the caches.
     """
 
     def __init__(self, caches: VitistackCaches) -> None:

@@ -264,7 +264,6 @@ class NetworkStatuses:
 
     Args:
         client: for the writes.
-        caches: the caches.
         recorder: takes the events.
         clock: the time.
         spaces: what pools of all kinds hand out.

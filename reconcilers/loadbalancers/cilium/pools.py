@@ -213,7 +213,6 @@ def count(pool: CiliumPool, kind: str) -> int | None:
     of a deleted pool can land on a new pool of its name.
 
     Args:
-        pool: the pool.
         kind: IPS_TOTAL or IPS_USED.
     """
     entry = condition(pool, kind)

@@ -50,7 +50,6 @@ def view_service(service: Service, selector: ServiceSelector | None = None) -> S
     address from a Service that it has forgotten, and may give it to another one.
 
     Args:
-        service: the Service.
         selector: of the tenant's pools; None if they select all.
     """
     obstacle = None

@@ -25,7 +25,6 @@ def view_service(service: Service, ours: str) -> ServiceView:
     of a Service does not matter: what it shows counts until MetalLB has cleared it.
 
     Args:
-        service: the Service.
         ours: the load-balancer class that MetalLB serves; empty for Services without one.
     """
     is_ours = (service.spec.loadBalancerClass or "") == ours

@@ -208,7 +208,6 @@ def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> d
 
     Args:
         allocation: as it is.
-        tenant: that it is of.
         uid: of the tenant, by a live read, to be noted where none is; empty to note none.
     """
     meta = allocation.metadata

@@ -40,7 +40,6 @@ class PoolForecast:
     """What will be free in one pool once all waiting requests were served.
 
     Args:
-        pool: the pool.
         geometry: what its spec says, of each family.
         allocations: those that name it.
         position: how far the reader of those has read.
@@ -292,7 +291,6 @@ def _is_over(promise: Promise, position: int) -> bool:
     them.
 
     Args:
-        promise: the promise.
         position: the revision up to which the allocations were read.
     """
     return promise.kind == KIND and position >= promise.revision

@@ -53,7 +53,6 @@ class Refusal:
     """Why no pool of a ProviderConfig serves a request.
 
     Args:
-        provider: the ProviderConfig.
         kind: the type of the allocation: nodes or loadbalancer.
         families: the families that the tenant asks for, as words; empty if it names none.
         pools: each pool of the ProviderConfig, in the order in which they are tried.

@@ -202,8 +202,6 @@ class Requester:
         """Create up to `number` growth allocations; return how many pools had room for.
 
         Args:
-            tenant: the cluster.
-            provider: its ProviderConfig.
             number: how many allocations.
             count: how many addresses each asks for.
 

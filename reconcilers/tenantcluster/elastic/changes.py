@@ -36,10 +36,7 @@ async def carry_out(
     between would otherwise grow for them again.
 
     Args:
-        change: the change.
         facts: what it was decided from.
-        current: the cluster.
-        provider: its ProviderConfig.
         client: the management cluster.
         requester: creates and moves allocations.
 

@@ -69,7 +69,6 @@ class RangeFacts:
     """One load-balancer allocation of a tenant.
 
     Args:
-        allocation: the allocation.
         size: addresses of each family that it holds or asks for.
         is_growth: whether it was added by growth, and may be released again.
         is_stuck: whether it is a request that its pool refused, or does not serve.
@@ -343,7 +342,6 @@ class NewMark:
     """An allocation to be released.
 
     Args:
-        allocation: the allocation.
         reason: why, for the log.
     """
 
@@ -356,7 +354,6 @@ class NewDisuse:
     """What an allocation's annotation should say of its disuse.
 
     Args:
-        allocation: the allocation.
         since: since when it is out of use; None to remove the annotation.
     """
 
@@ -386,7 +383,6 @@ class FixedSize:
     """What brings a static tenant to the size that its spec asks for.
 
     Args:
-        target: the size.
         held_addresses: number of addresses in all its allocations that are not being released.
         add: addresses to request as one more range; 0 for none.
         withdraw: marked ranges that stay, instead of a new one.

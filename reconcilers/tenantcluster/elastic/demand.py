@@ -54,7 +54,6 @@ class UnservableService:
     """A Service without an address that growth cannot help.
 
     Args:
-        service: the Service.
         reason: CamelCase word for a condition.
         asks: what it asks for, as a sentence's end.
     """
@@ -253,7 +252,6 @@ async def read_addresses(service: Service, turns: Turns) -> Sequence[AddressRang
     A Service of 1 MiB shows 50,000 addresses, so a limit on Services alone is none on the work.
 
     Args:
-        service: the Service.
         turns: of the loop over the Services.
     """
     await turns.count(WORK_OF_SERVICE)

@@ -132,8 +132,6 @@ class SizeObserver:
         """Return the facts for a decision on a tenant's size; note since when Services wait.
 
         Args:
-            tenant: the cluster.
-            provider: its ProviderConfig.
             services: all Services of the tenant.
             memory: what is remembered of its size.
         """

@@ -32,7 +32,6 @@ class TenantIdentities(TenantGuard):
     """Refuses clusters that are the management cluster's, or another TenantCluster's.
 
     Args:
-        management: the identity of the management cluster.
         clusters: the TenantClusters, with the identities that were noted on them.
         allocations: who holds what, for a pool that does not say for whom it was made.
         kinds: the load balancers that tenants may have.

@@ -78,7 +78,6 @@ class SeenCreations:
         """Return whether the creation that is recorded on the allocation may still be under way.
 
         Args:
-            allocation: the allocation.
             now: monotonic seconds.
         """
         record = allocation.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION)

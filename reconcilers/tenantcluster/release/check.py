@@ -76,7 +76,6 @@ class TenantReleaseCheck(ReleaseCheck):
         caches: its objects.
         vanished: TenantClusters that are gone.
         records: what is remembered of each TenantCluster.
-        tenants: clients of the tenants.
         kinds: the load balancers that tenants may have.
         recorder: takes an event when addresses are given back without the tenant's answer.
         clock: the time.
@@ -394,7 +393,6 @@ class TenantReleaseCheck(ReleaseCheck):
 
         Args:
             client: of the tenant.
-            kind: its load balancer.
             allocation: who holds the ranges.
             ranges: its ranges: none is free before all are.
             mark: the resourceVersion at which the allocation was marked.
@@ -465,7 +463,6 @@ class TenantReleaseCheck(ReleaseCheck):
 
         Args:
             answer: of the balancer.
-            kind: the balancer.
             mark: the resourceVersion at which the allocation was marked.
             wait: of the allocation, for a balancer that cannot show what it hands out.
         """

@@ -36,7 +36,6 @@ class AllocationCreationNote(CreationNote):
 
     Args:
         client: of the management cluster.
-        allocation: the IPAllocation.
         creations: since when records have been seen on it.
         clock: the time.
     """

@@ -87,7 +87,6 @@ class ProviderChange:
         """Go on with the change of one cluster; return the condition LoadBalancerReady.
 
         Args:
-            current: the cluster.
             memory: what is remembered of what is written there.
 
         Raises:

@@ -220,7 +220,6 @@ class Teardown:
         The caller has seen none in the cache. Only a cache that is behind costs a LIST.
 
         Args:
-            tenant: the cluster.
             deleted_at: the first resourceVersion that showed its deletion.
 
         Raises:

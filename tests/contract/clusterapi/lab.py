@@ -48,7 +48,6 @@ class Lab:
 
     Args:
         admin: the administrator's client.
-        namespace: the namespace.
     """
 
     admin: httpx.AsyncClient

@@ -27,7 +27,6 @@ class Quota:
 
     Args:
         admin: the administrator's client.
-        namespace: the namespace.
     """
 
     def __init__(self, admin: httpx.AsyncClient, namespace: str) -> None:

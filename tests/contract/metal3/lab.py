@@ -57,7 +57,6 @@ class Metal3Lab:
 
     Args:
         admin: the administrator's client.
-        namespace: the namespace.
     """
 
     admin: httpx.AsyncClient

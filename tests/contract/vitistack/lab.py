@@ -94,7 +94,6 @@ class Lab:
         """Create a network, and say how far it is provisioned.
 
         Args:
-            name: its name.
             phase: its provisioningPhase; None for none.
             allocation: its spec.ipAllocation; by default static, with `static` in it.
             static: settings besides STATIC.

@@ -70,7 +70,6 @@ class Running:
     """A `butler-ipam` that runs.
 
     Args:
-        process: it.
         printed: its standard output so far.
         complained: its standard error so far.
     """

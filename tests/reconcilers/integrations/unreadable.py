@@ -19,11 +19,7 @@ LEASE_SECONDS = 20.0
 
 
 class Site:
-    """A cluster and the replicas at it.
-
-    Args:
-        home: the cluster.
-    """
+    """A cluster and the replicas at it."""
 
     def __init__(self, home: Cluster) -> None:
         self.home = home

@@ -132,7 +132,6 @@ class Installer(BalancerInstaller):
 
     Args:
         client: the management cluster, where the bundle is.
-        tenants: clients of the tenants.
         clock: the time.
         settings: names the ConfigMap; without one nothing is installed.
         namespace: where a ConfigMap without a namespace is.
