@@ -4,7 +4,7 @@ Python accepts an object where a Version is expected, and fails later with an At
 with a request that no server understands. Each check raises an error that says what to pass.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,27 @@ def check_argument(
     if not expected.accepts(argument):
         raise TypeError(
             f"{verb} {resource.full_name} needs {expected.name}, not {_describe(argument)}"
+        )
+
+
+def check_scope(resource: Resource[Any], scope: Mapping[str, object], caller: str) -> None:
+    """Raise TypeError for a part of a scope that is no text: a selector in object form, say.
+
+    Args:
+        resource: the kind.
+        scope: `namespace`, `labels` and `fields`, as the caller passed them.
+        caller: the method that needs them, for the message: `Manager.informer`.
+    """
+    for name, value in scope.items():
+        if isinstance(value, str):
+            continue
+        hint = (
+            "; pass a NamespaceSet as namespaces="
+            if name == "namespace"
+            else "; write_selector makes it of a label selector in object form"
+        )
+        raise TypeError(
+            f"{caller} of {resource.full_name}: {name} must be text, not {_describe(value)}{hint}"
         )
 
 

@@ -19,6 +19,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from controller.appliedvalues import ChildAndManager, digest_values
+from controller.arguments import check_resource
 from controller.client import Client
 from controller.codec import decode_json, decode_object, encode
 from controller.errors import OwnedByAnother
@@ -128,8 +129,9 @@ async def ensure(
         ValueError: `body` has no name or has a status, the owner is in another namespace, the
             owner is namespaced and the child is not, a namespaced child has neither a namespace
             nor a namespaced owner, or there is no name for the field manager.
-        TypeError: `owner` is no Owner.
+        TypeError: `owner` is no Owner, or `resource` is no Resource.
     """
+    check_resource(resource, "ensure")
     desired = _complete(resource, owner, body)
     meta = desired["metadata"]
     key = Key(meta.get("namespace", ""), meta["name"])

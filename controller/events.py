@@ -20,6 +20,7 @@ work that the events are about.
 
 import math
 import random
+import re
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -132,6 +133,12 @@ class SpamFilter(Generic[K]):
         return True
 
 
+QUALIFIED_NAME = re.compile(
+    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+"""The form that the API server asks of an event's reportingController."""
+
+
 class Recorder:
     """Records events of one component.
 
@@ -141,6 +148,9 @@ class Recorder:
         component: the reporting controller, a qualified name such as `example.com/widgets`.
         dropped: counts dropped events by the label `reason`: full, limited, refused.
         jitter: returns numbers in [0, 1) that spread the retries.
+
+    Raises:
+        ValueError: the server would refuse each event, as the component is no qualified name.
     """
 
     def __init__(
@@ -152,6 +162,11 @@ class Recorder:
         dropped: "Counter | None" = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        if QUALIFIED_NAME.fullmatch(component) is None:
+            raise ValueError(
+                f"a recorder needs a qualified name as component, for example"
+                f" example.com/widgets, not {component!r}"
+            )
         self._client = client
         self._clock = clock
         self._reporter = Reporter.on_this_host(component)

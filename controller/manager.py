@@ -25,7 +25,7 @@ from typing import Any, TypeVar, overload
 
 import anyio
 
-from controller.arguments import check_resource
+from controller.arguments import check_resource, check_scope
 from controller.callbacks import check_callable, check_plain
 from controller.client import Client
 from controller.clock import Clock, SystemClock
@@ -187,13 +187,16 @@ class Manager:
             indexes: by index name, a pure function from an object to its values.
 
         Raises:
-            TypeError: `resource` is no Resource, or `namespaces` is no NamespaceSet.
+            TypeError: `resource` is no Resource, `namespaces` is no NamespaceSet, or another
+                argument is no text.
             ValueError: the kind is watched as another type, this informer was asked for before
                 with other indexes, or a cluster-scoped kind is to be watched in namespaces.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
         check_resource(resource, "Manager.informer")
+        texts = {"namespace": namespace, "labels": labels, "fields": fields}
+        check_scope(resource, texts, "Manager.informer")
         scope = Scope(namespace, labels, fields)
         if namespaces is None:
             return self._informers.get_or_create(resource, scope, indexes)
@@ -341,7 +344,8 @@ class Manager:
             client: for its requests; the manager's own by default.
 
         Raises:
-            ValueError: there is a recorder of that component.
+            ValueError: there is a recorder of that component, or the component is no qualified
+                name.
             RuntimeError: the manager runs already.
         """
         recorder = Recorder(

@@ -120,8 +120,14 @@ class NamespaceSet:
         to lead.
 
         Raises:
+            TypeError: it is no informer.
             ValueError: it is the informer of another kind.
         """
+        if not isinstance(namespaces, Informer):
+            raise TypeError(
+                "NamespaceSet.follow needs an informer of namespaces, as Manager.informer returns"
+                f" it, not {safe_repr(namespaces)}"
+            )
         if namespaces.resource.full_name != "namespaces":
             raise ValueError(
                 f"NamespaceSet.follow needs an informer of namespaces, not of"

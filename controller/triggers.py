@@ -136,7 +136,7 @@ class Watch(Generic[T]):
             served, or may not be listed, does not keep the controller from working.
 
     Raises:
-        TypeError: a function is async or cannot be called.
+        TypeError: a function is async or cannot be called, or `informer` is none.
     """
 
     informer: Informer[T] | NamespacesInformer[T]
@@ -152,6 +152,11 @@ class Watch(Generic[T]):
             raise TypeError(
                 "a Watch needs an informer:"
                 f" Manager.informer({self.informer.plural.upper()}), not the Resource itself"
+            )
+        if not hasattr(self.informer, "add_handler"):
+            raise TypeError(
+                "a Watch needs an informer, as Manager.informer returns it, not"
+                f" {safe_repr(self.informer)}"
             )
         _check_functions(self.mapping, self.predicate, self.delay)
         if self.unreadable is not None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from controller.errors import ConfigurationError
 from controller.markers import LIMIT_KEYWORDS, LIMITS, list_map
 
 Schema = dict[str, Any]
@@ -34,7 +35,7 @@ def structural_schema(model: type) -> Schema:
 
     Raises:
         TypeError: a field has a type that no structural schema can describe.
-        ImportError: pydantic is missing, and the type is no msgspec.Struct.
+        ConfigurationError: pydantic is missing, and the type is no msgspec.Struct.
     """
     schema: Schema = msgspec.json.decode(_encoded_schema(model))
     return schema
@@ -50,7 +51,13 @@ def _json_schema(model: type) -> Schema:
     if issubclass(model, msgspec.Struct):
         return msgspec.json.schema(model)
     # Here, as it takes longer to load than many a command that needs the kinds' names only.
-    from pydantic import TypeAdapter  # noqa: PLC0415
+    try:
+        from pydantic import TypeAdapter  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"the schema of {model.__name__} needs pydantic: install"
+            " butler-ipam-controller[scaffold], or make it a msgspec.Struct"
+        ) from error
 
     return TypeAdapter(model).json_schema()
 

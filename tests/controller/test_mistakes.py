@@ -11,11 +11,13 @@ from controller import (
     Client,
     Key,
     Manager,
+    NamespaceSet,
     NotFound,
     Outcome,
     Resource,
     Version,
     Watch,
+    ensure,
     to_self,
 )
 from controller.errors import api_error
@@ -158,3 +160,32 @@ async def test_the_status_of_a_missing_object_brings_no_hint(api: FakeApi) -> No
 def test_a_404_of_another_request_brings_no_hint() -> None:
     error = api_error(404, {"reason": "NotFound", "message": 'widgets "a" not found'})
     assert error.hint == ""
+
+
+def test_a_set_of_namespaces_in_the_wrong_place_is_named(manager: Manager) -> None:
+    spaces = NamespaceSet(["a"])
+    with pytest.raises(TypeError, match=r"a Watch needs an informer, as Manager\.informer"):
+        Watch(spaces, to_self)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"namespace must be text.* pass a NamespaceSet as names"):
+        manager.informer(WIDGETS, namespace=spaces)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"NamespaceSet\.follow needs an informer of namespaces"):
+        spaces.follow(WIDGETS)  # type: ignore[arg-type]
+
+
+def test_a_selector_in_object_form_is_named(manager: Manager) -> None:
+    with pytest.raises(TypeError, match=r"labels must be text, not \{'a': 'b'\}; write_selector"):
+        manager.informer(WIDGETS, labels={"a": "b"})  # type: ignore[call-overload]
+
+
+async def test_an_informer_in_place_of_the_kind_of_a_child_is_named(manager: Manager) -> None:
+    informer: Any = manager.informer(WIDGETS)
+    with pytest.raises(TypeError, match=r"ensure needs a controller\.Resource, not"):
+        await ensure(manager.client, informer, None, {"metadata": {"name": "a"}})
+
+
+@pytest.mark.parametrize("component", ["", "not qualified!", "a/b/c", "Example.com/x", "x/"])
+def test_a_component_whose_events_the_server_would_refuse_is_named(
+    manager: Manager, component: str
+) -> None:
+    with pytest.raises(ValueError, match="a recorder needs a qualified name as component"):
+        manager.recorder(component)

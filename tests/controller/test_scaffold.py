@@ -260,6 +260,15 @@ class LimitedKind:
     spec: LimitedSpec = LimitedSpec()
 
 
+def test_a_missing_pydantic_is_named_with_the_extra_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = make_dataclass("Lonely", [("metadata", ObjectMeta)])
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    with pytest.raises(ConfigurationError, match=r"schema of Lonely needs pydantic: install .*\["):
+        structural_schema(model)
+
+
 def test_the_limits_of_a_number_or_a_text_are_in_the_schema() -> None:
     definition = define(CustomKind(Resource("example.com", "v1", "Part", "parts", LimitedKind)))
     fields = spec_of(definition)["properties"]
