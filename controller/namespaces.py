@@ -119,6 +119,9 @@ class NamespaceSet:
         With a label selector the label decides. It works in every process, also in one that waits
         to lead.
 
+        Args:
+            namespaces: whose objects count, those that its selectors leave in.
+
         Raises:
             TypeError: it is no informer.
             ValueError: it is the informer of another kind.
@@ -249,6 +252,7 @@ class NamespacesInformer(Generic[T]):
 
     Args:
         resource: the kind.
+        namespaces: those that are watched; it may change.
         create: makes the informer of a namespace.
         scope: the selectors; the namespace is empty.
         indexes: the names of the indexes.

@@ -65,6 +65,8 @@ class ManagerOptions:
 
     Args:
         leader_elect: reconcile only while holding the lease.
+        lease_namespace: where the lease is; needed for an election.
+        lease_name: what replicas of one program have in common; needed for an election.
         identity: the name of this process in the lease; unique.
         lease_duration: seconds after which others may take a lease that was not renewed.
         renew_deadline: seconds after which a leader that cannot renew stops leading.

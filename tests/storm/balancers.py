@@ -64,7 +64,6 @@ class Balancer(ABC):
         """Run it in a tenant for the time of a context.
 
         Args:
-            tenant: the tenant.
             folder: for what it logs.
         """
 
@@ -105,7 +104,6 @@ class Balancer(ABC):
 
         Args:
             client: of the tenant.
-            service: the Service.
         """
 
     async def list_own(self, client: Client) -> list[Any]:

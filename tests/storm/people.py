@@ -54,7 +54,6 @@ class Users:
 
     Args:
         here: the clusters.
-        tenant: the tenant.
         balancer: in it.
         choices: what they do.
     """

@@ -26,7 +26,6 @@ class AddressObjects(Generic[T]):
     Args:
         client: for the writes.
         kind: of the IPAddresses.
-        finalizer: ours.
         logged: the uids of IPAddresses whose release has a log line, until they are gone.
     """
 
@@ -121,7 +120,6 @@ def missing_metadata(
 
     Args:
         meta: as it was read.
-        finalizer: ours.
         labels: the labels that it must have.
         is_stale: returns whether another owner is removed.
     """
