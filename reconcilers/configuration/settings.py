@@ -127,7 +127,8 @@ class TenantSettings:
     confirm it; then the range is free."""
     cilium_wait: float = 10.0
     """Wait this long after a range has left the pools of a Cilium whose operator confirms nothing,
-    because LB-IPAM is off or not installed any more; then the range is free."""
+    because LB-IPAM is off or not installed any more, or after another operator took the Lease;
+    then the range is free."""
     metallb_bundle: str = ""
     """Install MetalLB in tenants with the manifests in this ConfigMap, NAME or NAMESPACE/NAME;
     empty installs nothing."""

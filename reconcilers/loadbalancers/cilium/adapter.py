@@ -42,6 +42,7 @@ from reconcilers.loadbalancers.cilium.release import (
     Leader,
     ReleaseMemory,
     Write,
+    judge_takeover,
     next_step,
 )
 from reconcilers.loadbalancers.cilium.services import view_service
@@ -63,6 +64,7 @@ from reconcilers.loadbalancers.port import (
     Offer,
     Permit,
     Projection,
+    Proven,
     Serves,
     ServiceView,
     Unprovable,
@@ -117,6 +119,7 @@ class CiliumBalancer(LoadBalancer):
         memory: of the tenant, or of one release there.
         watched: what we write there, as a watch shows it; None if nothing is watched.
         clock: the time.
+        wait: seconds that an operator is given that took the Lease of another.
     """
 
     def __init__(
@@ -125,6 +128,7 @@ class CiliumBalancer(LoadBalancer):
         memory: BalancerMemory,
         watched: WatchedOffers | None,
         clock: Clock,
+        wait: float,
     ) -> None:
         self._client = client
         self._pools = PoolClient(client, memory.of(ServedVersion))
@@ -133,6 +137,7 @@ class CiliumBalancer(LoadBalancer):
         self._release = memory.of(ReleaseMemory)
         self._watched = watched
         self._clock = clock
+        self._wait = wait
 
     @override
     async def read(self) -> PoolReading:
@@ -177,6 +182,9 @@ class CiliumBalancer(LoadBalancer):
         if step.write is not None:
             pool = reading.pools[pool_name(withdrawal.allocation)]
             await self._write(pool, step.write, withdrawal, leader)
+        if isinstance(step.answer, Proven):
+            last = await read_leader(self._client)
+            return judge_takeover(last, self._clock.now(), self._wait)
         return step.answer
 
     async def _write(
@@ -287,7 +295,8 @@ class CiliumKind(LoadBalancerKind):
 
     Args:
         clock: the time.
-        wait: seconds for which an operator is waited for that shows nothing of what it has read.
+        wait: seconds for which an operator is waited for that shows nothing of what it has read,
+            or that may stand still since another one took its Lease.
     """
 
     title = "Cilium"
@@ -313,7 +322,7 @@ class CiliumKind(LoadBalancerKind):
     def of(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> CiliumBalancer:
-        return CiliumBalancer(client, memory, watched, self._clock)
+        return CiliumBalancer(client, memory, watched, self._clock, self._wait)
 
     @override
     def serves(self, service: Service) -> ServiceView:

@@ -1,5 +1,7 @@
 """Which Cilium operator leads in a tenant, by the Lease that all of them try to hold."""
 
+from datetime import datetime
+
 from controller.client import Client
 from controller.errors import Forbidden, NotFound
 from controller.leases import LEASES, Lease
@@ -25,7 +27,19 @@ async def read_leader(client: Client) -> Leader:
     if not leases:
         return Leader(problem=f"no Lease {LEASE_NAME} in the tenant names a leader")
     newest = max(leases, key=_renewed_at)
-    return Leader(f"{newest.metadata.namespace}/{newest.spec.holderIdentity}")
+    holder = f"{newest.metadata.namespace}/{newest.spec.holderIdentity}"
+    return Leader(holder, took_over_at=_find_takeover(newest))
+
+
+def _find_takeover(lease: Lease) -> datetime | None:
+    """Return when the holder took the Lease of another operator; None if that is not known."""
+    if not lease.spec.leaseTransitions or lease.spec.acquireTime is None:
+        return None
+    try:
+        acquired_at = datetime.fromisoformat(lease.spec.acquireTime)
+    except ValueError:
+        return None  # a person wrote something else
+    return acquired_at if acquired_at.tzinfo is not None else None
 
 
 def _renewed_at(lease: Lease) -> str:

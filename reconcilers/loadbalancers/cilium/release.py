@@ -17,10 +17,14 @@ A range that was emptied while a Service with a sharing key had an address of it
 the operator's memory: a later Service with that key is given the address. Only a restart removes
 the entry. So if such a Service was ever seen, another leader than the one under which the pool was
 emptied has to acknowledge the empty pool.
+
+An operator that stands still for longer than its Lease goes on with what it had read, beside the
+one that took the Lease. So a range is not released at once after a takeover.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
 from reconcilers.api import names
@@ -76,10 +80,13 @@ class Leader:
     Args:
         holder: its identity, which a restart changes; empty if it is not known.
         problem: why it is not known, as a sentence's end; empty if it is.
+        took_over_at: when it took the Lease of another operator, by the clock of the tenant; None
+            if none led before it, or if it is not known.
     """
 
     holder: str = ""
     problem: str = ""
+    took_over_at: datetime | None = None
 
 
 NOT_NEEDED = Leader()
@@ -210,6 +217,23 @@ def next_step(
     if isinstance(step.answer, Proven) and withdrawal.release_note:
         return _step_remembered(pool, memory, leader)
     return step
+
+
+def judge_takeover(leader: Leader, now: datetime, wait: float) -> Proven | Unprovable:
+    """Return whether a range that the operator has released may still be handed out by another.
+
+    Args:
+        leader: the operator that leads, read after the last acknowledgement.
+        now: wall-clock time.
+        wait: seconds that an operator is given that took the Lease of another.
+    """
+    if leader.took_over_at is None or (now - leader.took_over_at).total_seconds() >= wait:
+        return Proven()
+    purpose = (
+        f"after operator {leader.holder} took the Lease: the operator before it may stand still,"
+        " and hand out what it had read when it goes on"
+    )
+    return Unprovable(purpose, (leader.holder, 0))
 
 
 def _step_remembered(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) -> Step:

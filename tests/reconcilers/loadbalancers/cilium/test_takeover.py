@@ -1,0 +1,63 @@
+"""After another operator took the Lease, the one before it may stand still and go on later."""
+
+from datetime import timedelta
+
+from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
+from reconcilers.loadbalancers.port import Acknowledgement, Proven, Unprovable
+from tests.reconcilers.lbipam import POOLS
+from tests.reconcilers.loadbalancers.cilium.site import FIRST, Site
+
+WAIT = 10
+"""The bounded wait of the site."""
+
+
+async def _taken(seconds: float, *, transitions: int = 1) -> Site:
+    """Return a tenant whose operator took the Lease so many seconds ago."""
+    site = Site("services", "namespaces", POOLS, "leases")
+    await site.project(FIRST)
+    taken = site.clock.now() - timedelta(seconds=seconds)
+    _edit_lease(site, acquireTime=taken.isoformat(), leaseTransitions=transitions)
+    return site
+
+
+def _edit_lease(site: Site, **spec: object) -> None:
+    site.tenant.edit("leases", LEASE_NAME, {"spec": spec}, namespace="kube-system")
+
+
+async def _emptied(site: Site) -> Acknowledgement:
+    """Return the answer once the pool was drained, emptied and acknowledged twice."""
+    await site.ask()
+    await site.ask()
+    return await site.ask()
+
+
+async def test_a_range_is_not_proven_to_be_free_soon_after_a_takeover() -> None:
+    site = await _taken(0)
+    answer = await _emptied(site)
+    assert isinstance(answer, Unprovable)
+    assert "operator kube-system/operator-1 took the Lease" in answer.purpose
+    assert await site.ask() == answer, "the wait does not begin anew"
+    await site.clock.advance(WAIT)
+    assert await site.ask() == Proven()
+
+
+async def test_another_takeover_begins_another_wait() -> None:
+    site = await _taken(0)
+    before = await _emptied(site)
+    _edit_lease(site, holderIdentity="operator-2")
+    after = await site.ask()
+    assert isinstance(before, Unprovable)
+    assert isinstance(after, Unprovable)
+    assert before.version != after.version
+
+
+async def test_a_takeover_long_ago_and_a_first_leader_are_no_reason_to_wait() -> None:
+    assert await _emptied(await _taken(WAIT)) == Proven()
+    assert await _emptied(await _taken(0, transitions=0)) == Proven()
+
+
+async def test_a_time_that_cannot_be_read_is_no_reason_to_wait() -> None:
+    site = await _taken(0)
+    for text in ("nonsense", "2026-01-01T00:00:00"):
+        _edit_lease(site, acquireTime=text)
+        assert await _emptied(site) == Proven()
