@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 from controller.callbacks import safe_repr
 from controller.clock import Clock
-from controller.indexes import IndexFunction
+from controller.indexes import Indexes, IndexFunction
 from controller.informer import Informer
 from controller.meta import Object, Version
 from controller.metrics import InformerMetrics
@@ -80,11 +80,12 @@ class Informers:
             indexes: by index name, a pure function from an object to its values.
 
         Raises:
-            TypeError: `namespaces` is no NamespaceSet.
+            TypeError: `namespaces` is no NamespaceSet, or an index function is async.
             ValueError: as for `get_or_create`; or the kind is cluster-scoped, or the scope has a
                 namespace.
         """
         _check_namespaces(resource, namespaces, scope)
+        Indexes(indexes or {})  # checks the functions now, and not with the first namespace
 
         def create() -> NamespacesInformer[T]:
             return NamespacesInformer(

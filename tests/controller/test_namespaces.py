@@ -421,5 +421,11 @@ def test_what_cannot_be_watched_in_a_set_is_named() -> None:
         manager.informer(NAMESPACES, namespaces=NamespaceSet(["a"]))
     with pytest.raises(ValueError, match="pass one of them"):
         manager.informer(WIDGETS, namespace="a", namespaces=NamespaceSet())  # type: ignore[call-overload]
+
+    async def index(_: Widget) -> list[str]:
+        return []
+
+    with pytest.raises(TypeError, match="the function of index 'odd'"):
+        manager.informer(GADGETS, namespaces=NamespaceSet(), indexes={"odd": index})  # type: ignore[dict-item]
     with pytest.raises(KeyError):
         Harness().widgets.cache.by_index("other", "a")
