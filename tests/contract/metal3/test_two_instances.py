@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
+from controller.loggers import get_logger
 from tests.contract.metal3.history import ClaimHistory
 from tests.contract.metal3.lab import ADDRESS_KINDS, CLAIM_KINDS, Metal3Lab, address_name
 from tests.contract.product import Server, frozen, product
@@ -24,6 +25,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 ROUNDS = int(os.environ.get("BUTLER_IPAM_TEST_ROUNDS", "3"))
 CLAIMS, REPLACED = 200, 40
 """How many claims there are, and how many of them go in each round, while as many come."""
+
+log = get_logger(__name__)
 
 
 async def create_claims(lab: Metal3Lab, first: int, last: int) -> None:
@@ -78,9 +81,9 @@ async def test_two_live_processes_never_give_an_address_twice_while_claims_come_
     lab: Metal3Lab, server: Server, tmp_path: Path, record_property: Note
 ) -> None:
     await lab.pool("p", {"subnet": "10.0.0.0/23"}, prefix=23)
-    log, history = tmp_path / "log", ClaimHistory()
-    with product("metal3", server.kubeconfig, log, program=installed) as other:
-        await until(lambda: _read(log), lambda text: "Serving claims of IPPools" in text)
+    output, history = tmp_path / "log", ClaimHistory()
+    with product("metal3", server.kubeconfig, output, program=installed) as other:
+        await until(lambda: _read(output), lambda text: "Serving claims of IPPools" in text)
         async with anyio.create_task_group() as watches:
             watches.start_soon(history.follow, lab)
             await create_claims(lab, 0, CLAIMS)
@@ -89,6 +92,7 @@ async def test_two_live_processes_never_give_an_address_twice_while_claims_come_
                 process = (server.process, other)[number % 2]
                 await replace_some(lab, REPLACED * number, process)
                 assert history.findings() == []
+                log.info("round", number=number + 1)
             await check(lab, CLAIMS)
             for kind in CLAIM_KINDS:
                 await lab.claim("last", "p", kind)
