@@ -13,6 +13,7 @@ from tests.servers import ASSETS
 from tests.yamls import read_all_yaml
 
 VERSION = "v0.1.0"
+METAL3_VERSION = "v1.14.0"
 CORE_VERSION = "v1.11.2"
 """The version of Cluster API: clusterctl's own."""
 
@@ -32,9 +33,10 @@ class Clusterctl:
     Args:
         folder: for the repository and the configuration.
         core: the components of Cluster API's core.
+        metal3: the components of metal3's IPAM provider; empty for none.
     """
 
-    def __init__(self, folder: Path, core: str) -> None:
+    def __init__(self, folder: Path, core: str, metal3: str = "") -> None:
         self._program = program()
         self._config = folder / "clusterctl.yaml"
         ours = folder / "ipam-butler-ipam" / VERSION
@@ -65,6 +67,22 @@ class Clusterctl:
                 "url": str(theirs / "core-components.yaml"),
             },
         ]
+        if metal3:
+            its = folder / "ipam-metal3" / METAL3_VERSION
+            its.mkdir(parents=True)
+            (its / "ipam-components.yaml").write_text(metal3)
+            series = [{"major": 1, "minor": 14, "contract": "v1beta2"}]
+            (its / "metadata.yaml").write_text(
+                yaml.safe_dump(
+                    {
+                        "apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3",
+                        "kind": "Metadata",
+                        "releaseSeries": series,
+                    }
+                )
+            )
+            url = str(its / "ipam-components.yaml")
+            providers.append({"name": "metal3", "type": "IPAMProvider", "url": url})
         self._config.write_text(yaml.safe_dump({"providers": providers}))
 
     async def run(self, cluster: Cluster, *arguments: str) -> str:
@@ -72,12 +90,12 @@ class Clusterctl:
         command = (*arguments, f"--config={self._config}", f"--kubeconfig={cluster.config}")
         return await cluster.succeed(self._program, *command)
 
-    async def init(self, cluster: Cluster) -> None:
-        """Install Cluster API's kinds and our provider.
+    async def init(self, cluster: Cluster, ipam: str = f"butler-ipam:{VERSION}") -> None:
+        """Install Cluster API's kinds and an IPAM provider, ours if no other is named.
 
         clusterctl wants cert-manager first, and takes it to be there once a Certificate can be
         made: here it can, by the stand-ins of its kinds.
         """
         await cluster.apply("-f", STAND_INS / "cert-manager.yaml")
-        wanted = (f"--core=cluster-api:{CORE_VERSION}", f"--ipam=butler-ipam:{VERSION}")
+        wanted = (f"--core=cluster-api:{CORE_VERSION}", f"--ipam={ipam}")
         await self.run(cluster, "init", *wanted, "--bootstrap=-", "--control-plane=-")

@@ -1,0 +1,188 @@
+"""`clusterctl move` of a Cluster with a pool of metal3, there and back: the same addresses."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconcilers.integrations.metal3.api import (
+    ADDRESS_FINALIZER,
+    CLAIM_FINALIZER,
+    CONTRACT_ADDRESS_FINALIZER,
+    CONTRACT_CLAIM_FINALIZER,
+    GROUP,
+    POOL_FINALIZER,
+)
+from tests.manifests.clusterctl import METAL3_VERSION, Clusterctl
+from tests.manifests.clusters import Cluster, empty_cluster, written
+from tests.manifests.test_clusterctl import IPAM, NAMESPACE, PORTS, create, listed
+from tests.polling import until
+from tests.reconcilers.cli.commands import started
+from tests.yamls import read_all_yaml
+
+pytestmark = pytest.mark.slow
+DATA = Path(__file__).parents[1] / "data"
+CLUSTERS = "clusters.cluster.x-k8s.io"
+POOLS = f"ippools.{GROUP}"
+CLAIMS = (f"ipclaims.{GROUP}", f"ipaddressclaims.{IPAM}")
+ADDRESSES = (f"ipaddresses.{GROUP}", f"ipaddresses.{IPAM}")
+FINALIZERS = {
+    POOLS: POOL_FINALIZER,
+    **dict(zip(CLAIMS, (CLAIM_FINALIZER, CONTRACT_CLAIM_FINALIZER), strict=True)),
+    **dict(zip(ADDRESSES, (ADDRESS_FINALIZER, CONTRACT_ADDRESS_FINALIZER), strict=True)),
+}
+NAMES = ("a", "b", "c", "d")
+Json = dict[str, Any]
+
+
+def components(namespace: str, kinds: Path) -> str:
+    """Return definitions as a provider installs them: with the namespace of its controller."""
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    return written(home, *read_all_yaml(kinds.read_text(encoding="utf-8")))
+
+
+@pytest.fixture
+def clusterctl(tmp_path: Path) -> Clusterctl:
+    for name in ("source", "target"):
+        (tmp_path / name).mkdir()
+    core = components("capi-system", DATA / "clusterapi/crds.yaml")
+    return Clusterctl(tmp_path, core, components("metal3-ipam-system", DATA / "metal3/crds.yaml"))
+
+
+@asynccontextmanager
+async def managed(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Cluster]:
+    """Run a management cluster with metal3's definitions, and our controller in metal3's place."""
+    async with empty_cluster("asked", folder) as cluster:
+        cluster.require_real("clusterctl is held against nothing else")
+        await clusterctl.init(cluster, ipam=f"metal3:{METAL3_VERSION}")
+        await cluster.apply("-k", "manifests/crds")
+        await cluster.kubectl("create", "namespace", NAMESPACE)
+        flags = ("--integration=metal3", f"--kubeconfig={cluster.config}", *PORTS)
+        async with started("run", *flags) as running:
+            yield cluster
+            assert await running.stop() == 0
+
+
+async def make_cluster(cluster: Cluster) -> Json:
+    """Make a Cluster whose machines are there; return it."""
+    made = await create(cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", {"paused": False})
+    await say_ready(cluster)
+    return made
+
+
+async def say_ready(cluster: Cluster) -> None:
+    """Write the status of the Cluster as Cluster API's core does: a move leaves it behind."""
+    ready = {
+        "type": "ControlPlaneInitialized",
+        "status": "True",
+        "reason": "Initialized",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"initialization": {"infrastructureProvisioned": True}, "conditions": [ready]}
+    patch = ("patch", CLUSTERS, "lab", "-n", NAMESPACE, "--subresource=status", "--type=merge")
+    await cluster.kubectl(*patch, f"--patch={json.dumps({'status': status})}")
+
+
+async def make_claims(cluster: Cluster, owner: Json) -> None:
+    """Make a pool of the Cluster, and claims of both kinds that a machine of it owns."""
+    pool = {
+        "clusterName": "lab",
+        "namePrefix": "lab",
+        "pools": [{"start": "10.0.0.10", "end": "10.0.0.19"}, {"subnet": "fd00::/120"}],
+        "preAllocations": {"c": "fd00::5"},
+        "prefix": 24,
+        "gateway": "10.0.0.1",
+    }
+    await create(cluster, f"{GROUP}/v1alpha1", "IPPool", "lab", pool)
+    reference = {"apiGroup": GROUP, "kind": "IPPool", "name": "lab"}
+    for number, name in enumerate(NAMES):
+        if number % 2 == 0:
+            spec: Json = {"pool": {"name": "lab", "namespace": NAMESPACE}}
+            version, kind = f"{GROUP}/v1alpha1", "IPClaim"
+        else:
+            spec = {"poolRef": reference, "clusterName": "lab"}
+            version, kind = f"{IPAM}/v1beta2", "IPAddressClaim"
+        await create(cluster, version, kind, name, spec, owner, finalizers={})
+
+
+def _address_name(claim: Json) -> str:
+    status = claim.get("status") or {}
+    reference = status.get("address") or status.get("addressRef") or {}
+    return str(reference.get("name", ""))
+
+
+async def served(cluster: Cluster) -> dict[str, str]:
+    """Return the address of each claim by its name, once each names an IPAddress."""
+
+    async def look() -> dict[str, str]:
+        found = {}
+        for claims, addresses in zip(CLAIMS, ADDRESSES, strict=True):
+            given = {
+                body["metadata"]["name"]: body["spec"]["address"]
+                for body in await listed(cluster, addresses)
+            }
+            for claim in await listed(cluster, claims):
+                if name := _address_name(claim):
+                    found[claim["metadata"]["name"]] = given.get(name, "")
+        return found
+
+    return await until(look, lambda found: set(found) == set(NAMES) and all(found.values()))
+
+
+async def check_objects(cluster: Cluster, given: dict[str, str]) -> None:
+    """Check finalizers, owners and the pool's indexes: they are those of this cluster."""
+
+    async def read_indexes() -> Json:
+        [pool] = await listed(cluster, POOLS)
+        return dict((pool.get("status") or {}).get("indexes") or {})
+
+    await until(read_indexes, lambda indexes: indexes == given)
+    [pool] = await listed(cluster, POOLS)
+    [owner] = pool["metadata"]["ownerReferences"]
+    [lab] = await listed(cluster, CLUSTERS)
+    assert owner["uid"] == lab["metadata"]["uid"]
+    assert not lab["spec"].get("paused")
+    for kind, finalizer in FINALIZERS.items():
+        for body in await listed(cluster, kind):
+            assert body["metadata"]["finalizers"] == [finalizer]
+    for claims, addresses in zip(CLAIMS, ADDRESSES, strict=True):
+        uids = {claim["metadata"]["uid"] for claim in await listed(cluster, claims)}
+        bodies = await listed(cluster, addresses)
+        assert len(bodies) == len(uids)
+        for body in bodies:
+            owners = {one["uid"] for one in body["metadata"]["ownerReferences"]}
+            assert pool["metadata"]["uid"] in owners
+            assert len(owners & uids) == 1
+
+
+async def move(clusterctl: Clusterctl, source: Cluster, target: Cluster) -> None:
+    """Move everything of the namespace; nothing of it is left behind."""
+    where = (f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}")
+    await clusterctl.run(source, "move", *where)
+    for kind in (CLUSTERS, *FINALIZERS):
+        await until(partial(listed, source, kind), lambda left: not left)
+
+
+async def test_addresses_are_the_same_after_a_move_and_after_the_move_back(
+    clusterctl: Clusterctl, tmp_path: Path
+) -> None:
+    async with (
+        managed(clusterctl, tmp_path / "source") as source,
+        managed(clusterctl, tmp_path / "target") as target,
+    ):
+        await make_claims(source, await make_cluster(source))
+        given = await served(source)
+        assert given["c"] == "fd00::5"
+        await check_objects(source, given)
+        await move(clusterctl, source, target)
+        assert await served(target) == given
+        await check_objects(target, given)
+        await say_ready(target)
+        await move(clusterctl, target, source)
+        assert await served(source) == given
+        await check_objects(source, given)
