@@ -6,7 +6,6 @@ may be read as an address of either family: `p-1-2-3-4` is 1.2.3.4 or 1:2:3:4::.
 """
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 
 from allocator import AddressRange
@@ -35,8 +34,11 @@ def name_of(name_prefix: str, address: AddressRange) -> str:
     return f"{name_prefix}-{canonical_text(address).translate(_DASHES)}".rstrip("-")
 
 
-def addresses_in(name: str, name_prefix: str) -> Iterator[AddressRange]:
-    """Yield the addresses that a name may stand for: IPv4 first, then IPv6.
+@lru_cache(maxsize=16_384)
+def addresses_in(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
+    """Return the addresses that a name may stand for: IPv4 first, then IPv6.
+
+    A burst asks for each name some ten times: for indexes, facts, statuses and repairs.
 
     Args:
         name: of an IPAddress.
@@ -44,13 +46,16 @@ def addresses_in(name: str, name_prefix: str) -> Iterator[AddressRange]:
     """
     start = f"{name_prefix}-"
     if not name.startswith(start):
-        return
+        return ()
     suffix = name.removeprefix(start)
     colons = suffix.replace("-", ":")
-    for spelling in (suffix.replace("-", "."), colons, f"{colons}::"):
-        address = parse_ends(spelling, spelling)
-        if address is not None and name_of(name_prefix, address) == name:
-            yield address
+    spellings = (suffix.replace("-", "."), colons, f"{colons}::")
+    addresses = (parse_ends(spelling, spelling) for spelling in spellings)
+    return tuple(
+        address
+        for address in addresses
+        if address is not None and name_of(name_prefix, address) == name
+    )
 
 
 @lru_cache(maxsize=16_384)
@@ -63,6 +68,6 @@ def prefixes_of(name: str) -> tuple[str, ...]:
     for match in _DASH.finditer(name, max(1, len(name) - MOST_OF_ADDRESS - 1)):
         prefix = name[: match.start()]
         is_address = _OF_ADDRESS.fullmatch(name, match.end()) is not None
-        if is_address and any(addresses_in(name, prefix)):
+        if is_address and bool(addresses_in(name, prefix)):
             prefixes.append(prefix)
     return tuple(prefixes)

@@ -193,9 +193,11 @@ def pool_of_object_ref(ref: ObjectRef, namespace: str) -> Key | None:
         ref: the claim's.
         namespace: of the claim.
     """
-    is_pool = ref.kind in {"", POOL} and ref.apiVersion.rpartition("/")[0] in {"", GROUP}
-    is_here = ref.namespace in {"", namespace}
-    return Key(namespace, ref.name) if ref.name and is_pool and is_here else None
+    if not ref.name or ref.kind not in {"", POOL} or ref.namespace not in {"", namespace}:
+        return None
+    if ref.apiVersion and ref.apiVersion.rpartition("/")[0] not in {"", GROUP}:
+        return None
+    return Key(namespace, ref.name)
 
 
 def pool_of_pool_ref(ref: PoolRef, namespace: str) -> Key | None:

@@ -6,6 +6,7 @@ out address by address, so an entry may be a whole /64. What cannot be parsed ha
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from allocator import AddressRange, AllocatorError, Layout
@@ -105,7 +106,7 @@ class EntrySpace:
 
         They are the addresses in entries, if there are such; otherwise the first one.
         """
-        addresses = tuple(addresses_in(name, self.name_prefix))
+        addresses = addresses_in(name, self.name_prefix)
         in_entries = tuple(address for address in addresses if self.entry_of(address) is not None)
         return in_entries or addresses[:1]
 
@@ -115,6 +116,7 @@ def is_never_given(address: AddressRange) -> bool:
     return address.family == 6 and any(never.contains(address) for never in NEVER)
 
 
+@lru_cache(maxsize=16_384)
 def parse_single(address: str) -> AddressRange | None:
     """Return an address as a range; None if the text is none."""
     return parse_ends(address, address) if address else None

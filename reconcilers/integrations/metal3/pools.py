@@ -157,6 +157,7 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
     def forget(self, pool: Key) -> None:
         self._parts.reader.forget(pool)
         self._spaces.forget(pool)
+        self._indexes.forget(pool)
         self._served.forget(pool)
 
     @override

@@ -2,11 +2,17 @@
 
 It is for metal3's webhook, for people and for a return to its controller. It is never read back.
 It has no conditions: the definition of the kind prunes them.
+
+The addresses of a pool are kept from pass to pass, and only those of claims that changed are read
+again: otherwise each pass of a release would cost as much as the pool is large.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
@@ -14,8 +20,24 @@ from controller.meta import Key
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import canonical_text
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
-from reconcilers.integrations.metal3.caches import Metal3Caches
+from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, is_never_given, parse_single
+from reconcilers.integrations.metal3.sides import Address, Claim
+
+
+@dataclass(slots=True)
+class _KeptIndexes:
+    """The addresses of a pool by the names of their claims, as the caches showed them.
+
+    Args:
+        space: what the pool may hand out; with another one all addresses are read again.
+        indexes: the addresses.
+        changed: the names of claims that changed since.
+    """
+
+    space: EntrySpace
+    indexes: dict[str, str]
+    changed: set[str] = field(default_factory=set)
 
 
 class PoolIndexes:
@@ -30,6 +52,10 @@ class PoolIndexes:
         self._client = client
         self._caches = caches
         self._clock = clock
+        self._kept: dict[Key, _KeptIndexes] = {}
+        for side in caches.sides.values():
+            side.claims.subscribe(partial(self._note_claim, side))
+            side.addresses.subscribe(partial(self._note_address, side))
 
     async def write(self, pool: Metal3Pool, space: EntrySpace) -> Metal3Pool:
         """Write which claims have which addresses, if the pool shows something else.
@@ -43,33 +69,93 @@ class PoolIndexes:
             ControllerError: the write failed.
         """
         previous, current = pool.status.indexes, self.indexes_of(pool.metadata.key, space)
+        if previous == current:
+            return pool
         changed: dict[str, str | None] = {
             claim: address for claim, address in current.items() if previous.get(claim) != address
         }
         changed |= dict.fromkeys(previous.keys() - current.keys())
-        if not changed:
-            return pool
         status: Mapping[str, Any] = {"indexes": changed, "lastUpdated": rfc3339(self._clock.now())}
         return await self._client.patch_status(POOLS, pool, status)
 
-    def indexes_of(self, pool: Key, space: EntrySpace) -> dict[str, str]:
+    def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone."""
+        self._kept.pop(pool, None)
+
+    def indexes_of(self, pool: Key, space: EntrySpace) -> Mapping[str, str]:
         """Return the addresses of a pool by the names of their claims, as the caches show them.
 
         If claims of both kinds have one name, the address of the IPClaim is returned. Texts that
         are no address, and addresses that the definition of the kind refuses, are left out: they
         would make the API server refuse the whole status.
         """
-        indexes: dict[str, str] = {}
-        for caches in self._caches.sides.values():
-            side = caches.side
-            for address in caches.addresses.by_index(SPACE_INDEX, str(pool)):
-                claim, parsed = side.claim_of_address(address), parse_single(address.spec.address)
-                if claim is not None and parsed is not None and not is_never_given(parsed):
-                    indexes.setdefault(claim.name, canonical_text(parsed))
-            for claim_object in caches.claims.by_index(SPACE_INDEX, str(pool)):
-                name = claim_object.metadata.name
-                if name not in indexes and side.holds(claim_object):
-                    addresses = space.addresses_named(side.address_name(claim_object))
-                    if addresses and not is_never_given(addresses[0]):
-                        indexes[name] = canonical_text(addresses[0])
-        return indexes
+        # Taken out until all is up to date: should anything raise, the next call reads all anew.
+        kept = self._kept.pop(pool, None)
+        if kept is None or kept.space is not space:
+            kept = _KeptIndexes(space, {}, self._names_in(pool))
+        for name in kept.changed:
+            addresses = self._addresses_of(pool, space, name)
+            if (address := next(addresses, None)) is not None:
+                kept.indexes[name] = address
+            else:
+                kept.indexes.pop(name, None)
+        kept.changed.clear()
+        self._kept[pool] = kept
+        return kept.indexes
+
+    def _names_in(self, pool: Key) -> set[str]:
+        """Return the names of all claims of a pool, and of those that its IPAddresses name."""
+        names: set[str] = set()
+        for side in self._caches.sides.values():
+            claims = side.claims.by_index(SPACE_INDEX, str(pool))
+            names.update(claim.metadata.name for claim in claims)
+            for address in side.addresses.by_index(SPACE_INDEX, str(pool)):
+                claim = side.claim_of_address(address)
+                if claim is not None:
+                    names.add(claim.name)
+        return names
+
+    def _addresses_of(self, pool: Key, space: EntrySpace, name: str) -> Iterator[str]:
+        """Yield the addresses of claims of a name, those of the IPClaim first.
+
+        Of several IPAddresses of a claim, the one that its status names comes first.
+        """
+        key = Key(pool.namespace, name)
+        for side in self._caches.sides.values():
+            claim = side.claims.get(key)
+            is_of_pool = claim is not None and side.pool_of_claim(claim) == pool
+            status_name = side.side.address_name(claim) if claim is not None and is_of_pool else ""
+            addresses = [
+                address
+                for address in side.addresses_of(key)
+                if side.pool_of_address(address) == pool
+            ]
+
+            def order(address: Address, first: str = status_name) -> tuple[bool, str]:
+                return address.metadata.name != first, address.metadata.name
+
+            parsed = [
+                parse_single(address.spec.address) for address in sorted(addresses, key=order)
+            ]
+            if claim is not None and is_of_pool and side.side.holds(claim):
+                parsed += space.addresses_named(status_name)[:1]
+            for entry in parsed:
+                if entry is not None and not is_never_given(entry):
+                    yield canonical_text(entry)
+
+    def _note_claim(self, side: SideCaches, change: Change[Claim]) -> None:
+        for claim in (change.old, change.new):
+            if claim is not None:
+                self._note(side.pool_of_claim(claim), claim.metadata.name)
+
+    def _note_address(self, side: SideCaches, change: Change[Address]) -> None:
+        for address in (change.old, change.new):
+            if address is not None:
+                claim = side.claim_of_address(address)
+                if claim is not None:
+                    self._note(side.pool_of_address(address), claim.name)
+
+    def _note(self, pool: Key | None, name: str) -> None:
+        kept = None if pool is None else self._kept.get(pool)
+        if kept is not None:
+            kept.changed.add(name)

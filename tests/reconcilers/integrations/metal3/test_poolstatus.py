@@ -1,0 +1,99 @@
+"""The addresses that the status of an IPPool shows, kept from pass to pass."""
+
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.codec import Deleted, Modified
+from controller.meta import Key, ObjectMeta
+from reconcilers.integrations.metal3 import api
+from reconcilers.integrations.metal3.api import ObjectRef
+from reconcilers.integrations.metal3.caches import (
+    POOL_INDEXES,
+    Metal3Caches,
+    SideCaches,
+    address_indexes,
+    claim_indexes,
+)
+from reconcilers.integrations.metal3.entries import space_of
+from reconcilers.integrations.metal3.poolstatus import PoolIndexes
+from reconcilers.integrations.metal3.sides import Metal3Side
+from tests.clock import VirtualClock
+
+POOL = Key("home", "p")
+SPEC = api.Metal3PoolSpec("p", (api.PoolEntry("10.0.0.1", "10.0.0.99"),))
+NAMES = ("a", "b", "c", "d")
+
+
+def make_caches() -> Metal3Caches:
+    """Return caches of IPClaims that show no object yet."""
+    side, pools = Metal3Side(), Cache(api.POOLS, indexes=POOL_INDEXES)
+    claims = Cache(side.claims, indexes=claim_indexes(side))
+    addresses = Cache(side.addresses, indexes=address_indexes(side))
+    for cache in (pools, claims, addresses):
+        cast("Cache[Any]", cache).replace([], 0)
+    return Metal3Caches(pools, {side.claim_kind: SideCaches(side, claims, addresses, pools)}, None)
+
+
+def make_indexes(caches: Metal3Caches) -> PoolIndexes:
+    """Return indexes that have not been read yet; nothing is written."""
+    return PoolIndexes(cast("Client", None), caches, VirtualClock())
+
+
+def make_claim(name: str, revision: int, random: Random) -> api.Metal3Claim:
+    """Return a claim of this pool or of another one, with an address in its status or without."""
+    meta = ObjectMeta(name, POOL.namespace, uid=name, resourceVersion=str(revision))
+    reference = ObjectRef(f"p-10-0-0-{random.randrange(1, 9)}", POOL.namespace)
+    status = api.Metal3ClaimStatus(reference if random.random() < 0.7 else None)
+    spec = api.Metal3ClaimSpec(ObjectRef(random.choice(["p", "p", "q"])))
+    return api.Metal3Claim(meta, spec, status)
+
+
+def make_address(name: str, revision: int, random: Random) -> api.Metal3Address:
+    """Return an IPAddress of this pool or of another one, for some claim."""
+    last = random.randrange(1, 9)
+    meta = ObjectMeta(f"p-10-0-0-{last}", POOL.namespace, resourceVersion=str(revision))
+    address = random.choice([f"10.0.0.{last}", "nonsense"])
+    pool, claim = ObjectRef(random.choice(["p", "p", "q"])), ObjectRef(name)
+    return api.Metal3Address(meta, api.Metal3AddressSpec(address, pool=pool, claim=claim))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_kept_of_the_addresses_is_what_the_objects_say(seed: int) -> None:
+    random, caches, space = Random(seed), make_caches(), space_of(SPEC)
+    kept = make_indexes(caches)
+    [side] = caches.sides.values()
+    for revision in range(1, 120):
+        name = random.choice(NAMES)
+        changes: list[tuple[Cache[Any], Any]] = [
+            (side.claims, make_claim(name, revision, random)),
+            (side.addresses, make_address(name, revision, random)),
+        ]
+        cache, obj = random.choice(changes)
+        if cache.get(obj.metadata.key) is not None and random.random() < 0.4:
+            cache.apply(Deleted(obj))
+        else:
+            cache.apply(Modified(obj))
+        if random.random() < 0.5:
+            read_anew = make_indexes(caches).indexes_of(POOL, space)
+            assert kept.indexes_of(POOL, space) == read_anew
+    assert kept.indexes_of(POOL, space_of(SPEC)) == make_indexes(caches).indexes_of(POOL, space)
+
+
+def test_the_ipaddress_that_the_status_of_a_claim_names_is_shown() -> None:
+    caches, space = make_caches(), space_of(SPEC)
+    [side] = caches.sides.values()
+    for revision, last in enumerate((2, 1), 1):
+        meta = ObjectMeta(f"p-10-0-0-{last}", POOL.namespace, resourceVersion=str(revision))
+        spec = api.Metal3AddressSpec(f"10.0.0.{last}", pool=ObjectRef("p"), claim=ObjectRef("a"))
+        side.addresses.apply(Modified(api.Metal3Address(meta, spec)))
+    indexes = make_indexes(caches)
+    assert indexes.indexes_of(POOL, space) == {"a": "10.0.0.1"}
+    meta = ObjectMeta("a", POOL.namespace, resourceVersion="1")
+    status = api.Metal3ClaimStatus(ObjectRef("p-10-0-0-2"))
+    claim = api.Metal3Claim(meta, api.Metal3ClaimSpec(ObjectRef("p")), status)
+    side.claims.apply(Modified(claim))
+    assert indexes.indexes_of(POOL, space) == {"a": "10.0.0.2"}
