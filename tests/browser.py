@@ -42,14 +42,14 @@ class Page:
         return answer["result"]
 
     async def value(self, expression: str) -> Any:
-        """Return what an expression is in the page."""
+        """Return the value of an expression in the page."""
         answer = await self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    async def drawn(self) -> None:
+    async def wait_until_drawn(self) -> None:
         """Wait until the browser has drawn twice: what it was told of before has been heard."""
         frame = "requestAnimationFrame(() => requestAnimationFrame(done))"
         await self.value(f"new Promise((done) => {frame}).then(() => 1)")
@@ -58,16 +58,16 @@ class Page:
         """Wait until an expression is true in the page."""
         with anyio.fail_after(SECONDS):
             while not await self.value(f"Boolean({expression})"):
-                await self.drawn()
+                await self.wait_until_drawn()
 
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other."""
         for key in keys:
-            text = {"text": key} if len(key) == 1 else {}
-            await self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
+            typed = {"text": key} if len(key) == 1 else {}
+            await self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **typed)
             await self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
-    async def focused(self, selector: str) -> None:
+    async def focus(self, selector: str) -> None:
         """Wait until an element is drawn, and move the focus to it."""
         await self.until(f"document.querySelector({selector!r})")
         await self.value(f"document.querySelector({selector!r}).focus()")

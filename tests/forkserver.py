@@ -139,7 +139,9 @@ def _start(popen: Any, *args: Any, **kwargs: Any) -> None:
         _server = Server()
     pipes = [asked[name] for name in PIPES]
     its = [asked[name] for name in ("p2cread", "c2pwrite", "errwrite")]
-    files = [number if given == -1 else given for number, given in enumerate(its)]
+    files = [
+        number if given_number == -1 else given_number for number, given_number in enumerate(its)
+    ]
     request = {
         "module": command[2],
         "arguments": command[3:],
@@ -176,8 +178,8 @@ def _clone() -> int:
 def _serve(connection: socket.socket) -> dict[str, Any] | None:
     """Fork for each request; return it in the child, and None when the tests have ended."""
     while True:
-        text, files, _, _ = socket.recv_fds(connection, _LONGEST, 3)
-        if not text:
+        message, files, _, _ = socket.recv_fds(connection, _LONGEST, 3)
+        if not message:
             return None
         child = _clone()
         if not child:
@@ -186,7 +188,7 @@ def _serve(connection: socket.socket) -> dict[str, Any] | None:
         for file in files:
             os.close(file)
         if not child:
-            request: dict[str, Any] = json.loads(text)
+            request: dict[str, Any] = json.loads(message)
             return request
         connection.send(str(child).encode())
 
@@ -205,9 +207,9 @@ def _judge_definitions() -> None:
     from envtest.schema.crd.definition import default_crd, validate_crd
     from reconcilers.api import crd
 
-    for one in crd.crds():
-        default_crd(one)
-        validate_crd(one)
+    for definition in crd.crds():
+        default_crd(definition)
+        validate_crd(definition)
 
 
 def _become(request: Mapping[str, Any]) -> None:

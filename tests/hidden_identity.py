@@ -63,6 +63,6 @@ class Hiding(Transport):
 
 
 def hiding(settings: TenantSettings) -> OpenTransport:
-    """Return what opens a tenant's kubeconfig as usual, and hides which cluster that is."""
+    """Return a function that opens a tenant's kubeconfig, and hides which cluster that is."""
     usual = strict_opener(settings)
     return lambda kubeconfig: Hiding(usual(kubeconfig))

@@ -54,8 +54,8 @@ def pytest_configure() -> None:
     if not _undo:
         gc.callbacks.append(_collecting)
         _undo.append(lambda: gc.callbacks.remove(_collecting))
-        _replace(events.Handle, "_run", _measured(events.Handle._run))
-        _replace(runners.Runner, "close", _checked(runners.Runner.close))
+        _replace(events.Handle, "_run", _measure(events.Handle._run))
+        _replace(runners.Runner, "close", _check(runners.Runner.close))
         _replace(time, "sleep", _awake(time.sleep))  # noqa: TID251 - to catch it
 
 
@@ -109,16 +109,18 @@ def pytest_runtest_teardown(
         yield
     finally:
         last = nextitem is None or nextitem.path != item.path
-        uncollected(OLDEST if last else YOUNG)
+        collect_garbage(OLDEST if last else YOUNG)
         before: set[int] = item.stash[_children_before]
         for child in children() - before.union(*_shared.values()):
             _complain_of_child(child)
-        found, _problems[:] = list(dict.fromkeys(_problems)), []
-    if found:
-        pytest.fail("this test leaves something behind:\n  " + "\n  ".join(found), pytrace=False)
+        problems, _problems[:] = list(dict.fromkeys(_problems)), []
+    if problems:
+        pytest.fail(
+            "this test leaves something behind:\n  " + "\n  ".join(problems), pytrace=False
+        )
 
 
-def uncollected(generation: int = OLDEST) -> None:
+def collect_garbage(generation: int = OLDEST) -> None:
     """Collect garbage up to a generation, and note what complains about being thrown away."""
     before = sys.unraisablehook
 
@@ -140,8 +142,8 @@ def children() -> set[int]:
     while True:
         threads = Path("/proc/self/task").glob("*/children")
         try:
-            found = {int(child) for thread in threads for child in thread.read_text().split()}
-            return found - forkserver.processes()
+            children = {int(child) for thread in threads for child in thread.read_text().split()}
+            return children - forkserver.processes()
         except (FileNotFoundError, ProcessLookupError):
             # A thread ended meanwhile, and its children are another one's now: look again.
             continue
@@ -189,36 +191,36 @@ class _Collecting:
 _collecting = _Collecting()
 
 
-def _measured(run: Callable[[events.Handle], None]) -> Callable[[events.Handle], None]:
+def _measure(run: Callable[[events.Handle], None]) -> Callable[[events.Handle], None]:
     clock = time.perf_counter
     looked = threading.local()
     """When this thread's CPU time was asked for, and what it was."""
 
-    def used() -> float:
+    def read_used_seconds() -> float:
         return time.thread_time() - _collecting.seconds
 
-    def measured(handle: events.Handle) -> None:
+    def run_measured(handle: events.Handle) -> None:
         begun = clock()
         if begun - getattr(looked, "at", -LOOK_SECONDS) >= LOOK_SECONDS:
-            looked.at, looked.used = begun, used()
+            looked.at, looked.used = begun, read_used_seconds()
         run(handle)
         if clock() - begun > BUSY_SECONDS:
-            seconds = used() - looked.used
+            seconds = read_used_seconds() - looked.used
             if seconds > BUSY_SECONDS:
                 _problems.append(f"the event loop was kept busy for {seconds:.1f} s by {handle!r}")
 
-    return measured
+    return run_measured
 
 
-def _checked(close: Callable[[Any], None]) -> Callable[[Any], None]:
-    def checked(runner: Any) -> None:
+def _check(close: Callable[[Any], None]) -> Callable[[Any], None]:
+    def run_checked(runner: Any) -> None:
         loop = runner._loop
         if loop is not None and not loop.is_closed():
             for task in asyncio.all_tasks(loop):
                 _problems.append(f"a task was left: {task!r}")
         close(runner)
 
-    return checked
+    return run_checked
 
 
 def _awake(sleep: Callable[[float], None]) -> Callable[[float], None]:

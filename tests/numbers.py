@@ -15,10 +15,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what tests noted."""
     reports = terminalreporter.stats.get("passed", []) + terminalreporter.stats.get("failed", [])
     noted = [
-        (one.nodeid.rpartition("::")[2], *number)
-        for one in reports
-        if one.when == "call"
-        for number in one.user_properties
+        (report.nodeid.rpartition("::")[2], *number)
+        for report in reports
+        if report.when == "call"
+        for number in report.user_properties
     ]
     if noted:
         terminalreporter.section("numbers")

@@ -16,7 +16,7 @@ BETWEEN_LOOKS = 0.05
 T = TypeVar("T")
 
 
-def checked(question: Callable[[], T]) -> Callable[[], Awaitable[T]]:
+def make_awaitable(question: Callable[[], T]) -> Callable[[], Awaitable[T]]:
     """Return a question that does not wait for anything as one that may."""
 
     async def ask() -> T:

@@ -7,11 +7,11 @@ and what they depend on imported. Tests of what a program imports, and when, use
 import sys
 
 
-def script(text: str, *arguments: str) -> list[str]:
+def script(content: str, *arguments: str) -> list[str]:
     """Return the command line that runs a text with these arguments."""
-    return [sys.executable, "-m", "tests.program", text, *arguments]
+    return [sys.executable, "-m", "tests.program", content, *arguments]
 
 
 if __name__ == "__main__":
-    text = sys.argv.pop(1)
-    exec(compile(text, "<string>", "exec"))
+    argv = sys.argv.pop(1)
+    exec(compile(argv, "<string>", "exec"))

@@ -33,10 +33,10 @@ def program(name: str) -> str:
     folder = os.environ.get(ASSETS)
     if folder and (Path(folder) / name).exists():
         return str(Path(folder) / name)
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         pytest.skip(f"no {name} on this machine: neither in {ASSETS} nor on the PATH")
-    return found
+    return path
 
 
 def oldest_assets() -> Path:
@@ -44,9 +44,9 @@ def oldest_assets() -> Path:
 
     The test is skipped where there is none. A folder that is named has to be one.
     """
-    named, asked = os.environ.get(OLDEST_ASSETS), os.environ.get(ASSETS)
-    if named:
-        return Path(named)
+    environ, asked = os.environ.get(OLDEST_ASSETS), os.environ.get(ASSETS)
+    if environ:
+        return Path(environ)
     oldest = Path(asked).parent / "oldest" if asked else None
     if oldest is None or not (oldest / "kube-apiserver").exists():
         pytest.skip(

@@ -43,7 +43,8 @@ from tests.audit.records import OfferKind
 from tests.edits import edit
 from tests.freezing import freeze, thaw
 from tests.polling import SECONDS, until
-from tests.reconcilers.cli.commands import Running, started
+from tests.reconcilers.cli.commands import Running
+from tests.reconcilers.cli.commands import start as start_command
 
 HOME = names.DEFAULT_NAMESPACE
 TEAM = "team"
@@ -130,20 +131,20 @@ class TenantServer:
 
     async def addresses(self) -> dict[str, str]:
         """Return the first address of every load balancer that has one, by its name."""
-        return {name: found[0] for name, found in (await self.all_addresses()).items()}
+        return {name: listed[0] for name, listed in (await self.all_addresses()).items()}
 
     async def all_addresses(self) -> dict[str, list[str]]:
         """Return the addresses of every load balancer that has one, by its name."""
         page = await self.client.list(SERVICE, namespace="default")
         return {
-            one.metadata.name: [ingress.ip for ingress in one.status.loadBalancer.ingress]
-            for one in page.items
-            if one.status.loadBalancer.ingress
+            service.metadata.name: [ingress.ip for ingress in service.status.loadBalancer.ingress]
+            for service in page.items
+            if service.status.loadBalancer.ingress
         }
 
-    async def served(self, *services: str) -> dict[str, str]:
+    async def wait_until_served(self, *services: str) -> dict[str, str]:
         """Wait until these Services, and no others, have addresses; return them by name."""
-        return await until(self.addresses, lambda found: set(found) == set(services))
+        return await until(self.addresses, lambda shown_by: set(shown_by) == set(services))
 
 
 @dataclass(frozen=True)
@@ -236,33 +237,34 @@ class Site(Generic[T]):
         """Return an allocation; None if there is none of that name."""
         return await find(self.client, IP_ALLOCATION, Key(HOME, name))
 
-    async def allocated(self, name: str) -> AddressRange:
+    async def wait_until_allocated(self, name: str) -> AddressRange:
         """Wait until an allocation has a range that is not being given back; return it."""
-        found = await until(lambda: self.allocation(name), _has_range)
-        held = statusranges.find_held_range(found) if found is not None else None
-        assert held is not None
-        return held
+        allocation = await until(lambda: self.allocation(name), _has_range)
+        assert allocation is not None
+        held_range = statusranges.find_held_range(allocation)
+        assert held_range is not None
+        return held_range
 
     async def ranges_of(self, tenant: str) -> list[AddressRange]:
         """Return the ranges that the tenant's load balancer should hold."""
         page = await self.client.list(IP_ALLOCATION)
-        mine = [
-            one
-            for one in page.items
-            if one.spec.tenantClusterRef.key == Key(TEAM, tenant)
-            and one.spec.type == names.TYPE_LOADBALANCER
-            and _has_range(one)
+        own = [
+            allocation
+            for allocation in page.items
+            if allocation.spec.tenantClusterRef.key == Key(TEAM, tenant)
+            and allocation.spec.type == names.TYPE_LOADBALANCER
+            and _has_range(allocation)
         ]
-        return [held for one in mine for held in statusranges.list_held_ranges(one)]
+        return [span for allocation in own for span in statusranges.list_held_ranges(allocation)]
 
-    async def gone(
+    async def wait_until_gone(
         self, resource: Resource[Any], namespace: str, name: str, seconds: float = SECONDS
     ) -> None:
         """Wait until an object does not exist any more; give up after so many seconds."""
         key = Key(namespace, name)
         await until(
             lambda: find(self.client, resource, key),
-            lambda found: found is None,
+            lambda obj: obj is None,
             seconds=seconds,
         )
 
@@ -283,7 +285,7 @@ class Site(Generic[T]):
         await self.create(IP_ALLOCATION, HOME, RIVAL.name, spec=spec)
         await until(
             lambda: self.allocation(RIVAL.name),
-            lambda found: found is not None and found.status.phase == "Failed",
+            lambda rival: rival is not None and rival.status.phase == "Failed",
         )
 
     async def waits_because(self, allocation: str, words: str) -> None:
@@ -294,9 +296,9 @@ class Site(Generic[T]):
             words: some of the message.
         """
 
-        def says_it(found: IPAllocation | None) -> bool:
-            assert found is not None, f"it has gone without a word of {words!r}"
-            ready = find_condition(found.status.conditions, READY)
+        def says_it(deleted: IPAllocation | None) -> bool:
+            assert deleted is not None, f"it has gone without a word of {words!r}"
+            ready = find_condition(deleted.status.conditions, READY)
             return ready is not None and words in ready.message
 
         await until(lambda: self.allocation(allocation), says_it)
@@ -304,7 +306,7 @@ class Site(Generic[T]):
     @asynccontextmanager
     async def controllers(self, *flags: str) -> AsyncIterator[Running]:
         """Run `butler-ipam run` with these flags beside what every test gives it."""
-        async with started(
+        async with start_command(
             "run",
             f"--kubeconfig={self.kubeconfig}",
             "--metrics-bind-address=0",
@@ -315,9 +317,9 @@ class Site(Generic[T]):
             yield running
 
     @asynccontextmanager
-    async def recorded(self) -> AsyncIterator[Recording]:
+    async def record_clusters(self) -> AsyncIterator[Recording]:
         """Record everything in the management cluster and in all tenants."""
-        inside = {one.key: one.transport for one in self.tenants.values()}
+        inside = {tenant.key: tenant.transport for tenant in self.tenants.values()}
         async with recording(self.transport, inside, self.offers) as kept:
             yield kept
 
@@ -362,7 +364,7 @@ async def tenant_servers(
 
         async def start(name: str, kinds: Sequence[Mapping[str, Any]]) -> None:
             plane = await stack.enter_async_context(ControlPlane.start())
-            await plane.install_crds([dict(one) for one in kinds])
+            await plane.install_crds([dict(kind) for kind in kinds])
             path = plane.write_kubeconfig(folder / f"{name}.kubeconfig")
             way = await connect(path)
             stack.push_async_callback(way.aclose)
@@ -376,8 +378,8 @@ async def tenant_servers(
         for namespace in (HOME, TEAM):
             await management.create(NAMESPACES, "", {"metadata": {"name": namespace}})
         for name in tenants:
-            text = planes[name].kubeconfig()
-            data = {"admin.conf": base64.b64encode(text.encode()).decode()}
+            config = planes[name].kubeconfig()
+            data = {"admin.conf": base64.b64encode(config.encode()).decode()}
             body = {"metadata": {"name": f"{name}-admin-kubeconfig"}, "data": data}
             await management.create(SECRET, TEAM, body)
         kubeconfig = folder / "management.kubeconfig"

@@ -134,7 +134,7 @@ def test_the_operator_of_the_oldest_cilium_is_built_with_its_tags_and_told_its_v
 ) -> None:
     builder = Builder(tmp_path)
     assert builder.run("oldest/cilium-operator").returncode == 0
-    [line] = [one for one in builder.calls.read_text().splitlines() if one.startswith("build")]
+    [line] = [line for line in builder.calls.read_text().splitlines() if line.startswith("build")]
     assert "-modfile=oldest.mod -tags ipam_provider_operator" in line
     assert "github.com/cilium/cilium/pkg/version.ciliumVersion=1.18." in line
     assert line.endswith("github.com/cilium/cilium/operator")

@@ -55,13 +55,13 @@ async def test_sleepers_wake_in_time_order_and_equal_ones_in_the_order_of_asking
 async def test_a_deadline_cancels_what_runs_too_long() -> None:
     clock, caught = VirtualClock(), list[bool]()
 
-    async def bounded() -> None:
+    async def wait_bounded() -> None:
         with clock.move_on_after(10) as scope:
             await anyio.sleep_forever()
         caught.append(scope.cancelled_caught)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(bounded)
+        group.start_soon(wait_bounded)
         await clock.advance(9)
         assert caught == []
         await clock.advance(1)

@@ -23,8 +23,8 @@ SCHEMAS: dict[str, list[Path]] = {
 
 
 def workflow(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((GITHUB / "workflows" / f"{name}.yaml").read_text())
-    return found
+    document: dict[str, Any] = yaml.safe_load((GITHUB / "workflows" / f"{name}.yaml").read_text())
+    return document
 
 
 def steps() -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def test_each_file_fits_the_schema_that_there_is_for_it(schema: str, paths: list
 def test_actions_are_pinned_by_version_and_get_no_more_rights_than_they_need() -> None:
     uses = [step["uses"] for step in steps() if "uses" in step]
     assert uses
-    assert [one for one in uses if not re.fullmatch(r"[\w./-]+@v\d+(\.\d+)*", one)] == []
+    assert [action for action in uses if not re.fullmatch(r"[\w./-]+@v\d+(\.\d+)*", action)] == []
     for path in WORKFLOWS:
         read = workflow(path.stem)
         assert read["permissions"] == {"contents": "read"}
@@ -67,13 +67,15 @@ def test_the_tests_run_on_every_python_that_is_promised_and_on_both_servers() ->
     jobs = workflow("ci")["jobs"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     promised = [
-        one.rpartition(" ")[2] for one in project["classifiers"] if re.search(r":: 3\.\d+$", one)
+        classifier.rpartition(" ")[2]
+        for classifier in project["classifiers"]
+        if re.search(r":: 3\.\d+$", classifier)
     ]
     assert jobs["test"]["strategy"]["matrix"]["python"] == promised
     servers = jobs["real"]["strategy"]["matrix"]["servers"]
     built = (ROOT / "tests/realservers/build.py").read_text()
     assert servers == ["oldest", "newest"]
-    assert all(f'"{one}' in built for one in servers)
+    assert all(f'"{server}' in built for server in servers)
 
 
 def test_a_release_is_built_once_attested_signed_and_published_last() -> None:
@@ -120,18 +122,18 @@ def test_the_image_says_what_it_is_and_of_which_base() -> None:
     [step] = [
         step for step in steps() if step.get("uses", "").startswith("docker/build-push-action")
     ]
-    given = {line.partition("=")[0] for line in step["with"]["build-args"].splitlines()}
+    arguments = {line.partition("=")[0] for line in step["with"]["build-args"].splitlines()}
     asked = set(re.findall(r"\bARG ([A-Z]+)|\bVERSION\b|\b([A-Z]+)=", containerfile()))
-    names = {one or other for one, other in asked} - {""}
-    assert given <= names | {"VERSION"}
-    assert "imagetools inspect" in "".join(one.get("run", "") for one in steps())
+    names = {default_name or other for default_name, other in asked} - {""}
+    assert arguments <= names | {"VERSION"}
+    assert "imagetools inspect" in "".join(step.get("run", "") for step in steps())
 
 
 def test_every_file_gives_the_repository_the_address_that_pyproject_has() -> None:
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     own = urls["Repository"].removeprefix("https://github.com/")
     tops = [path for path in ROOT.iterdir() if path.name[0] != "." or path.name in HIDDEN]
-    files = [one for top in tops for one in (top.rglob("*") if top.is_dir() else [top])]
+    files = [path for top in tops for path in (top.rglob("*") if top.is_dir() else [top])]
     hosts = r"(?:github\.com|ghcr\.io|githubusercontent\.com)"
     others = {
         (str(path.relative_to(ROOT)), address)

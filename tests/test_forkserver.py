@@ -31,7 +31,7 @@ def own_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def seen(folder: Path) -> tuple[int, str, str]:
+def run_program(folder: Path) -> tuple[int, str, str]:
     """Start a program with everything that can be handed over; return how it ended."""
     done = subprocess.run(
         script(SEEN, "a", "b c"),
@@ -50,12 +50,12 @@ EXPECTED = "['a', 'b c'] {} x {} True\n"
 
 
 def test_a_fork_is_a_child_with_what_it_was_given(tmp_path: Path) -> None:
-    assert seen(tmp_path) == (7, EXPECTED.format(tmp_path, os.getpid()), "an error\n")
+    assert run_program(tmp_path) == (7, EXPECTED.format(tmp_path, os.getpid()), "an error\n")
     assert forkserver.processes(), "it was a fork"
 
 
 def test_a_program_that_is_not_forked_behaves_the_same(tmp_path: Path, own_start: None) -> None:
-    assert seen(tmp_path) == (7, EXPECTED.format(tmp_path, os.getpid()), "an error\n")
+    assert run_program(tmp_path) == (7, EXPECTED.format(tmp_path, os.getpid()), "an error\n")
 
 
 def test_a_fork_ends_by_a_signal_as_any_child() -> None:
@@ -78,10 +78,10 @@ def test_the_server_takes_no_packages_from_the_folder_that_a_test_works_in(
 
 
 def test_who_sets_what_only_a_new_interpreter_reads_gets_one(tmp_path: Path) -> None:
-    text = "import sys; print(sys.flags.dev_mode)"
+    program_text = "import sys; print(sys.flags.dev_mode)"
     for mode, expected in (("", "False\n"), ("1", "True\n")):
         done = subprocess.run(
-            script(text),
+            script(program_text),
             capture_output=True,
             text=True,
             check=False,

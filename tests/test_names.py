@@ -20,6 +20,7 @@ PACKAGES = (
     "examples",
     "manifests",
     "reconcilers",
+    "tests",
     "version.py",
 )
 EMPTY_NAMES = {
@@ -216,9 +217,9 @@ def list_parameters(node: ast.AST) -> set[str]:
     """Return the parameters of a function, or of a class and its fields."""
     if isinstance(node, Function):
         of_function = node.args
-        named = (*of_function.posonlyargs, *of_function.args, *of_function.kwonlyargs)
+        all_parameters = (*of_function.posonlyargs, *of_function.args, *of_function.kwonlyargs)
         rest = (of_function.vararg, of_function.kwarg)
-        return {argument.arg for argument in (*named, *rest) if argument is not None}
+        return {argument.arg for argument in (*all_parameters, *rest) if argument is not None}
     parameters: set[str] = set()
     for statement in getattr(node, "body", ()):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):

@@ -50,13 +50,15 @@ def test_the_wheel_carries_the_packages_their_types_and_the_manifests(wheel: Pat
 def test_the_links_of_the_long_description_are_whole_urls_of_files_that_exist(wheel: Path) -> None:
     """A package index shows README.md, and knows nothing of the files beside it."""
     with zipfile.ZipFile(wheel) as archive:
-        [name] = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
-        text = archive.read(name).decode()
+        [name] = [path for path in archive.namelist() if path.endswith(".dist-info/METADATA")]
+        content = archive.read(name).decode()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     files = f"{project['urls']['Repository']}/blob/main/"
-    found = re.findall(r"\]\(([^)\s]+)\)", text)
-    assert [link for link in found if not link.startswith(("https://", "#"))] == []
-    ours = [link.removeprefix(files).partition("#")[0] for link in found if link.startswith(files)]
+    matches = re.findall(r"\]\(([^)\s]+)\)", content)
+    assert [link for link in matches if not link.startswith(("https://", "#"))] == []
+    ours = [
+        link.removeprefix(files).partition("#")[0] for link in matches if link.startswith(files)
+    ]
     assert ours
     assert [path for path in ours if not (ROOT / path).exists()] == []
 
@@ -90,29 +92,31 @@ def test_the_wheel_installs_and_says_its_version(wheel: Path, tmp_path: Path) ->
 def test_every_dependency_is_named_in_the_architecture_with_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     reported = (ROOT / "docs/design/dependencies.md").read_text()
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["envtest"]]
-    for requirement in wanted:
+    expected = [*project["dependencies"], *project["optional-dependencies"]["envtest"]]
+    for requirement in expected:
         name = re.split(r"[<>=\[ ]", requirement)[0]
         assert f"| {name} " in reported, f"{name} is not in docs/design/dependencies.md"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_files_that_a_document_names_exist(document: str) -> None:
-    text = (ROOT / document).read_text()
-    named = re.findall(
-        r"`((?:allocator|controller|envtest|manifests|reconcilers|tests)/[\w./-]+)`", text
+    content = (ROOT / document).read_text()
+    matches = re.findall(
+        r"`((?:allocator|controller|envtest|manifests|reconcilers|tests)/[\w./-]+)`", content
     )
-    linked = re.findall(r"\]\(([\w./-]+)\)", text)
+    linked = re.findall(r"\]\(([\w./-]+)\)", content)
     base = (ROOT / document).parent
-    missing = [n for n in named if not (ROOT / n).exists()]
+    missing = [n for n in matches if not (ROOT / n).exists()]
     missing += [n for n in linked if not (base / n).exists()]
     assert missing == []
 
 
 def test_every_locked_package_carries_hashes() -> None:
     for lock in ("requirements.txt", "requirements-run.txt", "requirements-dev.txt"):
-        text = (ROOT / lock).read_text()
-        packages = re.findall(r"^[\w.-]+==\S+.*?(?=^[\w.-]+==|\Z)", text, re.MULTILINE | re.DOTALL)
+        content = (ROOT / lock).read_text()
+        packages = re.findall(
+            r"^[\w.-]+==\S+.*?(?=^[\w.-]+==|\Z)", content, re.MULTILINE | re.DOTALL
+        )
         assert packages
         assert all("--hash=sha256:" in package for package in packages)
 
@@ -122,10 +126,12 @@ def test_every_test_that_may_meet_a_real_server_is_held_against_one() -> None:
 
     Most of them force the embedded server, or meet none.
     """
-    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
-    variables = dict(re.findall(r"^(REAL_\w+) = (.*)$", text, re.MULTILINE))
-    named = re.sub(r"\$\((\w+)\)", lambda found: variables[found[1]], variables["REAL_TESTS"])
-    listed = {ROOT / name for name in named.split()}
+    content = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    variables = dict(re.findall(r"^(REAL_\w+) = (.*)$", content, re.MULTILINE))
+    real_tests = re.sub(
+        r"\$\((\w+)\)", lambda variable: variables[variable[1]], variables["REAL_TESTS"]
+    )
+    listed = {ROOT / name for name in real_tests.split()}
     modules = [
         path
         for pattern in ("test_*.py", "conftest.py")
@@ -145,7 +151,7 @@ def _asks_for_a_server(path: Path) -> bool:
 
 def _starts_the_asked_server(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
-        imported = {f"{node.module}.{one.name}" for one in node.names}
+        imported = {f"{node.module}.{imported_name.name}" for imported_name in node.names}
         return bool(imported & STARTERS)
     return (
         isinstance(node, ast.Call)

@@ -68,9 +68,9 @@ def test_a_release_has_all_that_people_install_from(dist: Path) -> None:
 
 def test_the_checksums_are_those_of_the_files(dist: Path) -> None:
     lines = [line.split("  ") for line in (dist / "SHA256SUMS").read_text().splitlines()]
-    found = {name: sha256((dist / name).read_bytes()).hexdigest() for _, name in lines}
-    assert found == {name: digest for digest, name in lines}
-    assert len(found) == len(list(dist.iterdir())) - 1
+    digests = {name: sha256((dist / name).read_bytes()).hexdigest() for _, name in lines}
+    assert digests == {name: digest for digest, name in lines}
+    assert len(digests) == len(list(dist.iterdir())) - 1
 
 
 def test_every_file_says_the_version(dist: Path) -> None:
@@ -96,22 +96,24 @@ def test_what_is_installed_from_a_release_names_the_image_that_its_workflow_push
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     own = urls["Repository"].removeprefix("https://github.com/")
     image = workflow["env"]["BUTLER_IPAM_IMAGE"].replace("${{ github.repository }}", own)
-    [push] = [one for one in workflow["jobs"]["image"]["steps"] if one.get("id") == "push"]
+    [push] = [step for step in workflow["jobs"]["image"]["steps"] if step.get("id") == "push"]
     outputs = {"env.BUTLER_IPAM_IMAGE": image, "needs.build.outputs.version": VERSION}
-    pushed = re.sub(r"\$\{\{ (\S+) \}\}", lambda one: outputs[one[1]], push["with"]["tags"])
+    pushed = re.sub(
+        r"\$\{\{ (\S+) \}\}", lambda expression: outputs[expression[1]], push["with"]["tags"]
+    )
     chart = (program("helm"), "template", "x", str(dist / f"butler-ipam-{VERSION}.tgz"))
     done = subprocess.run(chart, check=True, capture_output=True, text=True)
-    for text in (
+    for sentence in (
         done.stdout,
         (dist / "install.yaml").read_text(),
         (dist / "ipam-components.yaml").read_text(),
     ):
-        named = re.findall(r'^ +(?:- )?image: "?([^"\s]+)"?$', text, re.MULTILINE)
-        assert set(named) == {pushed}
-    shown = subprocess.run(
+        matches = re.findall(r'^ +(?:- )?image: "?([^"\s]+)"?$', sentence, re.MULTILINE)
+        assert set(matches) == {pushed}
+    process = subprocess.run(
         (program("helm"), "show", "readme", chart[-1]), check=True, capture_output=True, text=True
     )
-    assert f'| `image.repository` | `"{image}"` |' in shown.stdout
+    assert f'| `image.repository` | `"{image}"` |' in process.stdout
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -136,7 +138,7 @@ def test_krew_finds_the_plugin_in_the_archive_that_the_manifest_names(
     archive = dist / platform["uri"].rpartition("/")[2]
     assert platform["sha256"] == sha256(archive.read_bytes()).hexdigest()
     with tarfile.open(archive) as tar:
-        assert {one["from"] for one in platform["files"]} == set(tar.getnames())
+        assert {file["from"] for file in platform["files"]} == set(tar.getnames())
     unpack(archive, tmp_path)
     plugin = tmp_path / platform["bin"]
     (tmp_path / "bin").mkdir()
@@ -197,8 +199,8 @@ def test_the_files_of_the_checkout_name_one_version() -> None:
     sbom = json.loads((ROOT / "sbom.cdx.json").read_text())
     assert sbom["metadata"]["component"]["version"] == VERSION
     guide = "".join((ROOT / page).read_text() for page in OPERATING)
-    named = re.findall(r"butler-ipam:([0-9][0-9.]*[0-9])|image\.tag=([0-9.]+[0-9])", guide)
-    assert {one or other for one, other in named} == {VERSION}
+    matches = re.findall(r"butler-ipam:([0-9][0-9.]*[0-9])|image\.tag=([0-9.]+[0-9])", guide)
+    assert {name or other for name, other in matches} == {VERSION}
 
 
 def test_a_snapshot_names_the_image_that_is_built_by_hand_unless_one_is_named(

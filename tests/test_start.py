@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which the wheel is installed, without what it depends on."""
     folder = tmp_path_factory.mktemp("wheel")
     build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
@@ -30,7 +30,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(*path: Path) -> subprocess.CompletedProcess[str]:
     """Start the program with these folders before all others."""
     script = (
-        f"import sys; sys.path[:0] = {[str(one) for one in path]!r};"
+        f"import sys; sys.path[:0] = {[str(entry) for entry in path]!r};"
         " sys.argv = ['butler-ipam', '--version'];"
         " from reconcilers.__main__ import main; main()"
     )
@@ -46,29 +46,29 @@ def test_the_names_are_those_that_the_wheel_has() -> None:
     assert all(f"`{name}`" in readme for name in PACKAGES)
 
 
-def test_nothing_is_wrong_with_a_checkout_or_a_wheel_of_its_own(installed: Path) -> None:
+def test_nothing_is_wrong_with_a_checkout_or_a_wheel_of_its_own(installed_folder: Path) -> None:
     assert conflict(ROOT) == ""
-    done = start(installed)
+    done = start(installed_folder)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_package_of_that_name_that_is_found_first_is_named(
-    installed: Path, tmp_path: Path
+    installed_folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "controller").mkdir()
     (tmp_path / "controller/__init__.py").write_text("")
-    done = start(tmp_path, installed)
+    done = start(tmp_path, installed_folder)
     assert done.returncode == 1
     assert f"the package `controller` that Python finds is that of {tmp_path}" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_package_that_was_written_over_ours_is_named(installed: Path) -> None:
-    file = installed / "manifests/__init__.py"
+def test_a_package_that_was_written_over_ours_is_named(installed_folder: Path) -> None:
+    file = installed_folder / "manifests/__init__.py"
     before = file.read_bytes()
     file.write_text("'''Another project's.'''\n")
     try:
-        done = start(installed)
+        done = start(installed_folder)
     finally:
         file.write_bytes(before)
     assert done.returncode == 1

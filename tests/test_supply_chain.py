@@ -44,17 +44,17 @@ def test_the_bill_of_the_framework_has_what_its_wheel_depends_on(supply_chain: M
     assert reported["metadata"]["component"]["type"] == "library"
     parts = {(part["name"], part["version"]) for part in reported["components"]}
     assert parts < set(supply_chain.list_locked_packages())
-    named = {canonicalize_name(name) for name, _ in parts}
-    assert direct < named, "what they depend on is there, too"
-    assert {"multidict", "cffi"} <= named
-    assert "pydantic" not in named, "extras are not installed with the wheel"
+    part_names = {canonicalize_name(name) for name, _ in parts}
+    assert direct < part_names, "what they depend on is there, too"
+    assert {"multidict", "cffi"} <= part_names
+    assert "pydantic" not in part_names, "extras are not installed with the wheel"
 
 
 def test_the_notices_have_every_locked_package_and_its_licence(supply_chain: ModuleType) -> None:
-    text = (ROOT / "THIRD_PARTY_NOTICES.md").read_text()
+    content = (ROOT / "THIRD_PARTY_NOTICES.md").read_text()
     for name, version in supply_chain.list_locked_packages():
-        assert f"| {name} | {version} | " in text, "run `make notices`"
-        assert f"## {name} {version}\n" in text, f"no licence text of {name}"
+        assert f"| {name} | {version} | " in content, "run `make notices`"
+        assert f"## {name} {version}\n" in content, f"no licence text of {name}"
 
 
 def test_what_only_builds_is_removed_from_the_image(supply_chain: ModuleType) -> None:

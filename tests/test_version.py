@@ -21,10 +21,12 @@ def script() -> ModuleType:
 
 def git(folder: Path, *arguments: str) -> str:
     """Run git as a fixed author, without the machine's configuration."""
-    who = {f"GIT_{one}_{what}": "a@b.c" for one in ("AUTHOR", "COMMITTER") for what in WHO}
+    identity = {
+        f"GIT_{role}_{field}": "a@b.c" for role in ("AUTHOR", "COMMITTER") for field in WHO
+    }
     command = ("git", "-C", str(folder), "-c", "commit.gpgsign=false", *arguments)
     bare = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    environment = {**os.environ, **who, **bare}
+    environment = {**os.environ, **identity, **bare}
     return subprocess.run(
         command, env=environment, check=True, capture_output=True, text=True
     ).stdout
@@ -49,7 +51,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("content", "expected"),
     [
         ("v1.2.3", "1.2.3"),
         ("v1.2.3rc1", "1.2.3rc1"),
@@ -58,15 +60,15 @@ def checkout(tmp_path: Path) -> Path:
     ],
 )
 def test_a_tag_and_the_commits_after_it_make_a_version(
-    script: ModuleType, text: str, expected: str
+    script: ModuleType, content: str, expected: str
 ) -> None:
-    assert script.parse_description(text) == expected
+    assert script.parse_description(content) == expected
 
 
-@pytest.mark.parametrize("text", ["1.2.3", "v1.2", "v1.2.3-beta", "vnext"])
-def test_a_tag_of_another_form_is_refused(script: ModuleType, text: str) -> None:
+@pytest.mark.parametrize("content", ["1.2.3", "v1.2", "v1.2.3-beta", "vnext"])
+def test_a_tag_of_another_form_is_refused(script: ModuleType, content: str) -> None:
     with pytest.raises(ValueError, match="is not of the form"):
-        script.parse_description(text)
+        script.parse_description(content)
 
 
 def test_a_checkout_goes_by_its_tag(script: ModuleType, checkout: Path) -> None:

@@ -12,8 +12,8 @@ from controller.pages import Bind
 from reconcilers.ui.serving import local_page
 from tests.browser import Page, browser
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.saved import cluster, held
-from tests.reconcilers.cli.test_page import opened
+from tests.reconcilers.cli.saved import cluster, make_holder
+from tests.reconcilers.cli.test_page import open_page
 from tests.reconcilers.ui.cluster import Cluster, event
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
@@ -22,8 +22,8 @@ OBJECTS = (
     pool("east", "10.0.0.0/24", reserved=["10.0.0.0/31"]),
     pool("six", "fd00:10::/64"),
     pool("broken", "10.0.0.0/24", reserved=["1.0.0.0/24"]),
-    held("a", "10.0.0.16", "10.0.0.23", of="east", tenant="team/red"),
-    held("b", "10.0.0.20", "10.0.0.31", of="east", tenant="team/blue"),
+    make_holder("a", "10.0.0.16", "10.0.0.23", of="east", tenant="team/red"),
+    make_holder("b", "10.0.0.20", "10.0.0.31", of="east", tenant="team/blue"),
     cluster("red", "team"),
 )
 RUN = (
@@ -35,32 +35,35 @@ pytestmark = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not here: 
 
 
 async def findings(page: Page | Any) -> Any:
-    """Return what axe finds, with every list open and a range chosen."""
+    """Return the findings of axe, with every list open and a range chosen."""
     await page.value("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     await page.value("document.querySelector('canvas.map').focus()")
     await page.press("n", "n")
-    await page.drawn()
+    await page.wait_until_drawn()
     await page.value(f"{await anyio.Path(AXE).read_text(encoding='utf-8')}; 1")
     return json.loads(await page.value(RUN))
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 async def test_nothing_is_found_on_the_page(tmp_path: Path, dark: bool) -> None:
-    async with opened(tmp_path, width=WIDTHS[0], dark=dark, objects=OBJECTS) as page:
-        url, found = await page.value("location.href"), {WIDTHS[0]: await findings(page)}
+    async with open_page(tmp_path, width=WIDTHS[0], dark=dark, objects=OBJECTS) as page:
+        url, findings_by_width = (
+            await page.value("location.href"),
+            {WIDTHS[0]: await findings(page)},
+        )
         for width in WIDTHS[1:]:
             await page.tab.show(url, width=width, dark=dark)
             await page.tab.until("document.body && document.body.dataset.drawn === 'true'")
-            found[width] = await findings(page)
-        assert found == {width: [] for width in WIDTHS}
+            findings_by_width[width] = await findings(page)
+        assert findings_by_width == {width: [] for width in WIDTHS}
 
 
 async def test_nothing_is_found_on_the_live_page(tmp_path: Path) -> None:
     clock = SystemClock()
-    one = Cluster(clock)
-    await one.create(pool("lab", "10.0.0.0/24"), event("e", "Allocated", "It holds it."))
+    cluster = Cluster(clock)
+    await cluster.create(pool("lab", "10.0.0.0/24"), event("e", "Allocated", "It holds it."))
     async with (
-        local_page(one, clock, Bind("127.0.0.1", 0)) as url,
+        local_page(cluster, clock, Bind("127.0.0.1", 0)) as url,
         browser(tmp_path) as page,
     ):
         await page.show(url)

@@ -97,7 +97,7 @@ class Bitmap:
     def free(self) -> int:
         return sum(self.free_at(at) for at in range(len(self.blocked)))
 
-    def used(self) -> int:
+    def count_used(self) -> int:
         return sum(
             bool(holders) and not blocked
             for holders, blocked in zip(self.holders, self.blocked, strict=True)

@@ -35,7 +35,7 @@ def test_a_range_is_made_up_of_cidrs(
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "text"),
+    ("start", "end", "content"),
     [
         ("10.40.1.0", "10.40.1.7", "10.40.1.0/29"),
         ("10.40.1.3", "10.40.1.10", "10.40.1.3-10.40.1.10"),  # eight, but not aligned
@@ -59,12 +59,12 @@ def test_a_range_is_made_up_of_cidrs(
     ],
 )
 def test_a_range_is_written_as_a_cidr_only_where_it_is_exactly_one(
-    start: str, end: str, text: str
+    start: str, end: str, content: str
 ) -> None:
-    assert cidr_text(start, end) == text
+    assert cidr_text(start, end) == content
     parsed = read_range(start, end)
     if isinstance(parsed, AddressRange):
-        assert parsed.text == text
+        assert parsed.text == content
 
 
 @given(family=st.sampled_from([4, 6]), data=st.data())
@@ -93,7 +93,7 @@ def test_ipv6_addresses_are_written_as_rfc_5952_says(value: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "start", "end"),
+    ("content", "start", "end"),
     [
         ("10.40.0.0/22", "10.40.0.0", "10.40.3.255"),
         ("10.40.3.7/22", "10.40.0.0", "10.40.3.255"),  # host bits are masked
@@ -105,12 +105,12 @@ def test_ipv6_addresses_are_written_as_rfc_5952_says(value: int) -> None:
         ("fd00::5/128", "fd00::5", "fd00::5"),
     ],
 )
-def test_a_cidr_is_read_with_its_host_bits_masked(text: str, start: str, end: str) -> None:
-    assert AddressRange.parse_cidr(text) == AddressRange.parse(start, end)
+def test_a_cidr_is_read_with_its_host_bits_masked(content: str, start: str, end: str) -> None:
+    assert AddressRange.parse_cidr(content) == AddressRange.parse(start, end)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("content", "message"),
     [
         ("10.40.0.0", '"10.40.0.0" is not ADDRESS/PREFIX, as in 10.40.0.0/24'),
         ("", '"" is not ADDRESS/PREFIX, as in 10.40.0.0/24'),
@@ -128,28 +128,28 @@ def test_a_cidr_is_read_with_its_host_bits_masked(text: str, start: str, end: st
         ("fd00::/129", '"fd00::/129" needs a prefix length from 0 to 128'),
     ],
 )
-def test_what_is_no_cidr_is_refused_with_a_sentence(text: str, message: str) -> None:
+def test_what_is_no_cidr_is_refused_with_a_sentence(content: str, message: str) -> None:
     with pytest.raises(InvalidCIDR) as caught:
-        AddressRange.parse_cidr(text)
+        AddressRange.parse_cidr(content)
     assert str(caught.value).startswith("invalid CIDR notation: ")
     assert str(caught.value).endswith(message)
     assert isinstance(caught.value, MalformedText)
 
 
 @pytest.mark.parametrize(
-    "text",
+    "content",
     [
         "", " 10.0.0.1", "10.0.0.1 ", "10.0.0.01", "10.0.0", "10.0.0.256", "10.0.0.1.2",
         "0x0a.0.0.1", "10.0.0.-1", "1\u0660.0.0.1", "10.0.0.1\0", "\ud800", "10.0.0.1/32",
         "fd00::1%eth0", "fd00:::1", "fd00::12345", "1:2:3:4:5:6:7:8:9", "::10.0.0.01",
     ],
 )  # fmt: skip
-def test_only_canonical_dotted_quads_and_ipv6_texts_are_addresses(text: str) -> None:
+def test_only_canonical_dotted_quads_and_ipv6_texts_are_addresses(content: str) -> None:
     with pytest.raises(InvalidRange, match=r"invalid IP range: .* is not an IP address"):
-        AddressRange.parse(text, "10.0.0.9")
+        AddressRange.parse(content, "10.0.0.9")
     with pytest.raises(InvalidRange, match="is not an IP address"):
-        AddressRange.parse("10.0.0.1", text)
-    assert isinstance(read_range(text, text), str)
+        AddressRange.parse("10.0.0.1", content)
+    assert isinstance(read_range(content, content), str)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_ranges_overlap_if_they_share_an_address(other: AddressRange, expected: 
 
 _numbers = st.integers(0, 30)
 _few = st.builds(
-    lambda one, other, family: AddressRange(min(one, other), max(one, other), family),
+    lambda first, other, family: AddressRange(min(first, other), max(first, other), family),
     _numbers,
     _numbers,
     st.sampled_from([4, 6]),
@@ -251,12 +251,12 @@ _few = st.builds(
 
 @given(_few, _few)
 def test_the_intersection_of_two_ranges_is_what_lies_in_both(
-    one: AddressRange, other: AddressRange
+    address_range: AddressRange, other: AddressRange
 ) -> None:
     def members(of: AddressRange | None) -> set[tuple[int, int]]:
         return set() if of is None else {(n, of.family) for n in range(of.first, of.last + 1)}
 
-    assert members(one.intersection(other)) == members(one) & members(other)
+    assert members(address_range.intersection(other)) == members(address_range) & members(other)
 
 
 def test_the_addresses_of_a_long_range_are_listed_up_to_a_limit() -> None:

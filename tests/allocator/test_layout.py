@@ -64,7 +64,7 @@ def test_blocks_are_the_ranges_without_what_is_reserved(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "parts"),
+    ("expected", "parts"),
     [
         ((0, 255), [(16, 31), (48, 63), (200, 200)]),
         ((0, 15), []),
@@ -79,10 +79,10 @@ def test_blocks_are_the_ranges_without_what_is_reserved(
     ],
 )
 def test_a_span_is_clipped_to_the_blocks(
-    wanted: tuple[int, int], parts: list[tuple[int, int]]
+    expected: tuple[int, int], parts: list[tuple[int, int]]
 ) -> None:
     ranges = [("0.0.0.16", "0.0.0.31"), ("0.0.0.48", "0.0.0.63"), ("0.0.0.200", "0.0.0.200")]
-    assert Layout.parse("0.0.0.0/24", [], ranges).clip(wanted) == parts
+    assert Layout.parse("0.0.0.0/24", [], ranges).clip(expected) == parts
 
 
 def test_a_pool_that_reserves_everything_is_sound_and_hands_out_nothing() -> None:

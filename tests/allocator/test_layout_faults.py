@@ -7,7 +7,7 @@ from allocator import validate_pool
 Case = tuple[str, list[str], list[tuple[str, str]], list[str]]
 
 
-def unsorted(start: str, end: str) -> str:
+def describe_unsorted(start: str, end: str) -> str:
     return (
         "ranges must be sorted by start IP and non-overlapping; "
         f"ranges[1].start ({start}) must be greater than ranges[0].end ({end})"
@@ -90,7 +90,7 @@ CASES: dict[str, Case] = {
         "10.40.0.0/24",
         [],
         [("10.40.0.0", "10.40.0.9"), ("10.40.0.9", "10.40.0.20")],
-        [unsorted("10.40.0.9", "10.40.0.9")],
+        [describe_unsorted("10.40.0.9", "10.40.0.9")],
     ),
     "touching": (
         "10.40.0.0/24",
@@ -102,7 +102,7 @@ CASES: dict[str, Case] = {
         "10.40.0.0/24",
         [],
         [("10.40.0.100", "10.40.0.109"), ("10.40.0.0", "10.40.0.9")],
-        [unsorted("10.40.0.0", "10.40.0.109")],
+        [describe_unsorted("10.40.0.0", "10.40.0.109")],
     ),
     "after a range whose end is malformed": (
         "10.40.0.0/24",
@@ -116,7 +116,7 @@ CASES: dict[str, Case] = {
         [("10.40.0.100", "10.40.0.50"), ("10.40.0.20", "10.40.0.29")],
         [
             "ranges[0] start 10.40.0.100 is after end 10.40.0.50",
-            unsorted("10.40.0.20", "10.40.0.50"),
+            describe_unsorted("10.40.0.20", "10.40.0.50"),
         ],
     ),
     "outside and unsorted": (
@@ -125,7 +125,7 @@ CASES: dict[str, Case] = {
         [("10.40.0.100", "10.40.0.109"), ("10.39.0.0", "10.39.0.9")],
         [
             "ranges[1] (10.39.0.0-10.39.0.9) falls outside pool CIDR 10.40.0.0/24",
-            unsorted("10.39.0.0", "10.40.0.109"),
+            describe_unsorted("10.39.0.0", "10.40.0.109"),
         ],
     ),
     "reserved reaches out of a range": (

@@ -14,7 +14,7 @@ MODULES = sorted(Path(allocator.__file__).parent.glob("*.py"))
 DOING_THINGS = {"asyncio", "datetime", "logging", "os", "pathlib", "random", "threading", "time"}
 
 
-def imported(module: Path) -> set[str]:
+def list_imports(module: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.Import):
@@ -29,12 +29,12 @@ def imported(module: Path) -> set[str]:
 def test_a_module_imports_nothing_but_the_standard_library_and_its_neighbours(
     module: Path,
 ) -> None:
-    assert imported(module) <= sys.stdlib_module_names | {"allocator"}
+    assert list_imports(module) <= sys.stdlib_module_names | {"allocator"}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
 def test_modules_read_no_clock_no_random_numbers_and_no_input(module: Path) -> None:
-    assert not imported(module) & DOING_THINGS
+    assert not list_imports(module) & DOING_THINGS
 
 
 def test_the_public_names_are_sorted_and_hold_every_error() -> None:

@@ -123,7 +123,7 @@ def test_a_pinned_range_splits_the_block_that_it_lies_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "culprit"),
+    ("address_range", "culprit"),
     [
         (span(0, 31), "10.0.0.8"),  # reserved 8-15
         (span(15, 16), "10.0.0.15"),
@@ -134,11 +134,11 @@ def test_a_pinned_range_splits_the_block_that_it_lies_in() -> None:
     ],
 )
 def test_a_pinned_range_that_is_not_free_names_its_first_obstacle(
-    wanted: AddressRange, culprit: str
+    address_range: AddressRange, culprit: str
 ) -> None:
     space = Space(pool((0, 31), reserved=("10.0.0.8/29",)), [span(20, 21)])
     with pytest.raises(PinnedRangeConflict) as caught:
-        space.pin(wanted)
+        space.pin(address_range)
     assert caught.value.address == culprit
     assert str(caught.value) == (
         f"pinned range conflicts at IP {culprit} (reserved or already allocated)"
@@ -150,7 +150,7 @@ TWO_RANGES = "[ranges[0] 10.0.0.16-10.0.0.31, ranges[1] 10.0.0.64-10.0.0.95]"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "detail"),
+    ("address_range", "detail"),
     [
         (span(0, 3), f"10.0.0.0-10.0.0.3 is outside allocatable ranges {TWO_RANGES}"),
         (span(15, 20), f"10.0.0.15-10.0.0.20 is outside allocatable ranges {TWO_RANGES}"),
@@ -178,9 +178,11 @@ TWO_RANGES = "[ranges[0] 10.0.0.16-10.0.0.31, ranges[1] 10.0.0.64-10.0.0.95]"
         ),
     ],
 )
-def test_a_pinned_range_outside_says_what_there_is(wanted: AddressRange, detail: str) -> None:
+def test_a_pinned_range_outside_says_what_there_is(
+    address_range: AddressRange, detail: str
+) -> None:
     with pytest.raises(OutOfRange) as caught:
-        Space(pool((16, 31), (64, 95))).pin(wanted)
+        Space(pool((16, 31), (64, 95))).pin(address_range)
     assert str(caught.value) == f"range falls outside pool boundaries: pinned range {detail}"
 
 
@@ -281,7 +283,7 @@ def test_a_held_range_of_ipv4_addresses_written_as_ipv6_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("taken", "capacity"),
+    ("address_ranges", "capacity"),
     [
         ([], Capacity(48, 0, 48, 32, 34)),  # 100 - 3200 // 48
         ([span(0, 255)], Capacity(48, 48, 0, 0, 0)),
@@ -295,10 +297,10 @@ def test_a_held_range_of_ipv4_addresses_written_as_ipv6_counts() -> None:
     ],
 )
 def test_capacity_counts_what_lies_in_ranges_and_is_not_reserved(
-    taken: list[AddressRange], capacity: Capacity
+    address_ranges: list[AddressRange], capacity: Capacity
 ) -> None:
     layout = pool((0, 31), (64, 95), reserved=("10.0.0.0/28",))
-    assert Space(layout, taken).capacity() == capacity
+    assert Space(layout, address_ranges).capacity() == capacity
 
 
 def test_fragmentation_nears_a_hundred_when_all_blocks_are_small() -> None:

@@ -32,9 +32,9 @@ COUNTS = st.one_of(st.integers(1, 24), st.integers(1, POOL))
 class SpaceMachine(RuleBasedStateMachine):
     """Allocate, pin and release on both, starting from ranges that others have made."""
 
-    held = Bundle("held")
+    held_ranges = Bundle("held")
 
-    @initialize(target=held, pool=pools(), data=st.data())
+    @initialize(target=held_ranges, pool=pools(), data=st.data())
     def others_were_here(self, pool: Pool, data: st.DataObject) -> object:
         self.pool = pool
         self.bitmap = pool.bitmap
@@ -48,7 +48,7 @@ class SpaceMachine(RuleBasedStateMachine):
         self.space = Space(pool.layout, held_ranges)
         return multiple(*held_ranges)
 
-    @rule(target=held, count=COUNTS)
+    @rule(target=held_ranges, count=COUNTS)
     def allocate(self, count: int) -> object:
         expected = self.bitmap.best_fit(count)
         assert self.space.fits(count) == (expected is not None)
@@ -66,7 +66,7 @@ class SpaceMachine(RuleBasedStateMachine):
         assert (given_out.first, given_out.last) == expected
         return self._took(given_out)
 
-    @rule(target=held, shorter=st.integers(0, 9))
+    @rule(target=held_ranges, shorter=st.integers(0, 9))
     def allocate_block(self, shorter: int) -> object:
         layout, count = self.pool.layout, 1 << shorter
         prefix = (32 if layout.family == 4 else 128) - shorter
@@ -85,7 +85,7 @@ class SpaceMachine(RuleBasedStateMachine):
         assert self.space.origin(given_out).block == block[1] - block[0] + 1
         return self._took(given_out)
 
-    @rule(target=held, data=st.data())
+    @rule(target=held_ranges, data=st.data())
     def pin(self, data: st.DataObject) -> object:
         pinned = self.pool.draw_range(data)
         if not self.bitmap.within_one_range(pinned.first, pinned.last):
@@ -103,7 +103,7 @@ class SpaceMachine(RuleBasedStateMachine):
         assert self.space.pin(pinned) == pinned
         return self._took(pinned)
 
-    @rule(target=held, data=st.data())
+    @rule(target=held_ranges, data=st.data())
     def others_make_one(self, data: st.DataObject) -> object:
         drawn = self.pool.draw_range(data)
         self.space.hold(drawn)
@@ -117,11 +117,11 @@ class SpaceMachine(RuleBasedStateMachine):
                 if self.space.fits(count):
                     self.space.allocate(count)
 
-    @rule(one=consumes(held))
-    def release(self, one: AddressRange) -> None:
-        self.space.release(one)
-        self.bitmap.mark_free(one.first, one.last)
-        self.holding.remove(one)
+    @rule(address_range=consumes(held_ranges))
+    def release(self, address_range: AddressRange) -> None:
+        self.space.release(address_range)
+        self.bitmap.mark_free(address_range.first, address_range.last)
+        self.holding.remove(address_range)
 
     @rule(data=st.data())
     def release_what_is_not_held(self, data: st.DataObject) -> None:
@@ -136,7 +136,7 @@ class SpaceMachine(RuleBasedStateMachine):
         assert blocks == self.bitmap.blocks()
         capacity = self.space.capacity()
         assert capacity.total == self.space.total == self.bitmap.total()
-        assert capacity.allocated == self.space.used == self.bitmap.used()
+        assert capacity.allocated == self.space.used == self.bitmap.count_used()
         assert capacity.available == self.space.free == self.bitmap.free()
         assert capacity.largest_free == self.space.largest_free == self.bitmap.largest()
         assert capacity.fragmentation_percent == self.bitmap.fragmentation()

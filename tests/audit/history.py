@@ -31,8 +31,8 @@ class Interval(NamedTuple):
 
     def overlap(self, other: "Interval") -> "Interval | None":
         """Return the time that both have in common; None if there is none."""
-        found = Interval(max(self.begin, other.begin), min(self.end, other.end))
-        return found if found.begin < found.end else None
+        interval = Interval(max(self.begin, other.begin), min(self.end, other.end))
+        return interval if interval.begin < interval.end else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class History(Generic[V]):
         if uid in self._objects:
             self._end(uid, arrived)
 
-    def listed(
+    def note_list(
         self, began: float, ended: float, revision: int, items: Iterable[Sighting[V]]
     ) -> None:
         """Take in a list of everything; one list after the other, and each as of then.
@@ -146,13 +146,13 @@ class History(Generic[V]):
             items: what it showed.
         """
         self._reads.append(_Read(began, ended, revision))
-        shown = set()
+        listed = set()
         for seen in items:
-            shown.add(seen.uid)
+            listed.add(seen.uid)
             version = self._object(seen).version(seen.revision, seen.value)
             version.there_by = min(version.there_by, ended)
             version.still_at = max(version.still_at, began)
-        for uid in self._alive - shown:
+        for uid in self._alive - listed:
             # One that an event has shown meanwhile may be younger than the list.
             if min(self._objects[uid].versions) <= revision:
                 self._end(uid, ended)

@@ -52,7 +52,7 @@ class Recording:
         self._begun = clock.monotonic()
 
     async def findings(self) -> list[str]:
-        """Return what must not have been up to now; every server has to answer once more."""
+        """Return the violations up to now; every server has to answer once more."""
         now = self._clock.monotonic()
         for observer in self._observers:
             await observer.listed_since(now)
@@ -62,8 +62,8 @@ class Recording:
         """Return how closely was looked, for people."""
         seconds = self._clock.monotonic() - self._begun
         histories = self.records.histories()
-        rate = min(one.reads for one in histories) / seconds
-        silence = max(one.longest_silence for one in histories)
+        rate = min(history.reads for history in histories) / seconds
+        silence = max(history.longest_silence for history in histories)
         unanswered = sum(observer.unanswered for observer in self._observers)
         blind = self.records.blind_seconds()
         return (
@@ -90,7 +90,9 @@ async def recording(
         observer
         for key, transport in tenants.items()
         for observer in (
-            _Observer(SERVICE, transport, clock, kept.tenants[key].services, records.shown),
+            _Observer(
+                SERVICE, transport, clock, kept.tenants[key].services, records.list_shown_addresses
+            ),
             _Observer(
                 offers.resource, transport, clock, kept.tenants[key].pools, offers.list_addresses
             ),
@@ -181,8 +183,8 @@ class _Observer(Generic[T, V]):
             self.unanswered += 1
             return
         assert not page.unreadable, page.unreadable
-        seen = [self._sighting(one) for one in page.items]
-        self._history.listed(began, self._clock.monotonic(), page.revision, seen)
+        seen = [self._sighting(item) for item in page.items]
+        self._history.note_list(began, self._clock.monotonic(), page.revision, seen)
         self._last_began = began
         self._listed.set()
         self._listed = anyio.Event()

@@ -50,7 +50,7 @@ class Promises(NamedTuple):
 
 
 def holding(allocation: IPAllocation) -> Holding:
-    """Return what an allocation has."""
+    """Return the ranges of an allocation."""
     spec = allocation.spec
     for_services = spec.type == names.TYPE_LOADBALANCER
     return Holding(
@@ -59,28 +59,29 @@ def holding(allocation: IPAllocation) -> Holding:
 
 
 def promises(pool: NetworkPool) -> Promises:
-    """Return what a pool has promised."""
+    """Return the promises of a pool."""
     promised = tuple(
-        Promise(one.uid, span)
-        for one in pool.status.assignments
-        for span in statusranges.list_promised_ranges(one)
+        Promise(assignment.uid, span)
+        for assignment in pool.status.assignments
+        for span in statusranges.list_promised_ranges(assignment)
     )
     return Promises(AddressRange.parse_cidr(pool.spec.cidr), promised)
 
 
-def shown(service: Service) -> Addresses:
+def list_shown_addresses(service: Service) -> Addresses:
     """Return the addresses that a Service shows."""
-    found = (
-        addresstexts.parse_ends(one.ip, one.ip) for one in service.status.loadBalancer.ingress
+    spans = (
+        addresstexts.parse_ends(ingress.ip, ingress.ip)
+        for ingress in service.status.loadBalancer.ingress
     )
-    return tuple(one for one in found if one is not None)
+    return tuple(span for span in spans if span is not None)
 
 
 def assignable(pool: IPAddressPool) -> Addresses:
     """Return the addresses that MetalLB may hand out of a pool; none of one without effect."""
     entries = pool.spec.addresses
-    found = (addresstexts.parse_cidr_or_span(text) for text in entries if text != NO_ADDRESS)
-    return tuple(one for one in found if one is not None)
+    spans = (addresstexts.parse_cidr_or_span(entry) for entry in entries if entry != NO_ADDRESS)
+    return tuple(span for span in spans if span is not None)
 
 
 def list_blocks(pool: CiliumPool) -> Addresses:
@@ -88,8 +89,8 @@ def list_blocks(pool: CiliumPool) -> Addresses:
 
     One that is disabled still has its addresses: an operator that froze before may hand them out.
     """
-    found = (block.span for block in pool.blocks)
-    return tuple(span for span in found if span is not None)
+    spans = (block.span for block in pool.blocks)
+    return tuple(span for span in spans if span is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +137,15 @@ class Records:
 
     def histories(self) -> tuple[History[Holding] | History[Promises] | History[Addresses], ...]:
         """Return all histories."""
-        tenants = [kept for one in self.tenants.values() for kept in (one.services, one.pools)]
+        tenants = [
+            kept for tenant in self.tenants.values() for kept in (tenant.services, tenant.pools)
+        ]
         return (self.allocations, self.pools, *tenants)
 
     def shown_by(self, tenant: Key, service: Key) -> set[str]:
         """Return every address that a Service of a tenant has ever shown."""
         stays = self.tenants[tenant].services.stays()
-        return {one.start_text for stay in stays if stay.key == service for one in stay.value}
+        return {span.start_text for stay in stays if stay.key == service for span in stay.value}
 
     def blind_seconds(self) -> float:
         """Return how much too early an address could have been given back without being found.

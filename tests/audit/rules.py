@@ -19,33 +19,33 @@ class Finding(NamedTuple):
 
     Args:
         during: when it was so without doubt, by the recorder's clock.
-        what: a sentence.
+        kind: a sentence.
     """
 
     during: Interval
-    what: str
+    kind: str
 
     @property
     def text(self) -> str:
         """Return it with how long it was so at least."""
         milliseconds = 1000 * (self.during.end - self.during.begin)
-        return f"for at least {milliseconds:.0f} ms: {self.what}"
+        return f"for at least {milliseconds:.0f} ms: {self.kind}"
 
 
 class _Taken(NamedTuple):
     """A range that was certainly held, promised or shown for a time."""
 
     owner: str
-    who: str
+    holder: str
     span: AddressRange
     during: Interval
 
 
 def findings(records: Records) -> list[str]:
     """Return everything that must not be, in the order of time; empty if all was well."""
-    found = [*shown_but_free(records), *assignable_but_free(records)]
-    found += [*held_twice(records), *shown_twice(records)]
-    return [one.text for one in sorted(found)]
+    findings = [*shown_but_free(records), *assignable_but_free(records)]
+    findings += [*held_twice(records), *shown_twice(records)]
+    return [finding.text for finding in sorted(findings)]
 
 
 def shown_but_free(records: Records) -> Iterator[Finding]:
@@ -78,11 +78,11 @@ def _unheld(
         for span in stay.value:
             if not any(block.overlaps(span) for block in blocks):
                 continue  # no pool of ours has this address
-            held = [during for excuse, during in excuses if excuse.contains(span)]
-            for left in _without(stay.certain, held):
-                owners = ", ".join(sorted(_others(records, span, left))) or "no allocation"
-                what = f"{span.text} {verb} {stay.key} of {tenant} while held by {owners}"
-                yield Finding(left, what)
+            excused_periods = [during for excuse, during in excuses if excuse.contains(span)]
+            for remaining in _without(stay.certain, excused_periods):
+                owners = ", ".join(sorted(_others(records, span, remaining))) or "no allocation"
+                case = f"{span.text} {verb} {stay.key} of {tenant} while held by {owners}"
+                yield Finding(remaining, case)
 
 
 def _blocks(records: Records) -> set[AddressRange]:
@@ -90,10 +90,10 @@ def _blocks(records: Records) -> set[AddressRange]:
 
 
 def _others(records: Records, span: AddressRange, during: Interval) -> Iterator[str]:
-    """Yield who certainly had a part of a range at a time."""
-    for taken in _holders(records):
-        if taken.span.overlaps(span) and taken.during.overlap(during):
-            yield taken.who
+    """Yield the holders that certainly had a part of a range at a time."""
+    for holder in _holders(records):
+        if holder.span.overlaps(span) and holder.during.overlap(during):
+            yield holder.holder
 
 
 def held_twice(records: Records) -> Iterator[Finding]:
@@ -103,36 +103,36 @@ def held_twice(records: Records) -> Iterator[Finding]:
 
 def shown_twice(records: Records) -> Iterator[Finding]:
     """Find each address that Services of two tenants showed at one time."""
-    taken = [
+    uses = [
         _Taken(str(tenant), f"Service {stay.key} of {tenant}", span, stay.certain)
         for tenant, kept in records.tenants.items()
         for stay in kept.services.stays()
         for span in stay.value
         if stay.certain is not None
     ]
-    yield from _clashes(taken, "is shown by")
+    yield from _clashes(uses, "is shown by")
 
 
 def _holders(records: Records) -> Iterator[_Taken]:
-    """Yield what allocations held and were promised, for as long as that is certain."""
+    """Yield the ranges that allocations held and were promised, for as long as that is certain."""
     for stay in records.allocations.stays():
         if stay.certain is not None and stay.value.span is not None:
-            who = f"{stay.key.name} of {stay.value.tenant}"
-            yield _Taken(stay.uid, who, stay.value.span, stay.certain)
+            holder = f"{stay.key.name} of {stay.value.tenant}"
+            yield _Taken(stay.uid, holder, stay.value.span, stay.certain)
     for pool in records.pools.stays():
         if pool.certain is not None:
             for promise in pool.value.open:
-                who = f"a promise of {pool.key.name} to {promise.uid}"
-                yield _Taken(promise.uid, who, promise.span, pool.certain)
+                holder = f"a promise of {pool.key.name} to {promise.uid}"
+                yield _Taken(promise.uid, holder, promise.span, pool.certain)
 
 
-def _clashes(taken: Sequence[_Taken], verb: str) -> Iterator[Finding]:
-    for one, other in combinations(taken, 2):
-        if one.owner == other.owner or not one.span.overlaps(other.span):
+def _clashes(uses: Sequence[_Taken], verb: str) -> Iterator[Finding]:
+    for first, other in combinations(uses, 2):
+        if first.owner == other.owner or not first.span.overlaps(other.span):
             continue
-        during = one.during.overlap(other.during)
+        during = first.during.overlap(other.during)
         if during is not None:
-            both = f"{one.span.text} {verb} {one.who}, {other.span.text} by {other.who}"
+            both = f"{first.span.text} {verb} {first.holder}, {other.span.text} by {other.holder}"
             yield Finding(during, both)
 
 

@@ -25,31 +25,31 @@ def _only(history: History[str]) -> Stay[str]:
 
 def test_what_two_lists_show_was_there_from_the_first_answer_to_the_second_question() -> None:
     history = History[str]()
-    history.listed(1.0, 1.2, 10, [_sighting(7)])
-    history.listed(2.0, 2.2, 12, [_sighting(7)])
+    history.note_list(1.0, 1.2, 10, [_sighting(7)])
+    history.note_list(2.0, 2.2, 12, [_sighting(7)])
     assert _only(history).certain == Interval(1.2, 2.0)
     assert _only(history).possible == Interval(float("-inf"), float("inf"))
 
 
 def test_what_a_list_showed_once_is_not_certain_for_any_time() -> None:
     history = History[str]()
-    history.listed(1.0, 1.2, 10, [_sighting(7)])
+    history.note_list(1.0, 1.2, 10, [_sighting(7)])
     assert _only(history).certain is None
 
 
 def test_an_event_says_that_a_version_was_there_before_the_next_list() -> None:
     history = History[str]()
-    history.listed(1.0, 1.2, 5, [])
+    history.note_list(1.0, 1.2, 5, [])
     history.event(1.5, _sighting(7))
-    history.listed(2.0, 2.2, 12, [_sighting(7)])
+    history.note_list(2.0, 2.2, 12, [_sighting(7)])
     assert _only(history).certain == Interval(1.5, 2.0)
     assert _only(history).possible.begin == 1.0, "the first list was older than it"
 
 
 def test_a_deletion_ends_what_is_possible_and_not_what_is_certain() -> None:
     history = History[str]()
-    history.listed(1.0, 1.2, 10, [_sighting(7)])
-    history.listed(2.0, 2.2, 12, [_sighting(7)])
+    history.note_list(1.0, 1.2, 10, [_sighting(7)])
+    history.note_list(2.0, 2.2, 12, [_sighting(7)])
     history.deletion(2.7, "one")
     assert _only(history).certain == Interval(1.2, 2.0)
     assert _only(history).possible.end == 2.7
@@ -57,21 +57,21 @@ def test_a_deletion_ends_what_is_possible_and_not_what_is_certain() -> None:
 
 def test_an_object_missing_in_a_list_was_gone_when_the_answer_arrived() -> None:
     history = History[str]()
-    history.listed(1.0, 1.2, 10, [_sighting(7)])
-    history.listed(2.0, 2.2, 12, [])
+    history.note_list(1.0, 1.2, 10, [_sighting(7)])
+    history.note_list(2.0, 2.2, 12, [])
     assert _only(history).possible.end == 2.2
 
 
 def test_an_object_younger_than_a_late_list_is_not_gone() -> None:
     history = History[str]()
     history.event(1.5, _sighting(7))
-    history.listed(1.0, 2.2, 6, [])
+    history.note_list(1.0, 2.2, 6, [])
     assert _only(history).possible == Interval(1.0, float("inf"))
 
 
 def test_a_version_has_ended_when_a_later_one_was_seen() -> None:
     history = History[str]()
-    history.listed(1.0, 1.2, 10, [_sighting(7)])
+    history.note_list(1.0, 1.2, 10, [_sighting(7)])
     history.event(1.6, _sighting(11))
     first, second = history.stays()
     assert first.possible.end == 1.6
@@ -80,8 +80,8 @@ def test_a_version_has_ended_when_a_later_one_was_seen() -> None:
 
 def test_a_deletion_happened_between_the_last_list_with_the_object_and_its_event() -> None:
     history = History[str]()
-    history.listed(1.0, 1.2, 10, [_sighting(7)])
-    history.listed(2.0, 2.2, 12, [_sighting(7)])
+    history.note_list(1.0, 1.2, 10, [_sighting(7)])
+    history.note_list(2.0, 2.2, 12, [_sighting(7)])
     history.event(2.5, _sighting(13))
     history.deletion(2.7, "one")
     assert list(history.ends()) == [("version 13", Interval(2.0, 2.7))]
@@ -89,8 +89,8 @@ def test_a_deletion_happened_between_the_last_list_with_the_object_and_its_event
 
 def test_the_next_look_is_the_first_list_asked_for_at_a_moment_or_later() -> None:
     history = History[str]()
-    history.listed(1.0, 1.2, 10, [])
-    history.listed(2.0, 2.2, 12, [])
+    history.note_list(1.0, 1.2, 10, [])
+    history.note_list(2.0, 2.2, 12, [])
     assert history.next_look(1.1) == 2.0
     assert history.next_look(2.1) == float("inf")
 
@@ -120,13 +120,13 @@ def test_certain_intervals_lie_within_the_true_ones_and_those_within_possible_on
 ) -> None:
     """One object is written again and again, and deleted; some events never come."""
     truth = _truth(writes, deleted)
-    known = {one.revision: one for one in truth}
+    known = {fact.revision: fact for fact in truth}
     history = History[str]()
     happenings: list[tuple[float, Callable[[], None]]] = []
-    for one, delay in zip(truth, delays, strict=False):
+    for fact, delay in zip(truth, delays, strict=False):
         if delay is not None:
-            at = one.during.begin + delay
-            happenings.append((at, partial(history.event, at, _sighting(one.revision))))
+            at = fact.during.begin + delay
+            happenings.append((at, partial(history.event, at, _sighting(fact.revision))))
     if deleted and delays[-1] is not None:
         at = truth[-1].during.end + delays[-1]
         happenings.append((at, partial(history.deletion, at, "one")))
@@ -163,7 +163,7 @@ def _list(
     history: History[str], truth: list[_Truth], began: float, looked: float, ended: float
 ) -> None:
     """Take in a list whose answer shows the objects as they were at `looked`."""
-    past = [one for one in truth if one.during.begin <= looked]
-    there = [one for one in past if looked < one.during.end]
-    revision = max((one.revision + (one.during.end <= looked) for one in past), default=0)
-    history.listed(began, ended, revision, [_sighting(one.revision) for one in there])
+    past = [fact for fact in truth if fact.during.begin <= looked]
+    there = [fact for fact in past if looked < fact.during.end]
+    revision = max((fact.revision + (fact.during.end <= looked) for fact in past), default=0)
+    history.note_list(began, ended, revision, [_sighting(fact.revision) for fact in there])

@@ -69,22 +69,22 @@ class _Fact:
 
 def _tell(history: History[Any], facts: list[_Fact]) -> None:
     """List everything right before and right after each change, and have a watch tell of it."""
-    moments = sorted({moment for one in facts for moment in (one.begin, one.end)})
+    moments = sorted({moment for fact in facts for moment in (fact.begin, fact.end)})
 
-    def sighting(one: _Fact) -> Sighting[object]:
-        uid = f"{one.name}-{one.begin:.0f}"
-        return Sighting(Key("ns", one.name), uid, 10 * moments.index(one.begin), one.value)
+    def sighting(fact: _Fact) -> Sighting[object]:
+        uid = f"{fact.name}-{fact.begin:.0f}"
+        return Sighting(Key("ns", fact.name), uid, 10 * moments.index(fact.begin), fact.value)
 
     for number, moment in enumerate(moments):
-        before = [sighting(one) for one in facts if one.begin < moment <= one.end]
-        history.listed(moment, moment, 10 * number - 5, before)
-        for one in facts:
-            if one.begin == moment:
-                history.event(moment, sighting(one))
-            if one.end == moment:
-                history.deletion(moment, sighting(one).uid)
-        after = [sighting(one) for one in facts if one.begin <= moment < one.end]
-        history.listed(moment, moment, 10 * number + 5, after)
+        before = [sighting(fact) for fact in facts if fact.begin < moment <= fact.end]
+        history.note_list(moment, moment, 10 * number - 5, before)
+        for fact in facts:
+            if fact.begin == moment:
+                history.event(moment, sighting(fact))
+            if fact.end == moment:
+                history.deletion(moment, sighting(fact).uid)
+        after = [sighting(fact) for fact in facts if fact.begin <= moment < fact.end]
+        history.note_list(moment, moment, 10 * number + 5, after)
 
 
 def test_a_service_with_an_address_that_its_tenant_holds_is_no_finding() -> None:
@@ -99,11 +99,11 @@ def test_an_address_that_is_shown_when_it_is_free_is_found() -> None:
     scenario = Scenario()
     scenario.hold(A, end=60)
     scenario.show(A, begin=5, end=60.25)
-    (found,) = scenario.findings()
-    assert found.startswith(
+    (finding,) = scenario.findings()
+    assert finding.startswith(
         "for at least 250 ms: 10.40.0.0/32 is shown by Service ns/web of team/a"
     )
-    assert found.endswith("while held by no allocation")
+    assert finding.endswith("while held by no allocation")
 
 
 def test_an_address_that_is_shown_when_it_is_anothers_is_found() -> None:
@@ -111,9 +111,9 @@ def test_an_address_that_is_shown_when_it_is_anothers_is_found() -> None:
     scenario.hold(A, end=60)
     scenario.hold(B, begin=60, name="other")
     scenario.show(A, end=61)
-    (found,) = scenario.findings()
-    assert found.startswith("for at least 1000 ms: 10.40.0.0/32 is shown by Service ns/web")
-    assert found.endswith("while held by other of team/b")
+    (finding,) = scenario.findings()
+    assert finding.startswith("for at least 1000 ms: 10.40.0.0/32 is shown by Service ns/web")
+    assert finding.endswith("while held by other of team/b")
 
 
 def test_an_address_of_an_allocation_for_nodes_is_no_services() -> None:
@@ -127,8 +127,8 @@ def test_an_address_in_a_metallb_pool_is_found_when_it_is_free() -> None:
     scenario = Scenario()
     scenario.hold(A, end=60)
     scenario.pool(A, (RANGE,), end=61)
-    (found,) = scenario.findings()
-    assert "10.40.0.0/30 is in pool ns/default-pool of team/a" in found
+    (finding,) = scenario.findings()
+    assert "10.40.0.0/30 is in pool ns/default-pool of team/a" in finding
 
 
 def test_an_address_of_no_pool_of_ours_is_not_judged() -> None:
@@ -141,16 +141,16 @@ def test_one_address_held_by_two_is_found() -> None:
     scenario = Scenario()
     scenario.hold(A, end=60)
     scenario.hold(B, begin=59, name="other")
-    (found,) = scenario.findings()
-    assert "10.40.0.0/30 is held by lb of team/a, 10.40.0.0/30 by other of team/b" in found
+    (finding,) = scenario.findings()
+    assert "10.40.0.0/30 is held by lb of team/a, 10.40.0.0/30 by other of team/b" in finding
 
 
 def test_an_address_promised_to_one_and_held_by_another_is_found() -> None:
     scenario = Scenario()
     scenario.hold(A, end=60)
     scenario.promise(Promise("another-uid", RANGE), begin=59, end=60)
-    (found,) = scenario.findings()
-    assert "by a promise of lab to another-uid" in found
+    (finding,) = scenario.findings()
+    assert "by a promise of lab to another-uid" in finding
 
 
 def test_a_promise_to_the_holder_of_the_range_is_no_finding() -> None:
@@ -176,8 +176,8 @@ def test_a_release_within_the_uncertainty_of_a_list_is_no_finding() -> None:
     scenario = Scenario()
     scenario.hold(A, end=60)
     services = scenario.records.tenants[A].services
-    shown: Sighting[Addresses] = Sighting(Key("ns", "web"), "web", 1, (FIRST,))
-    services.listed(1.0, 1.1, 1, [shown])
-    services.listed(59.9, 60.2, 1, [shown])
+    addresses: Sighting[Addresses] = Sighting(Key("ns", "web"), "web", 1, (FIRST,))
+    services.note_list(1.0, 1.1, 1, [addresses])
+    services.note_list(59.9, 60.2, 1, [addresses])
     services.deletion(60.3, "web")
     assert scenario.findings() == []

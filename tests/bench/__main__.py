@@ -26,16 +26,18 @@ def names() -> list[str]:
 def main(arguments: list[str]) -> int:
     """Run the benchmarks named, or all; return the exit code."""
     known = names()
-    wanted = list(takewhile(lambda argument: not argument.startswith("-"), arguments))
-    options = arguments[len(wanted) :]
-    unknown = [name for name in wanted if name not in known]
+    expected = list(takewhile(lambda argument: not argument.startswith("-"), arguments))
+    options = arguments[len(expected) :]
+    unknown = [name for name in expected if name not in known]
     if unknown:
         click.echo(f"no benchmark {', '.join(unknown)}; there are: {', '.join(known)}", err=True)
         return 2
     modules = {
-        name: importlib.import_module(f"tests.bench.bench_{name}") for name in wanted or known
+        name: importlib.import_module(f"tests.bench.bench_{name}") for name in expected or known
     }
-    if options and (len(wanted) != 1 or not inspect.signature(modules[wanted[0]].run).parameters):
+    if options and (
+        len(expected) != 1 or not inspect.signature(modules[expected[0]].run).parameters
+    ):
         click.echo(f"{' '.join(options)}: name one benchmark that takes options", err=True)
         return 2
     for name, module in modules.items():

@@ -67,10 +67,10 @@ class Api:
 
         Each worker sends what stands at one place of the series in their order.
         """
-        left = zip(*requests, strict=True)
+        remaining = zip(*requests, strict=True)
 
         async def work() -> None:
-            for together in left:
+            for together in remaining:
                 for method, path, body in together:
                     await self.ask(method, path, body)
 
@@ -80,15 +80,15 @@ class Api:
 
     async def items(self, path: str) -> list[msgspec.Raw]:
         """Return all objects of a collection as the API server has them now."""
-        found: list[msgspec.Raw] = []
+        items: list[msgspec.Raw] = []
         token = ""
         while True:
-            text = await self.ask("GET", f"{path}?limit={_PAGE}&continue={token}")
-            page = msgspec.json.decode(text, type=_List)
-            found += page.items
+            answer = await self.ask("GET", f"{path}?limit={_PAGE}&continue={token}")
+            page = msgspec.json.decode(answer, type=_List)
+            items += page.items
             token = page.metadata.next
             if not token:
-                return found
+                return items
 
     async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
         """Send a request, a PATCH as a merge patch; return the body of its answer.
@@ -98,10 +98,10 @@ class Api:
         """
         headers = {"Content-Type": _MERGE_PATCH} if method == "PATCH" else None
         async with self._session.request(method, path, json=body, headers=headers) as answer:
-            text = await answer.read()
+            content = await answer.read()
         if answer.status >= 400:
-            raise Refused(f"{method} {path} gave {answer.status}: {text.decode()}")
-        return text
+            raise Refused(f"{method} {path} gave {answer.status}: {content.decode()}")
+        return content
 
     async def watch(
         self,

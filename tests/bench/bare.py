@@ -17,10 +17,10 @@ from typing import Any
 from typing_extensions import override
 
 from tests.bench.api import Request
-from tests.bench.comparison import CHURN, FILLING, overlaps_left, prefix, replaced
-from tests.bench.driver import ALLOCATIONS, Driver, count, interleaved, named
+from tests.bench.comparison import CHURN, FILLING, choose_replacements, overlaps_left, prefix
+from tests.bench.driver import ALLOCATIONS, Driver, count, interleave, name_allocation
 from tests.bench.places import Open, Place
-from tests.bench.processes import worked
+from tests.bench.processes import read_cpu_seconds
 
 _FIRST = IPv4Address("10.0.0.0")
 _MOST_ADDRESSES = 8
@@ -58,15 +58,23 @@ class Alone(Driver):
     @override
     async def change(self, delete: Sequence[int], create: Sequence[int]) -> None:
         releases: list[Request] = [
-            ("PATCH", f"{ALLOCATIONS}/{named(number)}", {"metadata": {"finalizers": None}})
+            (
+                "PATCH",
+                f"{ALLOCATIONS}/{name_allocation(number)}",
+                {"metadata": {"finalizers": None}},
+            )
             for number in delete
         ]
         grants: list[Request] = [
-            ("PATCH", f"{ALLOCATIONS}/{named(number)}/status", {"status": _granted(number)})
+            (
+                "PATCH",
+                f"{ALLOCATIONS}/{name_allocation(number)}/status",
+                {"status": _make_granted_status(number)},
+            )
             for number in create
         ]
         asked = self.expect(delete, create)
-        await self.ask_all(asked, interleaved(releases, grants))
+        await self.ask_all(asked, interleave(releases, grants))
 
 
 async def measure_bare(
@@ -84,14 +92,14 @@ async def measure_bare(
         PlaneError: the control plane does not start.
         WrongAnswerError: the allocations do not hold what they asked for.
     """
-    every = range(number)
-    going, coming, there = replaced(number)
+    numbers = range(number)
+    going, coming, there = choose_replacements(number)
     async with place() as home, AsyncExitStack() as stack:
         driver = Alone(home.session, kind)
         if watched:
             await stack.enter_async_context(driver.watching())
         await driver.prepare(f"10.0.0.0/{prefix(number)}")
-        filling = await _phase(home, driver, (), every, watched=watched)
+        filling = await _phase(home, driver, (), numbers, watched=watched)
         churn = await _phase(home, driver, going, coming, watched=watched)
         await overlaps_left(driver, there)
     return {FILLING: filling, CHURN: churn}
@@ -101,22 +109,24 @@ async def _phase(
     home: Place, driver: Driver, delete: Sequence[int], create: Sequence[int], *, watched: bool
 ) -> Bare:
     processes = home.server, home.store
-    before = [_worked(one) for one in processes]
+    before = [_read_cpu_seconds(process) for process in processes]
     begun = perf_counter()
     await driver.change(delete, create)
     if watched:
         await driver.done()
     seconds = perf_counter() - begun
-    server, store = (_worked(one) - at for one, at in zip(processes, before, strict=True))
+    server, store = (
+        _read_cpu_seconds(process) - at for process, at in zip(processes, before, strict=True)
+    )
     return Bare(len(create), seconds, server, store)
 
 
-def _worked(process: int | None) -> float:
+def _read_cpu_seconds(process: int | None) -> float:
     """Return the CPU seconds of a process; none of one that is not there."""
-    return 0.0 if process is None else worked(process)
+    return 0.0 if process is None else read_cpu_seconds(process)
 
 
-def _granted(number: int) -> dict[str, Any]:
+def _make_granted_status(number: int) -> dict[str, Any]:
     """Return the least status of an allocation with a range that no other has."""
     first = _FIRST + _MOST_ADDRESSES * number
     last = first + count(number) - 1

@@ -30,22 +30,22 @@ class Timings:
 
     samples: dict[str, list[int]] = field(default_factory=dict)
 
-    def measure(self, what: str, call: Callable[[], T]) -> T:
+    def measure(self, operation: str, call: Callable[[], T]) -> T:
         start = perf_counter_ns()
         result = call()
-        self.samples.setdefault(what, []).append(perf_counter_ns() - start)
+        self.samples.setdefault(operation, []).append(perf_counter_ns() - start)
         return result
 
-    def percentile(self, what: str, percent: int) -> float:
+    def percentile(self, operation: str, percent: int) -> float:
         """Return a percentile in microseconds."""
-        ordered = sorted(self.samples[what])
+        ordered = sorted(self.samples[operation])
         return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] / 1000
 
     def show(self, title: str) -> None:
-        for what in self.samples:
-            p50, p99 = self.percentile(what, 50), self.percentile(what, 99)
-            count = len(self.samples[what])
-            click.echo(f"{title:46} {what:9} p50 {p50:9.2f} us  p99 {p99:9.2f} us  (n={count})")
+        for sample in self.samples:
+            p50, p99 = self.percentile(sample, 50), self.percentile(sample, 99)
+            count = len(self.samples[sample])
+            click.echo(f"{title:46} {sample:9} p50 {p50:9.2f} us  p99 {p99:9.2f} us  (n={count})")
 
 
 class ScannedBitmap:
@@ -86,7 +86,7 @@ def side_by_side(rng: random.Random, pool: AddressRange) -> list[AddressRange]:
 
 
 def churn(
-    space: Space, held: list[AddressRange], rng: random.Random
+    space: Space, address_ranges: list[AddressRange], rng: random.Random
 ) -> tuple[Timings, list[Step]]:
     """Allocate and release at random around the present use; return what was done."""
     timings = Timings()
@@ -94,15 +94,15 @@ def churn(
     target = space.used
     for _ in range(OPERATIONS):
         if space.used > target:
-            at = rng.randrange(len(held))
-            held[at], held[-1] = held[-1], held[at]
-            one = held.pop()
-            timings.measure("release", partial(space.release, one))
-            steps.append((False, one))
+            at = rng.randrange(len(address_ranges))
+            address_ranges[at], address_ranges[-1] = address_ranges[-1], address_ranges[at]
+            address_range = address_ranges.pop()
+            timings.measure("release", partial(space.release, address_range))
+            steps.append((False, address_range))
             continue
-        one = timings.measure("allocate", partial(space.allocate, rng.randint(1, 64)))
-        held.append(one)
-        steps.append((True, one))
+        address_range = timings.measure("allocate", partial(space.allocate, rng.randint(1, 64)))
+        address_ranges.append(address_range)
+        steps.append((True, address_range))
     return timings, steps
 
 
@@ -110,9 +110,9 @@ def pins(space: Space, rng: random.Random) -> Timings:
     """Pin the first address of random free blocks, and give it back."""
     timings = Timings()
     for block in rng.sample(list(space.free_extents()), 2_000):
-        wanted = AddressRange(block.first, block.first, block.family)
-        timings.measure("pin", partial(space.pin, wanted))
-        space.release(wanted)
+        address_range = AddressRange(block.first, block.first, block.family)
+        timings.measure("pin", partial(space.pin, address_range))
+        space.release(address_range)
     return timings
 
 
@@ -120,11 +120,11 @@ def replay(bitmap: ScannedBitmap, base: int, steps: list[Step]) -> tuple[Timings
     """Do the same on the bitmap; tell whether every allocation went to the same place."""
     timings = Timings()
     same = True
-    for allocated, one in steps:
+    for allocated, step_range in steps:
         if allocated:
-            found = timings.measure("allocate", partial(bitmap.best_fit, one.size))
-            same = same and found == one.first - base
-        bitmap.mark(one.first - base, one.size, used=allocated)
+            best_range = timings.measure("allocate", partial(bitmap.best_fit, step_range.size))
+            same = same and best_range == step_range.first - base
+        bitmap.mark(step_range.first - base, step_range.size, used=allocated)
     return timings, same
 
 
@@ -133,14 +133,14 @@ def a_million(cidr: str) -> None:
     rng = random.Random(SEED)
     layout = Layout.parse(cidr)
     base, size = layout.cidr.first, layout.total
-    held = side_by_side(rng, layout.cidr)
-    space = Space(layout, held)
+    held_ranges = side_by_side(rng, layout.cidr)
+    space = Space(layout, held_ranges)
     bitmap = ScannedBitmap(size)
-    for one in held:
-        bitmap.mark(one.first - base, one.size, used=True)
+    for held_range in held_ranges:
+        bitmap.mark(held_range.first - base, held_range.size, used=True)
     runs = sum(1 for _ in space.free_extents())
     title = f"{cidr}, {100 * space.used // size} % used, {runs:,} free runs"
-    timings, steps = churn(space, held, rng)
+    timings, steps = churn(space, held_ranges, rng)
     timings.show(title)
     pins(space, rng).show(title)
     scanned, same = replay(bitmap, base, steps[:SCANNED])
@@ -154,13 +154,13 @@ def every_second_address() -> None:
     rng = random.Random(SEED)
     layout = Layout.parse("10.0.0.0/12")
     pool = layout.cidr
-    held = [AddressRange(at, at, pool.family) for at in range(pool.first, pool.last, 2)]
-    space = Space(layout, held)
+    address_ranges = [AddressRange(at, at, pool.family) for at in range(pool.first, pool.last, 2)]
+    space = Space(layout, address_ranges)
     timings = Timings()
-    for one in rng.sample(held, 5_000):
-        timings.measure("release", partial(space.release, one))
+    for held_range in rng.sample(address_ranges, 5_000):
+        timings.measure("release", partial(space.release, held_range))
         timings.measure("allocate", partial(space.allocate, rng.randint(1, 3)))
-    title = f"/12, {len(held):,} free runs"
+    title = f"/12, {len(address_ranges):,} free runs"
     timings.show(title)
     pins(space, rng).show(title)
 
@@ -171,12 +171,12 @@ def slash_sixty_four() -> None:
     layout = Layout.parse("fd00::/64", max_addresses=None)
     base = layout.cidr.first
     starts = sorted(rng.sample(range(0, 1 << 64, 64), 100_000))
-    held = [
+    address_ranges = [
         AddressRange(base + at, base + at + rng.randint(1, 64) - 1, layout.family) for at in starts
     ]
-    space = Space(layout, held)
-    title = f"IPv6 /64, {len(held):,} extents"
-    churn(space, held, rng)[0].show(title)
+    space = Space(layout, address_ranges)
+    title = f"IPv6 /64, {len(address_ranges):,} extents"
+    churn(space, address_ranges, rng)[0].show(title)
     pins(space, rng).show(title)
 
 
@@ -185,26 +185,28 @@ def blocks_of_a_slash_thirty_two() -> None:
     rng = random.Random(SEED)
     layout = Layout.parse("fd00::/32", max_addresses=None)
     space = Space(layout, ())
-    held = [space.allocate_block(rng.choice((60, 64, 64, 120))) for _ in range(20_000)]
+    held_ranges = [space.allocate_block(rng.choice((60, 64, 64, 120))) for _ in range(20_000)]
     timings = Timings()
     for _ in range(OPERATIONS // 2):
-        at = rng.randrange(len(held))
-        timings.measure("release", partial(space.release, held[at]))
-        held[at] = timings.measure("block", partial(space.allocate_block, rng.choice((60, 64))))
-    timings.show(f"IPv6 /32, {len(held):,} aligned blocks")
+        at = rng.randrange(len(held_ranges))
+        timings.measure("release", partial(space.release, held_ranges[at]))
+        held_ranges[at] = timings.measure(
+            "block", partial(space.allocate_block, rng.choice((60, 64)))
+        )
+    timings.show(f"IPv6 /32, {len(held_ranges):,} aligned blocks")
 
 
 def rebuild() -> None:
     """What a pass over 25,000 allocations pays before it can choose anything."""
     rng = random.Random(SEED)
     layout = Layout.parse("10.0.0.0/11", max_addresses=None)
-    held = side_by_side(rng, layout.cidr)[:25_000]
-    texts = [(one.start_text, one.end_text) for one in held]
+    held_ranges = side_by_side(rng, layout.cidr)[:25_000]
+    texts = [(held_range.start_text, held_range.end_text) for held_range in held_ranges]
     timings = Timings()
     for _ in range(5):
         read = timings.measure("parse", lambda: [read_range(*ends) for ends in texts])
-        taken = [one for one in read if isinstance(one, AddressRange)]
-        timings.measure("build", partial(Space, layout, taken))
+        parsed_ranges = [held_range for held_range in read if isinstance(held_range, AddressRange)]
+        timings.measure("build", partial(Space, layout, parsed_ranges))
     timings.show(f"{len(texts):,} allocations")
 
 

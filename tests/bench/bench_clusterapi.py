@@ -98,8 +98,8 @@ class Bench:
     async def play(self, number: int) -> None:
         """Go through all phases with so many claims."""
         claimant, view = self._claimant, self._view
-        names = [f"claim-{one:06}" for one in range(number)]
-        view.served.clear()
+        names = [f"claim-{index:06}" for index in range(number)]
+        view.served_at.clear()
         async with self._phase(FILLING, number):
             await claimant.create(view, names)
             await view.until_done(number)
@@ -109,7 +109,7 @@ class Bench:
             await view.until_done(0)
         await claimant.check()
         async with self._phase(AT_ONCE, number):
-            await claimant.create_and_delete(view, [f"once-{one:06}" for one in range(number)])
+            await claimant.create_and_delete(view, [f"once-{index:06}" for index in range(number)])
             await view.until_done(0)
         await claimant.check()
 
@@ -120,16 +120,16 @@ class Bench:
         begun = perf_counter()
         yield
         cpu, _, writes = await self._meter.end()
-        first = min(self._view.served.values()) - begun if name == FILLING else None
+        first = min(self._view.served_at.values()) - begun if name == FILLING else None
         seconds = self._view.moved - begun
-        held = peak(self._meter.controller)
-        self.phases.append(Phase(name, number, seconds, first, cpu, writes, held))
+        peak_memory = peak(self._meter.controller)
+        self.phases.append(Phase(name, number, seconds, first, cpu, writes, peak_memory))
 
 
 async def measure(
     place: Open, numbers: Sequence[int], integration: str = "clusterapi"
 ) -> list[Phase]:
-    """Return what the phases took with each of these numbers of claims, in turn.
+    """Measure the phases with each of these numbers of claims, in turn.
 
     Args:
         place: the control plane.

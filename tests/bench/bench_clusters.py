@@ -73,8 +73,10 @@ async def measure(server: Server) -> None:
 def run() -> None:
     """Print what idle clusters cost."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = max(soft, FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard < 0 else min(wanted, hard), hard))
+    expected = max(soft, FILES)
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (expected if hard < 0 else min(expected, hard), hard)
+    )
     configure_logs(level="error")
     with serving() as server:
         anyio.run(measure, server)

@@ -52,9 +52,9 @@ def measure(arguments: Sequence[str], runs: int = RUNS) -> tuple[float, int]:
     counted = _run([sys.executable, "-c", _COUNTED, *arguments], variables)
     seconds = []
     for _ in range(runs):
-        before = _used()
+        before = _read_children_cpu_seconds()
         _run([sys.executable, "-m", "reconcilers", *arguments], variables)
-        seconds.append(_used() - before)
+        seconds.append(_read_children_cpu_seconds() - before)
     return median(seconds), int(counted.rpartition("\n")[2])
 
 
@@ -68,13 +68,13 @@ def _run(command: Sequence[str], variables: Mapping[str, str]) -> str:
     return done.stderr.decode()
 
 
-def _used() -> float:
+def _read_children_cpu_seconds() -> float:
     """Return the CPU seconds of all processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
-def planned(pools: int, allocations: int) -> Iterator[dict[str, Any]]:
+def make_plan_manifests(pools: int, allocations: int) -> Iterator[dict[str, Any]]:
     """Yield the manifests of pools, and of allocations that are spread over them."""
     for number in range(pools):
         yield _object("NetworkPool", f"pool-{number}", {"cidr": f"10.{number}.0.0/20"})
@@ -113,6 +113,6 @@ def run() -> None:
         show(command, [command, "-f", str(SAMPLES)], GOAL)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "many.json"
-        items = list(planned(20, 2000))
+        items = list(make_plan_manifests(20, 2000))
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         show("plan, 2,000 allocations", ["plan", "-f", str(path)], PLAN_GOAL, runs=3)

@@ -28,7 +28,7 @@ from anyio.abc import Process
 from tests.bench.bench_envtest import Server
 from tests.bench.bench_envtest import server as serving
 from tests.bench.envtest_objects import PATH, allocation
-from tests.bench.processes import WAYS, free_port, peak, resident, worked
+from tests.bench.processes import WAYS, free_port, peak, read_cpu_seconds, resident
 from tests.bench.wire import Wire
 
 PATIENCE = 300.0
@@ -47,13 +47,13 @@ class Case:
     """What a controller finds.
 
     Args:
-        held: ranges that are held, besides those of the tenants.
+        allocation_count: ranges that are held, besides those of the tenants.
         tenants: TenantClusters, of which each holds two ranges.
         ways: how it finds its server.
         goal: what its numbers are to be.
     """
 
-    held: int
+    allocation_count: int
     tenants: int = 0
     ways: tuple[str, ...] = ("pod",)
     goal: str = ""
@@ -61,7 +61,7 @@ class Case:
     @property
     def allocations(self) -> int:
         """How many allocations there are."""
-        return self.held + 2 * self.tenants
+        return self.allocation_count + 2 * self.tenants
 
 
 CASES = (
@@ -103,11 +103,11 @@ async def prepare(of: Server, case: Case) -> None:
         await wire.ask("POST", f"{_GROUP}/networkpools", pool, _JSON)
         bench = body("ProviderConfig", "bench", provider)
         await wire.ask("POST", f"{_GROUP}/providerconfigs", bench, _JSON)
-        if case.held:
-            of.tell(f"serve {case.held}")
+        if case.allocation_count:
+            of.tell(f"serve {case.allocation_count}")
         for number in range(case.tenants):
-            one = body("TenantCluster", f"tenant-{number:04}", tenant)
-            await wire.ask("POST", f"{_GROUP}/tenantclusters", one, _JSON)
+            tenant_body = body("TenantCluster", f"tenant-{number:04}", tenant)
+            await wire.ask("POST", f"{_GROUP}/tenantclusters", tenant_body, _JSON)
 
 
 @asynccontextmanager
@@ -132,8 +132,8 @@ async def settle(of: Server, case: Case) -> None:
     async with controller(of, "pod", free_port()), await of.connect() as wire:
         with anyio.fail_after(PATIENCE):
             while True:
-                text = await wire.ask("GET", f"{_GROUP}/networkpools/default-pool")
-                status = msgspec.json.decode(text).get("status", {})
+                answer = await wire.ask("GET", f"{_GROUP}/networkpools/default-pool")
+                status = msgspec.json.decode(answer).get("status", {})
                 done = status.get("allocationCount", 0) == case.allocations
                 # Only a pool that has served an allocation remembers up to where it has read.
                 if done and (status.get("revisions") or not case.allocations):
@@ -149,21 +149,22 @@ async def measure(of: Server, case: Case, way: str) -> None:
     begun = perf_counter()
     async with controller(of, way, port) as process:
         await _until_ready(process, port)
-        wall, cpu = perf_counter() - begun, worked(process.pid)
+        wall, cpu = perf_counter() - begun, read_cpu_seconds(process.pid)
         # The server closes connections that are idle for as long as a large start takes.
         async with await of.connect() as wire:
             begun = perf_counter()
             await _first_grant(wire)
             granted = perf_counter() - begun
         await anyio.sleep(REST_SECONDS)
-        held, most = resident(process.pid), peak(process.pid)
-        later = worked(process.pid)
+        resident_memory, most = resident(process.pid), peak(process.pid)
+        later = read_cpu_seconds(process.pid)
         await anyio.sleep(REST_SECONDS)
-        share = (worked(process.pid) - later) / REST_SECONDS
+        share = (read_cpu_seconds(process.pid) - later) / REST_SECONDS
     click.echo(
         f"{case.allocations:>7,} allocations, {case.tenants:>5,} TenantClusters, {way:10}: ready"
         f" after {wall:.2f} s wall ({cpu:.2f} s of CPU), first grant {granted:.2f} s after that,"
-        f" {held:.0f} MiB resident (peak {most:.0f}), {100 * share:.1f} % of a core at rest"
+        f" {resident_memory:.0f} MiB resident (peak {most:.0f}), {100 * share:.1f} % of a core at"
+        f" rest"
         f"  goal: {case.goal}"
     )
 
@@ -189,8 +190,8 @@ async def _first_grant(wire: Wire) -> None:
     await wire.ask("POST", PATH, msgspec.json.encode(allocation("first")), _JSON)
     with anyio.fail_after(PATIENCE):
         while True:
-            found = msgspec.json.decode(await wire.ask("GET", f"{PATH}/first"))
-            if found.get("status", {}).get("phase") == "Allocated":
+            first_allocation = msgspec.json.decode(await wire.ask("GET", f"{PATH}/first"))
+            if first_allocation.get("status", {}).get("phase") == "Allocated":
                 return
             await anyio.sleep(0.02)
 

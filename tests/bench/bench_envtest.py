@@ -89,17 +89,17 @@ class Server:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{command}\n")
         self.process.stdin.flush()
-        return self._recorded(dict[str, float])
+        return self._read_record(dict[str, float])
 
     def greet(self) -> None:
         """Read where the server is."""
-        said = self._recorded(dict[str, str | float])
+        said = self._read_record(dict[str, str | float])
         self.url, self.token, self.cpu = str(said["url"]), str(said["token"]), float(said["cpu"])
         self.authority = str(said["authority"])
         self.tls = ssl.create_default_context(cadata=self.authority)
         self.tls.check_hostname = False
 
-    def _recorded(self, kind: type[T]) -> T:
+    def _read_record(self, kind: type[T]) -> T:
         assert self.process.stdout is not None
         return msgspec.json.decode(self.process.stdout.readline(), type=kind)
 
@@ -108,7 +108,7 @@ class Server:
         return await Wire.open(self.url, self.tls, self.token)
 
     @contextmanager
-    def measured(self) -> Iterator[Cost]:
+    def measure_block(self) -> Iterator[Cost]:
         """Measure the block."""
         cost, cpu, begun = Cost(), self.tell("cost")["cpu"], perf_counter()
         yield cost
@@ -140,10 +140,10 @@ async def serve_allocations(of: Server) -> None:
 
 async def create(of: Server, names: list[str]) -> None:
     """Create allocations over several connections."""
-    left = iter(names)
+    remaining = iter(names)
 
     async def one(wire: Wire) -> None:
-        for name in left:
+        for name in remaining:
             await wire.ask("POST", PATH, msgspec.json.encode(allocation(name)), _JSON)
 
     await _on_connections(of, one)
@@ -160,22 +160,22 @@ async def _on_connections(of: Server, work: Callable[[Wire], Coroutine[None, Non
 async def patch(of: Server, names: list[str], patches: int) -> None:
     """Patch the statuses of allocations in turn, each connection those of its own."""
     shares = iter([names[at::CONNECTIONS] for at in range(CONNECTIONS)])
-    left = iter(range(patches))
+    remaining = iter(range(patches))
 
     async def one(wire: Wire) -> None:
-        mine = next(shares)
+        own_share = next(shares)
         revisions: dict[str, str] = {}
-        for turn, number in zip(count(), left, strict=False):
-            name = mine[turn % len(mine)]
+        for turn, number in zip(count(), remaining, strict=False):
+            name = own_share[turn % len(own_share)]
             body = {"status": status(number)}
             if name in revisions:
                 body["metadata"] = {"resourceVersion": revisions[name]}
             answer = await wire.ask(
                 "PATCH", f"{PATH}/{name}/status", msgspec.json.encode(body), _MERGE
             )
-            found = _REVISION.search(answer)
-            assert found is not None
-            revisions[name] = found[1].decode()
+            match = _REVISION.search(answer)
+            assert match is not None
+            revisions[name] = match[1].decode()
 
     await _on_connections(of, one)
 
@@ -195,12 +195,12 @@ async def fan_out(of: Server, names: list[str]) -> None:
     """Patch while all watchers look on; then let them catch up with what is past."""
     async with await of.connect() as wire:
         revision = await _revision(wire)
-        with of.measured() as cost:
+        with of.measure_block() as cost:
             async with anyio.create_task_group() as group:
                 await _start_watchers(of, group, revision)
                 await patch(of, names, HISTORY)
         click.echo(f"  {'patched and told to 10 watchers':32}{cost.per(HISTORY * WATCHERS)}")
-        with of.measured() as cost:
+        with of.measure_block() as cost:
             async with anyio.create_task_group() as group:
                 await _start_watchers(of, group, revision)
         click.echo(f"  {'history told to 10 watchers':32}{cost.per(HISTORY * WATCHERS)}")
@@ -215,22 +215,22 @@ async def _start_watchers(of: Server, group: TaskGroup, revision: str) -> None:
 
 
 async def _revision(wire: Wire) -> str:
-    found = _REVISION.search(
+    match = _REVISION.search(
         await wire.ask("GET", f"{PATH}?limit=1&fieldSelector=metadata.name=x")
     )
-    assert found is not None
-    return found[1].decode()
+    assert match is not None
+    return match[1].decode()
 
 
 async def list_all(of: Server) -> None:
     """Read a long list in pages."""
     pages, token = 0, ""
     async with await of.connect() as wire:
-        with of.measured() as cost:
+        with of.measure_block() as cost:
             while token or not pages:
                 page = await wire.ask("GET", f"{PATH}?limit={PAGE}&continue={token}")
-                found = _CONTINUE.search(page)
-                token = found[1].decode() if found else ""
+                match = _CONTINUE.search(page)
+                token = match[1].decode() if match else ""
                 pages += 1
     click.echo(
         f"  {f'{LISTED:,} objects in {pages} pages':32}"
@@ -246,11 +246,11 @@ async def writes(of: Server) -> None:
     await patch(of, names, PATCHES // 10)
     windows: list[Cost] = []
     for _ in range(WINDOWS):
-        with of.measured() as cost:
+        with of.measure_block() as cost:
             await patch(of, names, PATCHES // WINDOWS)
         windows.append(cost)
-    total = Cost(sum(one.wall for one in windows), sum(one.cpu for one in windows))
-    best = Cost(min(one.wall for one in windows), min(one.cpu for one in windows))
+    total = Cost(sum(window.wall for window in windows), sum(window.cpu for window in windows))
+    best = Cost(min(window.wall for window in windows), min(window.cpu for window in windows))
     click.echo(f"  {'status patches':32}{total.per(PATCHES)}")
     click.echo(f"  {'the best window of them':32}{best.per(PATCHES // WINDOWS)}")
     await fan_out(of, names)
@@ -268,14 +268,14 @@ async def memory(of: Server) -> None:
     await serve_allocations(of)
     empty = of.tell("cost")["memory"]
     names = [f"allocation-{number:05}" for number in range(KEPT)]
-    with of.measured() as cost:
+    with of.measure_block() as cost:
         await create(of, names)
     click.echo(f"  {f'{KEPT:,} objects created':32}{cost.per(KEPT)}")
-    made = of.tell("cost")["memory"]
+    memory = of.tell("cost")["memory"]
     await patch(of, names, KEPT)
     patched = of.tell("cost")["memory"]
     click.echo(
-        f"  {f'memory with {KEPT:,} objects':32}{made:9.0f} MiB; "
+        f"  {f'memory with {KEPT:,} objects':32}{memory:9.0f} MiB; "
         f"{patched:.0f} MiB once all of them were patched; {empty:.0f} MiB without"
     )
 

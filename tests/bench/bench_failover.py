@@ -20,7 +20,7 @@ from tests.bench.bench_real import ours
 from tests.bench.comparison import prefix
 from tests.bench.driver import Driver
 from tests.bench.places import Open, Place, places
-from tests.bench.processes import running, worked
+from tests.bench.processes import read_cpu_seconds, running
 
 HELD = 10_000
 TURNS = 3
@@ -48,10 +48,10 @@ async def measure(place: Open) -> list[tuple[float, float]]:
             await _until_standby(standby, folder / str(turn) / LOG)
             leader.send_signal(signal.SIGTERM)
             await _until_free(driver)
-            begun, cpu = perf_counter(), worked(standby.pid)
+            begun, cpu = perf_counter(), read_cpu_seconds(standby.pid)
             await driver.change((), [HELD + turn])
             await driver.done()
-            took.append((view.moved - begun, worked(standby.pid) - cpu))
+            took.append((view.moved - begun, read_cpu_seconds(standby.pid) - cpu))
             leader = standby
         return took
 
@@ -65,10 +65,10 @@ async def _start(stack: AsyncExitStack, home: Place, folder: Path) -> Process:
 async def _until_standby(process: Process, log: Path) -> None:
     """Wait until a process that waits for the Lease has read everything and does no more."""
     with anyio.fail_after(PATIENCE):
-        before, now = -1.0, worked(process.pid)
+        before, now = -1.0, read_cpu_seconds(process.pid)
         while now - before > 0.02 or WAITS not in await anyio.Path(log).read_text():
             await anyio.sleep(2)
-            before, now = now, worked(process.pid)
+            before, now = now, read_cpu_seconds(process.pid)
 
 
 async def _until_free(driver: Driver) -> None:
@@ -88,5 +88,5 @@ def run() -> None:
     """Print how long a change of leaders takes."""
     for name, place in places().items():
         took = anyio.run(measure, place)
-        shown = ", ".join(f"{wall:.2f} s ({cpu:.2f} s of CPU)" for wall, cpu in took)
-        click.echo(f"{name:9} first grant after the Lease was free: {shown}  goal: <= 2 s")
+        times = ", ".join(f"{wall:.2f} s ({cpu:.2f} s of CPU)" for wall, cpu in took)
+        click.echo(f"{name:9} first grant after the Lease was free: {times}  goal: <= 2 s")

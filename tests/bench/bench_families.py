@@ -21,7 +21,7 @@ from tests.bench.bench_real import ours
 from tests.bench.comparison import FAMILIES, blocks
 from tests.bench.driver import Driver
 from tests.bench.places import Open, places
-from tests.bench.processes import running, worked
+from tests.bench.processes import read_cpu_seconds, running
 
 GOAL = 0.9
 
@@ -59,7 +59,7 @@ class Cost:
 
 
 async def measure(place: Open, number: int, families: Sequence[str]) -> Cost:
-    """Return what so many allocations cost that are created at once."""
+    """Measure the cost of so many allocations that are created at once."""
     async with place() as home:
         with tempfile.TemporaryDirectory() as folder:
             driver = Driver(home.session)
@@ -68,13 +68,15 @@ async def measure(place: Open, number: int, families: Sequence[str]) -> Cost:
                 command = ours(home.access, Path(folder))
                 async with running(command, Path(folder) / "controller.log") as process:
                     await view.until(lambda: view.pool is not None and view.pool.ready, "a pool")
-                    before, begun = worked(process.pid), perf_counter()
+                    before, begun = read_cpu_seconds(process.pid), perf_counter()
                     await driver.change((), range(number))
                     await driver.done()
-                    cpu = worked(process.pid) - before
-                listed = await driver.listed()
-    held = sum(view.overlaps.size(one.metadata.uid) for one in listed)
-    return Cost(len(listed), held, view.moved - begun, cpu, len(view.overlaps.pairs))
+                    cpu = read_cpu_seconds(process.pid) - before
+                listed = await driver.list_allocations()
+    address_count = sum(
+        view.overlaps.size(listed_allocation.metadata.uid) for listed_allocation in listed
+    )
+    return Cost(len(listed), address_count, view.moved - begun, cpu, len(view.overlaps.pairs))
 
 
 def show(name: str, costs: Mapping[tuple[str, ...], Cost]) -> None:

@@ -19,7 +19,7 @@ from tests.bench.bench_real import ours
 from tests.bench.comparison import FAMILIES, blocks
 from tests.bench.driver import Driver
 from tests.bench.places import Open, places
-from tests.bench.processes import running, worked
+from tests.bench.processes import read_cpu_seconds, running
 
 HELD = (100, 10_000)
 ROUNDS = 8
@@ -28,26 +28,32 @@ MORE = ROUNDS * EACH_ROUND
 
 
 async def measure(
-    place: Open, held: int, families: Sequence[str] = ("IPv4",)
+    place: Open, allocation_count: int, families: Sequence[str] = ("IPv4",)
 ) -> tuple[float, float]:
     """Return the milliseconds of CPU time each: of those served in churn, and in filling."""
     async with place() as home:
         with tempfile.TemporaryDirectory() as folder:
             driver = Driver(home.session)
             async with driver.watching() as view:
-                await driver.prepare(*blocks(2 * (held + MORE), families))
+                await driver.prepare(*blocks(2 * (allocation_count + MORE), families))
                 command = ours(home.access, Path(folder))
                 async with running(command, Path(folder) / "controller.log") as process:
                     await view.until(lambda: view.pool is not None and view.pool.ready, "a pool")
-                    await _change(driver, range(0), range(held))
-                    begun = worked(process.pid)
+                    await _change(driver, range(0), range(allocation_count))
+                    begun = read_cpu_seconds(process.pid)
                     for turn in range(ROUNDS):
                         going = range(turn * EACH_ROUND, (turn + 1) * EACH_ROUND)
-                        coming = range(held + going.start, held + going.stop)
+                        coming = range(
+                            allocation_count + going.start, allocation_count + going.stop
+                        )
                         await _change(driver, going, coming)
-                    churned = worked(process.pid)
-                    await _change(driver, range(0), range(held + MORE, held + 2 * MORE))
-                    filled = worked(process.pid)
+                    churned = read_cpu_seconds(process.pid)
+                    await _change(
+                        driver,
+                        range(0),
+                        range(allocation_count + MORE, allocation_count + 2 * MORE),
+                    )
+                    filled = read_cpu_seconds(process.pid)
     return 1000 * (churned - begun) / MORE, 1000 * (filled - churned) / MORE
 
 
@@ -59,7 +65,9 @@ async def _change(driver: Driver, delete: range, create: range) -> None:
 def run() -> None:
     """Print what allocations cost by how many are held."""
     for (name, place), families in product(places().items(), FAMILIES):
-        costs = [anyio.run(measure, place, held, families) for held in HELD]
+        costs = [
+            anyio.run(measure, place, allocation_count, families) for allocation_count in HELD
+        ]
         asked = " and ".join(families)
         for at, phase in enumerate(("churn", "filling")):
             few, many = (cost[at] for cost in costs)

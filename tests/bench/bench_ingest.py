@@ -38,7 +38,7 @@ async def measure(server: Server) -> None:
         IP_ALLOCATION,
         transport,
         SystemClock(),
-        indexes={"pool": lambda one: (one.spec.poolRef.name,)},
+        indexes={"pool": lambda allocation: (allocation.spec.poolRef.name,)},
         streams=True,
     )
     full = anyio.Event()

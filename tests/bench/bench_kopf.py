@@ -29,7 +29,7 @@ import yaml
 
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
-from tests.bench.processes import peak, resident, worked
+from tests.bench.processes import peak, read_cpu_seconds, resident
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -132,7 +132,10 @@ async def measure(framework: str, websites: int, single: int) -> Figures:
     """Run an operator through the whole story; return its figures."""
     figures = Figures()
     definitions = list(yaml.safe_load_all((EXAMPLES / "manifests/crds.yaml").read_text()))
-    definitions = [{**one, "spec": {**one["spec"], "conversion": None}} for one in definitions]
+    definitions = [
+        {**definition, "spec": {**definition["spec"], "conversion": None}}
+        for definition in definitions
+    ]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         async with (
@@ -153,7 +156,7 @@ async def measure(framework: str, websites: int, single: int) -> Figures:
                     figures.start = await children.wait(lambda all_: "first" in all_) - begun
                     await _play_single(http, sites, children, single, figures)
                     await _play_many(http, sites, children, websites, figures)
-                    figures.cpu = worked(process)
+                    figures.cpu = read_cpu_seconds(process)
                     figures.memory, figures.top = resident(process), peak(process)
             group.cancel_scope.cancel()
     return figures

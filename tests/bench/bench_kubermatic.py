@@ -26,8 +26,8 @@ import yaml
 from reconcilers.api import names
 from tests.bench.bench_real import ours
 from tests.bench.places import ROOT, Open, Place, places
-from tests.bench.processes import running, worked
-from tests.bench.writes import counted, done
+from tests.bench.processes import read_cpu_seconds, running
+from tests.bench.writes import count_writes, done
 
 API = "/apis/kubermatic.k8c.io/v1"
 CRDS = ROOT / "tests/data/kubermatic/crds.yaml"
@@ -53,9 +53,13 @@ class Served:
         path, query = f"{API}/ipamallocations", {"watch": "true"}
         async with self._place.session.get(path, params=query, timeout=None) as answer:
             async for line in answer.content:
-                one = msgspec.json.decode(line)["object"]
-                for addresses in one["spec"].get("addresses", ()):
-                    self._note(one["metadata"]["name"], addresses, one["metadata"]["namespace"])
+                changed_object = msgspec.json.decode(line)["object"]
+                for addresses in changed_object["spec"].get("addresses", ()):
+                    self._note(
+                        changed_object["metadata"]["name"],
+                        addresses,
+                        changed_object["metadata"]["namespace"],
+                    )
 
     def _note(self, pool: str, addresses: str, namespace: str) -> None:
         holder = self._held.setdefault(pool, {}).setdefault(addresses, namespace)
@@ -92,22 +96,25 @@ async def _at_once(place: Place, requests: Sequence[tuple[str, str, dict[str, An
 
 async def _clusters(place: Place, dc: str, count: int) -> list[tuple[str, str, dict[str, Any]]]:
     """Make clusters and their namespaces; return the requests that give them to each other."""
-    every = [f"{dc}-{number}" for number in range(count)]
-    made = [("POST", "/api/v1/namespaces", {"metadata": {"name": f"cluster-{n}"}}) for n in every]
+    cluster_names = [f"{dc}-{number}" for number in range(count)]
+    requests = [
+        ("POST", "/api/v1/namespaces", {"metadata": {"name": f"cluster-{n}"}})
+        for n in cluster_names
+    ]
     kind = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "Cluster"}
     spec = {"cloud": {"dc": dc}}
     clusters = [
         ("POST", f"{API}/clusters", {**kind, "metadata": {"name": name}, "spec": spec})
-        for name in every
+        for name in cluster_names
     ]
-    await _at_once(place, [*made, *clusters])
+    await _at_once(place, [*requests, *clusters])
     return [
         (
             "PATCH",
             f"{API}/clusters/{name}/status",
             {"status": {"namespaceName": f"cluster-{name}"}},
         )
-        for name in every
+        for name in cluster_names
     ]
 
 
@@ -119,25 +126,25 @@ async def _pool(place: Place, dc: str, cidr: str) -> None:
 
 
 @asynccontextmanager
-async def _measured(
+async def _measure(
     name: str, count: int, place: Place, process: int, sent: int
 ) -> AsyncIterator[None]:
     """Print what the context cost."""
-    writes, cpu, begun = await _writes(place), worked(process), time.monotonic()
+    writes, cpu, begun = await _writes(place), read_cpu_seconds(process), time.monotonic()
     yield
-    seconds, spent = time.monotonic() - begun, worked(process) - cpu
-    each = f"{1000 * spent / count:.2f} ms of CPU"
+    seconds, spent = time.monotonic() - begun, read_cpu_seconds(process) - cpu
+    cost = f"{1000 * spent / count:.2f} ms of CPU"
     if place.counts:
         number = await _writes(place) - writes - sent
-        each += f", {number / count:.2f} writes"
-    click.echo(f"{name:32} {count:,} clusters: {count / seconds:.0f}/s, {each} each")
+        cost += f", {number / count:.2f} writes"
+    click.echo(f"{name:32} {count:,} clusters: {count / seconds:.0f}/s, {cost} each")
 
 
 async def _writes(place: Place) -> int:
     if not place.counts:
         return 0
     async with place.session.get("/metrics") as answer:
-        return done(counted(await answer.text(), "kubermatic.k8c.io"))
+        return done(count_writes(await answer.text(), "kubermatic.k8c.io"))
 
 
 async def measure(name: str, opened: Open, count: int) -> None:
@@ -156,20 +163,20 @@ async def measure(name: str, opened: Open, count: int) -> None:
                 running(command, Path(folder) / "log") as process,
                 anyio.create_task_group() as group,
             ):
-                served = Served(place)
-                group.start_soon(served.watch)
+                seen_clusters = Served(place)
+                group.start_soon(seen_clusters.watch)
                 await _at_once(place, await _clusters(place, "warm", 1))
                 await _pool(place, "warm", "10.255.0.0/24")
-                await served.until("warm", 1)
+                await seen_clusters.until("warm", 1)
                 await _at_once(place, await _clusters(place, "first", count))
-                async with _measured(f"{name}, a pool under", count, place, process.pid, 1):
+                async with _measure(f"{name}, a pool under", count, place, process.pid, 1):
                     await _pool(place, "first", "10.0.0.0/16")
-                    await served.until("first", count)
+                    await seen_clusters.until("first", count)
                 requests = await _clusters(place, "second", count)
                 await _pool(place, "second", "10.1.0.0/16")
-                async with _measured(f"{name}, at once", count, place, process.pid, count):
+                async with _measure(f"{name}, at once", count, place, process.pid, count):
                     await _at_once(place, requests)
-                    await served.until("second", count)
+                    await seen_clusters.until("second", count)
                 group.cancel_scope.cancel()
 
 

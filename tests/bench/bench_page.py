@@ -22,9 +22,9 @@ from controller.clock import SystemClock
 from controller.pages import Bind
 from reconcilers.ui.serving import local_page
 from tests.bench.page_objects import objects
-from tests.bench.processes import worked
+from tests.bench.processes import read_cpu_seconds
 from tests.browser import Page, browser
-from tests.reconcilers.cli.saved import held
+from tests.reconcilers.cli.saved import make_holder
 from tests.reconcilers.ui.cluster import Cluster
 
 REST_SECONDS = 30.0
@@ -81,31 +81,31 @@ def family_of(process: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
-            text = entry.read_text()
+            content = entry.read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended meanwhile
-        parent = int(text.rpartition(")")[2].split()[1])
+        parent = int(content.rpartition(")")[2].split()[1])
         children.setdefault(parent, []).append(int(entry.parent.name))
-    found = [process]
-    for member in found:
-        found += children.get(member, [])
-    return found
+    members = [process]
+    for member in members:
+        members += children.get(member, [])
+    return members
 
 
 def worked_by(page: Page) -> float:
     """Return the seconds of CPU time of all processes of the browser."""
-    return sum(worked(process) for process in family_of(page.process))
+    return sum(read_cpu_seconds(process) for process in family_of(page.process))
 
 
 async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> Costs:
-    """Return what the page costs.
+    """Measure the cost of the page.
 
     Args:
         share: by how much tenants and allocations are fewer than in the full size.
         rest_seconds: how long the page is watched at rest.
     """
     with tempfile.TemporaryDirectory() as folder:
-        async with _served(share) as (cluster, url), browser(Path(folder)) as page:
+        async with _serve_page(share) as (cluster, url), browser(Path(folder)) as page:
             await page.call("Page.enable")
             await page.call("Page.addScriptToEvaluateOnNewDocument", source=_NOTE_PAINTED)
             await page.show(url)
@@ -119,11 +119,11 @@ async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> Costs:
             rest_of_server = (time.process_time() - server_before) / rest_seconds
             await page.value(_NOTE_CHANGED)
             before = worked_by(page)
-            await cluster.create(held("new", "10.0.0.64", "10.0.0.71", of="large"))
+            await cluster.create(make_holder("new", "10.0.0.64", "10.0.0.71", of="large"))
             await page.value("window.changed")
             await anyio.sleep(KEY_SECONDS)
             change = worked_by(page) - before
-            key = await _typed(page)
+            key = await _measure_typing(page)
             nodes = await page.value(
                 "(() => { const walk = document.createNodeIterator(document); let found = 0;"
                 " while (walk.nextNode()) found += 1; return found; })()"
@@ -142,25 +142,25 @@ async def _first_message(url: str) -> tuple[int, int]:
     ):
         packed = answer.headers.get("Content-Encoding") == "gzip"
         unpack = zlib.decompressobj(wbits=31)
-        received, text = 0, b""
+        received, body = 0, b""
         async for chunk in answer.content.iter_any():
             received += len(chunk)
-            text += unpack.decompress(chunk) if packed else chunk
-            if b"data: " in text and text.endswith(b"\n\n"):
+            body += unpack.decompress(chunk) if packed else chunk
+            if b"data: " in body and body.endswith(b"\n\n"):
                 break
-    return received, len(text)
+    return received, len(body)
 
 
-async def _typed(page: Page) -> float:
+async def _measure_typing(page: Page) -> float:
     """Return the seconds of CPU time for each key of some searches, typed one by one."""
     worst = 0.0
-    for text in TYPED:
+    for query in TYPED:
         await page.value("document.getElementById('find').focus()")
         before = worked_by(page)
-        for character in text:
+        for character in query:
             await page.press(character)
             await anyio.sleep(KEY_SECONDS)
-        worst = max(worst, (worked_by(page) - before) / len(text))
+        worst = max(worst, (worked_by(page) - before) / len(query))
         await page.value(
             "(() => { const box = document.getElementById('find'); box.value = '';"
             " box.dispatchEvent(new Event('input')); })()"
@@ -170,7 +170,7 @@ async def _typed(page: Page) -> float:
 
 
 @asynccontextmanager
-async def _served(share: int) -> AsyncIterator[tuple[Cluster, str]]:
+async def _serve_page(share: int) -> AsyncIterator[tuple[Cluster, str]]:
     clock = SystemClock()
     cluster = Cluster(clock)
     await cluster.create(*objects(share))

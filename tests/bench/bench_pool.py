@@ -42,7 +42,7 @@ def span(pool: int, number: int) -> tuple[str, str]:
     return address_text(first, 4), address_text(first + SIZE - 1, 4)
 
 
-def filled(allocations: int, tenants: int, pools: int, cidr: str = "10.0.0.0/12") -> Replica:
+def fill_replica(allocations: int, tenants: int, pools: int, cidr: str = "10.0.0.0/12") -> Replica:
     """Return a replica that knows of pools whose ranges are held by tenants."""
     lab = Lab()
     lab.server.listeners.clear()
@@ -54,10 +54,10 @@ def filled(allocations: int, tenants: int, pools: int, cidr: str = "10.0.0.0/12"
         lab.server.add("tenantclusters", ready)
     for number in range(allocations):
         tenant, pool = f"tenant-{number % tenants:04}", number % pools
-        held = make.allocation(
-            named(number),
+        allocation = make.allocation(
+            name_allocation(number),
             of=f"pool-{pool:03}",
-            held=span(pool, number // pools),
+            held_range=span(pool, number // pools),
             tenant=f"team/{tenant}",
             annotations={names.ANNOTATION_TENANT_UID: f"uid-team-{tenant}"},
             labels={
@@ -68,17 +68,17 @@ def filled(allocations: int, tenants: int, pools: int, cidr: str = "10.0.0.0/12"
                 names.LABEL_MANAGED_BY: "butler",
             },
         )
-        lab.server.add("ipallocations", held)
+        lab.server.add("ipallocations", allocation)
     return lab.another()
 
 
-def named(number: int) -> str:
+def name_allocation(number: int) -> str:
     """Return the name of the allocation with that number."""
     return f"held-{number:06}"
 
 
-async def measured(step: Step, before: Callable[[int], object] = lambda _: None) -> str:
-    """Return what a step costs: CPU time on average over rounds, calls in one more round."""
+async def measure_step(step: Step, before: Callable[[int], object] = lambda _: None) -> str:
+    """Return the cost of a step: CPU time on average over rounds, calls in one more round."""
     await step()
     spent = 0.0
     for number in range(ROUNDS):
@@ -104,20 +104,20 @@ async def measured(step: Step, before: Callable[[int], object] = lambda _: None)
 async def one_pool() -> None:
     """Print what a pass costs in which one allocation was released, or one asked for a range."""
     for count in HELD:
-        replica = filled(count, 10, 1)
+        replica = fill_replica(count, 10, 1)
         server = replica.lab.server
 
         reconcile = partial(replica.pools.reconcile, make.key("pool-000"))
 
         def release(number: int, on: Server = server) -> None:
-            on.vanish("ipallocations", named(number))
+            on.vanish("ipallocations", name_allocation(number))
 
         def ask(number: int, on: Server = server) -> None:
             new = make.allocation(f"new-{number}", of="pool-000", size=SIZE)
             on.add("ipallocations", new)
 
-        released = await measured(reconcile, release)
-        asked = await measured(reconcile, ask)
+        released = await measure_step(reconcile, release)
+        asked = await measure_step(reconcile, ask)
         goal = "  goal: <= 2 ms each" if count == HELD[-1] else ""
         click.echo(f"{count:>7,} held: a release {released}, a request {asked}{goal}")
 
@@ -125,7 +125,7 @@ async def one_pool() -> None:
 async def full_pool() -> None:
     """Print what a pass costs in which a release leaves too little room for all that wait."""
     for waiting in WAITING:
-        replica = filled(512, 10, 1, cidr="10.0.0.0/20")
+        replica = fill_replica(512, 10, 1, cidr="10.0.0.0/20")
         server = replica.lab.server
         for number in range(waiting):
             asks = make.allocation(f"waits-{number:05}", of="pool-000", size=SIZE + 1 + number % 8)
@@ -134,12 +134,14 @@ async def full_pool() -> None:
         await reconcile()
 
         def swap(number: int, on: Server = server) -> None:
-            on.vanish("ipallocations", named(2 * number))
-            again = make.allocation(f"again-{number}", of="pool-000", held=span(0, 2 * number - 2))
+            on.vanish("ipallocations", name_allocation(2 * number))
+            again = make.allocation(
+                f"again-{number}", of="pool-000", held_range=span(0, 2 * number - 2)
+            )
             if number:
                 on.add("ipallocations", again)
 
-        released = await measured(reconcile, swap)
+        released = await measure_step(reconcile, swap)
         click.echo(f"{waiting:>7,} waiting in a full pool: a release {released}")
 
 
@@ -147,11 +149,11 @@ async def everything_else() -> None:
     """Print what else looks at allocations, tenants and pools."""
     for allocations, tenants, pools in SHARED:
         click.echo(f"{allocations:,} allocations, {tenants:,} tenants, {pools} pools:")
-        replica = filled(allocations, tenants, pools)
-        known, held, clusters, providers = replica.caches.values()
+        replica = fill_replica(allocations, tenants, pools)
+        known, known_allocations, clusters, providers = replica.caches.values()
         gauges = Gauges(
             known,
-            held,
+            known_allocations,
             providers,
             clusters,
             replica.lab.clock,
@@ -159,12 +161,13 @@ async def everything_else() -> None:
             count_promises=count_promises,
         )
         judge = AllocationValidator(
-            *(replica.client, known, held, replica.lab.clock, 1 << 20), clusters=clusters
+            *(replica.client, known, known_allocations, replica.lab.clock, 1 << 20),
+            clusters=clusters,
         )
-        wanted = make.allocation("new", of="pool-000", size=SIZE)
+        allocation = make.allocation("new", of="pool-000", size=SIZE)
 
-        async def scrape(shown: Gauges = gauges) -> None:
-            list(shown.collect())
+        async def scrape(scraped: Gauges = gauges) -> None:
+            list(scraped.collect())
 
         steps: dict[str, Step] = {
             "a pass over one pool": partial(replica.pools.reconcile, make.key("pool-000")),
@@ -173,10 +176,10 @@ async def everything_else() -> None:
             ),
             "a sweep for orphans": replica.orphans.sweep,
             "a scrape of the metrics": scrape,
-            "a judgement of a request": partial(judge.review_creation, wanted),
+            "a judgement of a request": partial(judge.review_creation, allocation),
         }
-        for what, step in steps.items():
-            click.echo(f"  {what:25} {await measured(step)}")
+        for case, step in steps.items():
+            click.echo(f"  {case:25} {await measure_step(step)}")
 
 
 def run() -> None:

@@ -134,10 +134,10 @@ def command(place: str, allocations: Sequence[int], only: str | None, kind: str)
     if only in {None, CLIENT_GO} and (program := built_peer()) is not None:
         starts[CLIENT_GO] = partial(peer, program)
     for number in allocations:
-        _compared(starts, there, number, kind, bare=only in {None, NEITHER})
+        _compare_controllers(starts, there, number, kind, bare=only in {None, NEITHER})
 
 
-def _compared(
+def _compare_controllers(
     starts: dict[str, Start], place: Open, number: int, kind: str, *, bare: bool
 ) -> None:
     """Measure controllers with one number of allocations, and the most, if asked; print it.

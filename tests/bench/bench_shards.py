@@ -18,9 +18,9 @@ import click
 import msgspec
 
 from tests.bench.bench_real import ours
-from tests.bench.driver import ALLOCATIONS, NAMESPACE, POOLS, Driver, allocation, named
+from tests.bench.driver import ALLOCATIONS, NAMESPACE, POOLS, Driver, allocation, name_allocation
 from tests.bench.places import Open, places
-from tests.bench.processes import running, worked
+from tests.bench.processes import read_cpu_seconds, running
 
 REPLICAS = (1, 2, 3)
 SHARDS = 12
@@ -38,13 +38,13 @@ class Shared:
         seconds: until every allocation had its addresses.
         used: CPU seconds of each replica.
         server: CPU seconds of the API server.
-        held: how many shards each holder held.
+        shard_counts: how many shards each holder held.
     """
 
     seconds: float
     used: list[float]
     server: float
-    held: list[int]
+    shard_counts: list[int]
 
 
 async def measure(place: Open, replicas: int) -> Shared:
@@ -58,33 +58,41 @@ async def measure(place: Open, replicas: int) -> Shared:
             await driver.ask("POST", POOLS, _pool(number))
         processes = []
         for number in range(replicas):
-            mine = folder / str(number)
-            await anyio.Path(mine).mkdir()
-            line, variables = ours(home.access, mine)
+            replica_folder = folder / str(number)
+            await anyio.Path(replica_folder).mkdir()
+            line, variables = ours(home.access, replica_folder)
             command = [*line, f"--shards={SHARDS}"], variables
             processes.append(
-                await stack.enter_async_context(running(command, mine / "controller.log"))
+                await stack.enter_async_context(
+                    running(command, replica_folder / "controller.log")
+                )
             )
-        held = await _shared_out(driver, replicas)
-        view.unserved |= {named(number) for number in range(NUMBER)}
+        shard_counts = await _shared_out(driver, replicas)
+        view.unserved |= {name_allocation(number) for number in range(NUMBER)}
         before, server, begun = (
-            [worked(one.pid) for one in processes],
-            worked(home.server),
+            [read_cpu_seconds(process.pid) for process in processes],
+            read_cpu_seconds(home.server),
             perf_counter(),
         )
-        left = iter(range(NUMBER))
+        remaining = iter(range(NUMBER))
 
         async def ask() -> None:
-            for number in left:
+            for number in remaining:
                 await driver.ask("POST", ALLOCATIONS, _allocation(number))
 
         async with anyio.create_task_group() as group:
             for _ in range(32):
                 group.start_soon(ask)
         await driver.done()
-        used = [worked(one.pid) - then for one, then in zip(processes, before, strict=True)]
+        used = [
+            read_cpu_seconds(process.pid) - then
+            for process, then in zip(processes, before, strict=True)
+        ]
         return Shared(
-            view.moved - begun, used, worked(home.server) - server, sorted(held.values())
+            view.moved - begun,
+            used,
+            read_cpu_seconds(home.server) - server,
+            sorted(shard_counts.values()),
         )
 
 
@@ -113,15 +121,15 @@ async def _shared_out(driver: Driver, replicas: int) -> Mapping[str, int]:
         while True:
             listed = msgspec.json.decode(await driver.ask("GET", LEASES))
             holders = [
-                one["spec"].get("holderIdentity", "")
-                for one in listed["items"]
-                if one["metadata"]["name"].removeprefix(f"butler-ipam-{SHARDS}-").isdecimal()
+                lease["spec"].get("holderIdentity", "")
+                for lease in listed["items"]
+                if lease["metadata"]["name"].removeprefix(f"butler-ipam-{SHARDS}-").isdecimal()
             ]
-            held = {one: holders.count(one) for one in holders}
-            spread = max(held.values(), default=0) - min(held.values(), default=0)
-            shared = len(held) == replicas and "" not in held and spread < 2
+            shard_counts = {holder: holders.count(holder) for holder in holders}
+            spread = max(shard_counts.values(), default=0) - min(shard_counts.values(), default=0)
+            shared = len(shard_counts) == replicas and "" not in shard_counts and spread < 2
             if shared and len(holders) == SHARDS:
-                return held
+                return shard_counts
             await anyio.sleep(0.2)
 
 
@@ -130,10 +138,10 @@ def run() -> None:
     for name, place in places().items():
         for replicas in REPLICAS:
             took = anyio.run(measure, place, replicas)
-            each = ", ".join(f"{1000 * one / NUMBER:.2f}" for one in took.used)
+            costs = ", ".join(f"{1000 * cpu_seconds / NUMBER:.2f}" for cpu_seconds in took.used)
             rate = NUMBER / took.seconds
             click.echo(
-                f"{name:9} {replicas} replicas with {took.held} shards: {rate:.0f}"
-                f" allocations/s; ms of CPU for each allocation: {each} (replicas),"
+                f"{name:9} {replicas} replicas with {took.shard_counts} shards: {rate:.0f}"
+                f" allocations/s; ms of CPU for each allocation: {costs} (replicas),"
                 f" {1000 * took.server / NUMBER:.2f} (API server)"
             )

@@ -34,7 +34,7 @@ from tests.bench.driver import (
     Driver,
     allocation,
     count,
-    named,
+    name_allocation,
 )
 from tests.bench.places import Open, places
 from tests.bench.processes import (
@@ -42,8 +42,8 @@ from tests.bench.processes import (
     Reachable,
     as_a_pod,
     free_port,
+    read_cpu_seconds,
     running,
-    worked,
     write_credentials,
 )
 from tests.program import script
@@ -76,7 +76,7 @@ class Started:
     """What a first start took.
 
     Attributes:
-        served: how many allocations were served.
+        served_count: how many allocations were served.
         seconds: from the start of the process until the last of them was Allocated.
         cpu: CPU seconds of the controller until then.
         lists: LISTs of IPAllocations that it sent.
@@ -88,7 +88,7 @@ class Started:
         overlaps: pairs of allocations that held an address at the same time.
     """
 
-    served: int
+    served_count: int
     seconds: float
     cpu: float
     lists: int
@@ -146,11 +146,11 @@ async def prepare(driver: Driver, case: Case) -> None:
     await driver.ask_all(requests)
 
 
-def measured(of: Reachable, folder: Path, result: Path) -> Command:
+def measuring_command(of: Reachable, folder: Path, result: Path) -> Command:
     """Return how to start the controller so that its event loop is measured."""
     _, variables = as_a_pod(of, folder)
     token, _ = write_credentials(of, folder)
-    text = "from tests.bench.looptimes import main\nmain()\n"
+    program_text = "from tests.bench.looptimes import main\nmain()\n"
     flags = [
         "--leader-elect",
         f"--health-probe-bind-address=127.0.0.1:{free_port()}",
@@ -159,7 +159,7 @@ def measured(of: Reachable, folder: Path, result: Path) -> Command:
         "--log-format=json",
         f"--orphans-resync={NEVER}",
     ]
-    return [*script(text, str(result), str(token)), "run", *flags], variables
+    return [*script(program_text, str(result), str(token)), "run", *flags], variables
 
 
 async def measure(place: Open, case: Case) -> Started:
@@ -170,29 +170,36 @@ async def measure(place: Open, case: Case) -> Started:
             driver = Driver(home.session)
             async with driver.watching() as view:
                 await prepare(driver, case)
-                view.unserved |= {named(number) for number in range(case.allocations)}
-                command = measured(home.access, folder, result)
+                view.unserved |= {name_allocation(number) for number in range(case.allocations)}
+                command = measuring_command(home.access, folder, result)
                 begun = perf_counter()
                 async with running(command, folder / "controller.log", may_end=True) as process:
                     with anyio.fail_after(PATIENCE):
                         await driver.done()
-                    cpu, seconds = worked(process.pid), view.moved - begun
+                    cpu, seconds = read_cpu_seconds(process.pid), view.moved - begun
                     process.terminate()
                     with anyio.move_on_after(60):
                         await process.wait()
                 steps = json.loads(await anyio.Path(result).read_text())
-                listed = [one for one in await driver.listed() if one.status.phase == "Allocated"]
-                asked = {named(number): count(number) for number in range(case.allocations)}
+                listed = [
+                    allocation
+                    for allocation in await driver.list_allocations()
+                    if allocation.status.phase == "Allocated"
+                ]
+                asked = {
+                    name_allocation(number): count(number) for number in range(case.allocations)
+                }
                 wrong = [
-                    one.metadata.name
-                    for one in listed
-                    if one.metadata.name in asked
-                    and view.overlaps.size(one.metadata.uid) != asked[one.metadata.name]
+                    allocation.metadata.name
+                    for allocation in listed
+                    if allocation.metadata.name in asked
+                    and view.overlaps.size(allocation.metadata.uid)
+                    != asked[allocation.metadata.name]
                 ]
                 if wrong:
                     raise click.ClickException(f"not the number asked for: {wrong[:5]}")
                 return Started(
-                    served=sum(one.metadata.name in asked for one in listed),
+                    served_count=sum(allocation.metadata.name in asked for allocation in listed),
                     seconds=seconds,
                     cpu=cpu,
                     lists=steps["lists"].get("ipallocations", 0),
@@ -207,9 +214,11 @@ async def measure(place: Open, case: Case) -> Started:
 
 def _writes_of_allocations(took: Started) -> str:
     """Return how many there were of each kind."""
-    kinds = {what: n for what, n in sorted(took.writes.items()) if " ipallocations" in what}
-    shown = [f"{n:,} {what.replace(' ipallocations', '')}" for what, n in kinds.items()]
-    return f"{sum(kinds.values()):,} ({', '.join(shown)})"
+    kinds = {
+        request: n for request, n in sorted(took.writes.items()) if " ipallocations" in request
+    }
+    parts = [f"{n:,} {request.replace(' ipallocations', '')}" for request, n in kinds.items()]
+    return f"{sum(kinds.values()):,} ({', '.join(parts)})"
 
 
 def show(name: str, case: Case, took: Started) -> None:
@@ -217,8 +226,8 @@ def show(name: str, case: Case, took: Started) -> None:
     finalizers = "" if case.finalizers else " without finalizers"
     click.echo(
         f"{name:9} {case.pools} pools, {case.tenants} TenantClusters,"
-        f" {took.served:,} of {case.allocations:,} allocations{finalizers} served in"
-        f" {took.seconds:.0f} s ({took.served / took.seconds:.0f}/s);"
+        f" {took.served_count:,} of {case.allocations:,} allocations{finalizers} served in"
+        f" {took.seconds:.0f} s ({took.served_count / took.seconds:.0f}/s);"
         f" {took.lists} LISTs of IPAllocations in {took.pages} pages;"
         f" {_writes_of_allocations(took)} writes of IPAllocations;"
         f" {1000 * took.cpu / max(case.allocations, 1):.2f} ms of CPU each;"

@@ -19,7 +19,7 @@ import click
 
 from tests.bench.bench_real import ours
 from tests.bench.bench_start import Case, prepare
-from tests.bench.driver import Driver, View, named
+from tests.bench.driver import Driver, View, name_allocation
 from tests.bench.places import Open, places
 from tests.bench.processes import environment, running, with_a_kubeconfig
 from tests.program import script
@@ -62,14 +62,14 @@ class Cost:
 
 
 async def measure(place: Open, case: Case) -> tuple[Cost, Cost]:
-    """Return what `status` costs, and what a command costs that reads nothing."""
+    """Measure the cost of `status`, and of a command that reads nothing."""
     async with place() as home:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             driver = Driver(home.session)
             async with driver.watching() as view:
                 await prepare(driver, case)
-                view.unserved |= {named(number) for number in range(case.allocations)}
+                view.unserved |= {name_allocation(number) for number in range(case.allocations)}
                 command = ours(home.access, folder)
                 async with running(command, folder / "controller.log"):
                     with anyio.fail_after(PATIENCE):
@@ -82,8 +82,8 @@ async def measure(place: Open, case: Case) -> tuple[Cost, Cost]:
 
 def _are_all_served(view: View, case: Case) -> bool:
     """Return whether the allocations hold ranges, those that the TenantClusters asked for too."""
-    served = [seen for seen in view.seen.values() if seen.allocated is not None]
-    return len(served) == case.allocations + 2 * case.tenants
+    seen_times = [seen for seen in view.seen.values() if seen.allocated is not None]
+    return len(seen_times) == case.allocations + 2 * case.tenants
 
 
 async def _run(folder: Path, *arguments: str) -> Cost:

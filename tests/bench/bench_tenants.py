@@ -168,12 +168,14 @@ async def measure(tenants: int, unreachable: int) -> Cost:
 
 async def _until_grown(platform: Platform, names: list[str]) -> float:
     """Return after how many virtual seconds the second Service of all has an address."""
-    waited, left = 0.0, set(names)
-    while left:
-        assert waited < PATIENCE, f"{len(left)} tenants have not grown"
+    waited, remaining = 0.0, set(names)
+    while remaining:
+        assert waited < PATIENCE, f"{len(remaining)} tenants have not grown"
         await platform.clock.advance(1.0)
         waited += 1.0
-        left = {name for name in left if address_of(platform.tenants[name], "second") is None}
+        remaining = {
+            name for name in remaining if address_of(platform.tenants[name], "second") is None
+        }
     return waited
 
 

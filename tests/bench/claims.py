@@ -163,7 +163,7 @@ class View:
     Attributes:
         unserved: names of claims that were created and have no address yet.
         undeleted: names of claims that were deleted and are still there.
-        served: when each claim was first seen with its address, in seconds of the driver's
+        served_at: when each claim was first seen with its address, in seconds of the driver's
             clock.
         moved: when the last of all these was crossed out.
         used: what the pool counts.
@@ -172,7 +172,7 @@ class View:
 
     unserved: set[str] = field(default_factory=set)
     undeleted: set[str] = field(default_factory=set)
-    served: dict[str, float] = field(default_factory=dict)
+    served_at: dict[str, float] = field(default_factory=dict)
     moved: float = 0.0
     used: int = -1
     addresses: set[str] = field(default_factory=set)
@@ -185,7 +185,7 @@ class View:
         if change == "DELETED":
             self._cross_out(self.undeleted, name, now)
         elif claim.status.given:
-            self.served.setdefault(name, now)
+            self.served_at.setdefault(name, now)
             self._cross_out(self.unserved, name, now)
 
     def take_address(self, change: str, raw: bytes, now: float) -> None:
@@ -263,21 +263,21 @@ class Claimant(Api):
 
     async def create(self, view: View, names: Iterable[str]) -> None:
         """Create claims, many at once; expect that all are served."""
-        wanted = list(names)
-        view.unserved |= set(wanted)
-        await self.ask_all(map(self._creation, wanted))
+        expected = list(names)
+        view.unserved |= set(expected)
+        await self.ask_all(map(self._creation, expected))
 
     async def delete(self, view: View, names: Iterable[str]) -> None:
         """Delete claims, many at once; expect that all are gone."""
-        wanted = list(names)
-        view.undeleted |= set(wanted)
-        await self.ask_all(map(self._deletion, wanted))
+        expected = list(names)
+        view.undeleted |= set(expected)
+        await self.ask_all(map(self._deletion, expected))
 
     async def create_and_delete(self, view: View, names: Iterable[str]) -> None:
         """Create claims, many at once, and delete each as soon as it is there."""
-        wanted = list(names)
-        view.undeleted |= set(wanted)
-        await self.ask_all(map(self._creation, wanted), map(self._deletion, wanted))
+        expected = list(names)
+        view.undeleted |= set(expected)
+        await self.ask_all(map(self._creation, expected), map(self._deletion, expected))
 
     async def check(self) -> None:
         """Check that every claim has an address of its own, and that there are no other addresses.
@@ -294,18 +294,18 @@ class Claimant(Api):
             raise WrongAnswerError(str(late)) from late
 
     async def _wrong(self) -> str:
-        """Return what is wrong now; empty for nothing. Two holders of one address are final."""
+        """Return the present violations; empty for none. Two holders of one address are final."""
         claims = [
-            msgspec.json.decode(one, type=Claim) for one in await self.items(self._provider.claims)
+            msgspec.json.decode(raw, type=Claim) for raw in await self.items(self._provider.claims)
         ]
-        found = [
-            msgspec.json.decode(one, type=Address)
-            for one in await self.items(self._provider.addresses)
+        ip_addresses = [
+            msgspec.json.decode(raw, type=Address)
+            for raw in await self.items(self._provider.addresses)
         ]
-        answers = {one.metadata.name: one.spec.address for one in found}
-        refs = [one.status.given for one in claims if one.status.given]
-        held = [answers[one] for one in refs if one in answers]
-        if len(set(held)) != len(held):
+        answers = {address.metadata.name: address.spec.address for address in ip_addresses}
+        refs = [claim.status.given for claim in claims if claim.status.given]
+        claim_addresses = [answers[name] for name in refs if name in answers]
+        if len(set(claim_addresses)) != len(claim_addresses):
             raise WrongAnswerError("two claims have the same address")
         if sorted(refs) != sorted(answers) or len(refs) != len(claims):
             return f"{len(claims)} claims have {len(answers)} IPAddresses"

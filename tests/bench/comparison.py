@@ -10,11 +10,11 @@ from time import perf_counter
 
 from aiohttp import ClientSession
 
-from tests.bench.driver import GROUP, Driver, View, count, named
+from tests.bench.driver import GROUP, Driver, View, count, name_allocation
 from tests.bench.overlaps import Overlaps
 from tests.bench.places import Open
-from tests.bench.processes import Command, Reachable, peak, resident, running, worked
-from tests.bench.writes import Write, counted
+from tests.bench.processes import Command, Reachable, peak, read_cpu_seconds, resident, running
+from tests.bench.writes import Write, count_writes
 
 FILLING = "filling"
 CHURN = "churn"
@@ -30,8 +30,8 @@ class Phase:
     Attributes:
         number: the allocations that it served.
         seconds: from the first request until all was as asked.
-        served: for each the seconds, since the first request, at which the watch showed it first
-            and showed it Allocated.
+        served_times: for each the seconds, since the first request, at which the watch first
+            showed it, and showed it Allocated.
         writes: what the API server counted.
         controller: CPU seconds of the controller.
         server: CPU seconds of kube-apiserver.
@@ -41,7 +41,7 @@ class Phase:
 
     number: int
     seconds: float
-    served: Sequence[tuple[float, float]]
+    served_times: Sequence[tuple[float, float]]
     writes: Counter[Write]
     controller: float
     server: float
@@ -55,7 +55,7 @@ class Phase:
 
     def latency(self, percent: int) -> float:
         """Return below which time so many percent of the allocations were served."""
-        latencies = [allocated - created for created, allocated in self.served]
+        latencies = [allocated - created for created, allocated in self.served_times]
         return quantiles(latencies, n=100, method="inclusive")[percent - 1]
 
     @property
@@ -64,7 +64,7 @@ class Phase:
 
         Not of the first, which was served while the others were still being created.
         """
-        times = sorted(allocated for _, allocated in self.served)
+        times = sorted(allocated for _, allocated in self.served_times)
         fifth = len(times) // 5
         last = times[-1] - times[-1 - fifth]
         second = times[2 * fifth] - times[fifth]
@@ -114,22 +114,22 @@ class Meter:
 
     async def begin(self) -> None:
         """Remember how things are; the last reading, so that the scrape is not measured."""
-        self._writes = await self._counted()
-        self._used = worked(self.controller), worked(self.server)
+        self._writes = await self._count_writes()
+        self._used = read_cpu_seconds(self.controller), read_cpu_seconds(self.server)
 
     async def end(self) -> tuple[float, float, Counter[Write]]:
         """Return CPU seconds of controller and server since the beginning, and the writes."""
-        controller, server = worked(self.controller), worked(self.server)
-        writes = await self._counted()
+        controller, server = read_cpu_seconds(self.controller), read_cpu_seconds(self.server)
+        writes = await self._count_writes()
         writes.subtract(self._writes)
         return controller - self._used[0], server - self._used[1], +writes
 
-    async def _counted(self) -> Counter[Write]:
+    async def _count_writes(self) -> Counter[Write]:
         if not self.counts:
             return Counter()
         async with self.session.get("/metrics") as answer:
             answer.raise_for_status()
-            return counted(await answer.text(), *self.groups)
+            return count_writes(await answer.text(), *self.groups)
 
 
 async def measure(start: Start, place: Open, number: int, kind: str) -> Measured:
@@ -160,13 +160,13 @@ async def measure(start: Start, place: Open, number: int, kind: str) -> Measured
 async def _measure(driver: Driver, view: View, meter: Meter, number: int) -> Measured:
     await view.until(lambda: view.pool is not None and view.pool.ready, "the pool is ready")
     idle = resident(meter.controller)
-    every = range(number)
-    going, coming, there = replaced(number)
-    filling = await _phase(driver, meter, (), every, every)
+    numbers = range(number)
+    going, coming, there = choose_replacements(number)
+    filling = await _phase(driver, meter, (), numbers, numbers)
     churn = await _phase(driver, meter, going, coming, there)
-    left = await overlaps_left(driver, there)
+    remaining = await overlaps_left(driver, there)
     phases = {FILLING: filling, CHURN: churn}
-    return Measured(idle, phases, len(view.overlaps.pairs), left)
+    return Measured(idle, phases, len(view.overlaps.pairs), remaining)
 
 
 async def _phase(
@@ -196,7 +196,7 @@ async def _phase(
     return Phase(
         number=len(create),
         seconds=over - begun,
-        served=[view.served(named(one), begun) for one in create],
+        served_times=[view.find_served_times(name_allocation(number), begun) for number in create],
         writes=writes,
         controller=controller,
         server=server,
@@ -205,8 +205,8 @@ async def _phase(
     )
 
 
-def replaced(number: int) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """Return which of so many churn deletes, which it creates, and which are there in the end."""
+def choose_replacements(number: int) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """Return the numbers that churn deletes and creates, and those that exist in the end."""
     going = range(0, number // 2 * 2, 2)
     coming = range(number, number + len(going))
     staying = sorted({*range(number)} - {*going})
@@ -219,19 +219,21 @@ async def overlaps_left(driver: Driver, there: Sequence[int]) -> int:
     Raises:
         WrongAnswerError: other allocations are there, or they hold other numbers of addresses.
     """
-    wanted = {named(one): count(one) for one in there}
-    left = Overlaps()
-    held = {}
-    for one in await driver.listed():
-        uid, status = one.metadata.uid, one.status
-        left.shown(uid, *status.ranges)
-        held[one.metadata.name] = left.size(uid) if status.phase == "Allocated" else 0
-    if held != wanted:
-        wrong = sorted(dict(held.items() ^ wanted.items()))
+    expected = {name_allocation(number): count(number) for number in there}
+    overlaps = Overlaps()
+    held_ranges = {}
+    for allocation in await driver.list_allocations():
+        uid, status = allocation.metadata.uid, allocation.status
+        overlaps.note_ranges(uid, *status.ranges)
+        held_ranges[allocation.metadata.name] = (
+            overlaps.size(uid) if status.phase == "Allocated" else 0
+        )
+    if held_ranges != expected:
+        wrong = sorted(dict(held_ranges.items() ^ expected.items()))
         raise WrongAnswerError(
             f"{len(wrong)} allocations do not hold what they asked for: {wrong[:5]}"
         )
-    return len(left.pairs)
+    return len(overlaps.pairs)
 
 
 FAMILIES: tuple[tuple[str, ...], ...] = (("IPv4",), ("IPv6",), ("IPv4", "IPv6"))

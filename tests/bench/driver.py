@@ -61,8 +61,8 @@ class AllocationStatus(msgspec.Struct):
     @property
     def ranges(self) -> list[tuple[str, str]]:
         """Its ranges: one, or one of each family."""
-        found = self.families or [Range(self.startAddress, self.endAddress)]
-        return [(one.startAddress, one.endAddress) for one in found]
+        ranges = self.families or [Range(self.startAddress, self.endAddress)]
+        return [(family_range.startAddress, family_range.endAddress) for family_range in ranges]
 
 
 class Allocation(msgspec.Struct):
@@ -89,7 +89,10 @@ class Pool(msgspec.Struct):
     @property
     def ready(self) -> bool:
         """Whether its controller serves it."""
-        return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+        return any(
+            condition.type == "Ready" and condition.status == "True"
+            for condition in self.status.conditions
+        )
 
 
 @dataclass(slots=True)
@@ -123,33 +126,33 @@ class View:
 
     def take_allocation(self, change: str, raw: bytes, now: float) -> None:
         """Note a change of an allocation."""
-        one = msgspec.json.decode(raw, type=Allocation)
-        meta, status = one.metadata, one.status
+        allocation = msgspec.json.decode(raw, type=Allocation)
+        meta, status = allocation.metadata, allocation.status
         seen = self.seen.setdefault(meta.name, Seen(now))
         if change == "DELETED":
-            self.overlaps.gone(meta.uid)
+            self.overlaps.note_deletion(meta.uid)
             self._cross_out(self.undeleted, meta.name, now)
             return
-        self.overlaps.shown(meta.uid, *status.ranges)
+        self.overlaps.note_ranges(meta.uid, *status.ranges)
         if status.phase == "Allocated" and seen.allocated is None:
             seen.allocated = now
             self._cross_out(self.unserved, meta.name, now)
 
     def take_pool(self, change: str, raw: bytes, now: float) -> None:
         """Note a change of a pool."""
-        one = msgspec.json.decode(raw, type=Pool)
-        if one.metadata.name == POOL:
-            self.pool = one
+        pool = msgspec.json.decode(raw, type=Pool)
+        if pool.metadata.name == POOL:
+            self.pool = pool
             self._move()
 
-    def served(self, name: str, since: float) -> tuple[float, float]:
+    def find_served_times(self, name: str, since: float) -> tuple[float, float]:
         """Return when an allocation was first seen, and when first Allocated, since a time."""
         seen = self.seen[name]
         if seen.allocated is None:
             raise RuntimeError(f"{name} was never Allocated")
         return seen.created - since, seen.allocated - since
 
-    async def until(self, reached: Callable[[], bool], what: str) -> None:
+    async def until(self, reached: Callable[[], bool], description: str) -> None:
         """Wait until a state is reached.
 
         Raises:
@@ -160,7 +163,7 @@ class View:
                 changed = self._changed
                 await changed.wait()
             return
-        raise TimeoutError(f"after {PATIENCE:.0f} s not yet: {what}")
+        raise TimeoutError(f"after {PATIENCE:.0f} s not yet: {description}")
 
     def _cross_out(self, expected: set[str], name: str, now: float) -> None:
         if name in expected:
@@ -214,15 +217,15 @@ class Driver(Api):
 
     def expect(self, delete: Sequence[int], create: Sequence[int]) -> list[Request]:
         """Return the requests that delete and create, in turn; expect that they come true."""
-        self.view.undeleted |= set(map(named, delete))
-        self.view.unserved |= set(map(named, create))
+        self.view.undeleted |= set(map(name_allocation, delete))
+        self.view.unserved |= set(map(name_allocation, create))
         deletions: list[Request] = [
-            ("DELETE", f"{ALLOCATIONS}/{named(number)}", None) for number in delete
+            ("DELETE", f"{ALLOCATIONS}/{name_allocation(number)}", None) for number in delete
         ]
         creations: list[Request] = [
             ("POST", ALLOCATIONS, self._request(number)) for number in create
         ]
-        return interleaved(deletions, creations)
+        return interleave(deletions, creations)
 
     def _request(self, number: int) -> dict[str, Any]:
         whole = allocation(number, self._kind)
@@ -240,17 +243,17 @@ class Driver(Api):
         await view.until(lambda: not view.unserved, "all are Allocated")
         await view.until(lambda: not view.undeleted, "the deleted ones are gone")
 
-    async def listed(self) -> list[Allocation]:
+    async def list_allocations(self) -> list[Allocation]:
         """Return all allocations as the API server has them now."""
         return [msgspec.json.decode(raw, type=Allocation) for raw in await self.items(ALLOCATIONS)]
 
 
-def interleaved(first: Iterable[T], second: Iterable[T]) -> list[T]:
+def interleave(first: Iterable[T], second: Iterable[T]) -> list[T]:
     """Return the items of both in turn, then what one has more."""
-    left, right = list(first), list(second)
-    pairs = [one for pair in zip(left, right, strict=False) for one in pair]
-    shorter = min(len(left), len(right))
-    return [*pairs, *left[shorter:], *right[shorter:]]
+    remaining, right = list(first), list(second)
+    pairs = [bound for pair in zip(remaining, right, strict=False) for bound in pair]
+    shorter = min(len(remaining), len(right))
+    return [*pairs, *remaining[shorter:], *right[shorter:]]
 
 
 def allocation(number: int, kind: str) -> dict[str, Any]:
@@ -259,7 +262,7 @@ def allocation(number: int, kind: str) -> dict[str, Any]:
         "apiVersion": f"{GROUP}/v1alpha1",
         "kind": "IPAllocation",
         "metadata": {
-            "name": named(number),
+            "name": name_allocation(number),
             "namespace": NAMESPACE,
             "finalizers": [FINALIZER],
             "labels": {
@@ -270,14 +273,14 @@ def allocation(number: int, kind: str) -> dict[str, Any]:
         },
         "spec": {
             "poolRef": {"name": POOL},
-            "tenantClusterRef": {"name": named(number), "namespace": NAMESPACE},
+            "tenantClusterRef": {"name": name_allocation(number), "namespace": NAMESPACE},
             "type": kind,
             "count": count(number),
         },
     }
 
 
-def named(number: int) -> str:
+def name_allocation(number: int) -> str:
     """Return the name of the allocation with this number."""
     return f"bench-{number:06}"
 

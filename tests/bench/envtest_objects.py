@@ -51,7 +51,7 @@ def status(turn: int) -> dict[str, Any]:
     }
 
 
-def served(number: int) -> dict[str, Any]:
+def make_served_allocation(number: int) -> dict[str, Any]:
     """Return an allocation that holds eight addresses of 10.0.0.0/12, which no other holds."""
     first = number * 8
     addresses = [f"10.{at >> 16}.{at >> 8 & 255}.{at & 255}" for at in range(first, first + 8)]

@@ -21,7 +21,7 @@ import msgspec
 from anyio import to_thread
 
 from reconcilers.cli.local.servers import collect_less_often
-from tests.bench.envtest_objects import PLACE, allocation, served
+from tests.bench.envtest_objects import PLACE, allocation, make_served_allocation
 
 if TYPE_CHECKING:
     from envtest import EmbeddedServer
@@ -33,18 +33,18 @@ def cost() -> dict[str, float]:
     """Return the CPU seconds that this process has used, and the MiB that it holds."""
     statm = Path("/proc/self/statm")
     if statm.exists():
-        held = int(statm.read_text().split()[1]) * _PAGE
+        resident_memory = int(statm.read_text().split()[1]) * _PAGE
     else:
         # The most it ever held: all that other systems tell.
-        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"cpu": time.process_time(), "memory": held / 2**20}
+        resident_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"cpu": time.process_time(), "memory": resident_memory / 2**20}
 
 
 def fill(server: "EmbeddedServer", count: int, *, allocated: bool = False) -> None:
     """Store objects without any request: new ones, or such as hold addresses."""
     for number in range(count):
         new = allocation(f"filled-{number:06}")
-        body: dict[str, Any] = served(number) if allocated else new
+        body: dict[str, Any] = make_served_allocation(number) if allocated else new
         body["metadata"] |= {
             "uid": f"00000000-0000-4000-8000-{number:012}",
             "creationTimestamp": "2026-01-01T00:00:00Z",
@@ -54,9 +54,9 @@ def fill(server: "EmbeddedServer", count: int, *, allocated: bool = False) -> No
         server.api.store.write(PLACE, f"default/{body['metadata']['name']}", body)
 
 
-def say(what: object) -> None:
+def say(value: object) -> None:
     """Print a line of JSON."""
-    sys.stdout.write(msgspec.json.encode(what).decode() + "\n")
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 
 

@@ -55,8 +55,8 @@ class Measured:
         """Note a request that writes, by method, plural and subresource."""
         parts = path.strip("/").split("/")
         plural_at = parts.index("namespaces") + 2 if "namespaces" in parts[:-2] else 3
-        what = "/".join([*parts[plural_at : plural_at + 1], *parts[plural_at + 2 :]])
-        self.writes[f"{method} {what}"] = self.writes.get(f"{method} {what}", 0) + 1
+        wire_path = "/".join([*parts[plural_at : plural_at + 1], *parts[plural_at + 2 :]])
+        self.writes[f"{method} {wire_path}"] = self.writes.get(f"{method} {wire_path}", 0) + 1
 
     def write(self) -> None:
         """Write what was measured into the file."""

@@ -17,19 +17,21 @@ class Overlaps:
         self._held: dict[str, tuple[range, ...]] = {}
         self._holders: dict[int, set[str]] = defaultdict(set)
 
-    def shown(self, uid: str, *ends: tuple[str, str]) -> None:
+    def note_ranges(self, uid: str, *ends: tuple[str, str]) -> None:
         """Note that an allocation shows these ranges; two empty texts are none."""
-        shown = tuple(numbers(*one) for one in ends if one != ("", ""))
-        if self._held.get(uid, ()) == shown:
+        spans = tuple(
+            numbers(*ends_of_range) for ends_of_range in ends if ends_of_range != ("", "")
+        )
+        if self._held.get(uid, ()) == spans:
             return
-        self.gone(uid)
-        self._held[uid] = shown
-        for address in _all(shown):
+        self.note_deletion(uid)
+        self._held[uid] = spans
+        for address in _all(spans):
             holders = self._holders[address]
             self.pairs.update(frozenset((uid, other)) for other in holders)
             holders.add(uid)
 
-    def gone(self, uid: str) -> None:
+    def note_deletion(self, uid: str) -> None:
         """Note that an allocation does not exist any more."""
         for address in _all(self._held.pop(uid, ())):
             self._holders[address].discard(uid)
@@ -39,8 +41,8 @@ class Overlaps:
         return sum(map(len, self._held.get(uid, ())))
 
 
-def _all(shown: Iterable[range]) -> Iterable[int]:
-    return (address for one in shown for address in one)
+def _all(ranges: Iterable[range]) -> Iterable[int]:
+    return (address for span in ranges for address in span)
 
 
 def numbers(start: str, end: str) -> range:

@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from tests.reconcilers.cli.commandline import allocation, pool
-from tests.reconcilers.cli.saved import cluster, held
+from tests.reconcilers.cli.saved import cluster, make_holder
 
 POOLS_OF_IPV4 = 35
 POOLS_OF_IPV6 = 4
@@ -34,19 +34,21 @@ def objects(share: int = 1) -> Iterator[dict[str, Any]]:
         kind = "nodes" if number % 3 == 0 else "loadbalancer"
         tenant = names[number % tenants]
         ends = (str(first), str(first + size - 1))
-        yield held(f"large-{number}", *ends, of="large", tenant=tenant, kind=kind)
+        yield make_holder(f"large-{number}", *ends, of="large", tenant=tenant, kind=kind)
     for at in range(POOLS_OF_IPV4):
         yield pool(f"vlan-{at}", f"10.{at + 1}.0.0/24", reserved=[f"10.{at + 1}.0.0/29"])
         for number in range(IN_SMALL_POOL):
             ends = (f"10.{at + 1}.0.{16 * number + 16}", f"10.{at + 1}.0.{16 * number + 27}")
             tenant = names[(at * IN_SMALL_POOL + number) % tenants]
-            yield held(f"vlan-{at}-{number}", *ends, of=f"vlan-{at}", tenant=tenant)
+            yield make_holder(f"vlan-{at}-{number}", *ends, of=f"vlan-{at}", tenant=tenant)
     for at in range(POOLS_OF_IPV6):
         yield pool(f"six-{at}", f"fd00:{at + 1}::/48")
         for number in range(IN_SMALL_POOL):
             first_of_six = IPv6Address(f"fd00:{at + 1}:0:{number + 1}::")
             ends = (str(first_of_six), str(first_of_six + (1 << 64) - 1))
-            yield held(f"six-{at}-{number}", *ends, of=f"six-{at}", tenant=names[number % tenants])
+            yield make_holder(
+                f"six-{at}-{number}", *ends, of=f"six-{at}", tenant=names[number % tenants]
+            )
     for number in range(WAITING):
         yield allocation(
             f"waits-{number}",

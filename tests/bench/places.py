@@ -87,7 +87,7 @@ async def real(assets: Path, more: Definitions = ()) -> AsyncIterator[Place]:
 
 
 @asynccontextmanager
-async def embedded(more: Definitions = ()) -> AsyncIterator[Place]:
+async def start_embedded(more: Definitions = ()) -> AsyncIterator[Place]:
     """Start the embedded API server, in a process of its own.
 
     Args:
@@ -105,8 +105,8 @@ async def embedded(more: Definitions = ()) -> AsyncIterator[Place]:
 
 def real_programs() -> Path | None:
     """Return the folder of etcd and kube-apiserver, or None if they are not there."""
-    named = os.environ.get("KUBEBUILDER_ASSETS")
-    folder = Path(named) if named else REAL / "newest"
+    kubebuilder_assets = os.environ.get("KUBEBUILDER_ASSETS")
+    folder = Path(kubebuilder_assets) if kubebuilder_assets else REAL / "newest"
     there = all((folder / name).exists() for name in ("etcd", "kube-apiserver"))
     return folder if there else None
 
@@ -117,11 +117,11 @@ def places(more: Definitions = ()) -> dict[str, Open]:
     Args:
         more: definitions to install beside ours.
     """
-    found: dict[str, Open] = {"embedded": partial(embedded, more)}
+    places: dict[str, Open] = {"embedded": partial(start_embedded, more)}
     assets = real_programs()
     if assets is not None:
-        found["real"] = partial(real, assets, more)
-    return found
+        places["real"] = partial(real, assets, more)
+    return places
 
 
 @asynccontextmanager

@@ -60,7 +60,7 @@ def peak(process: int) -> float:
     raise RuntimeError(f"/proc/{process}/status has no VmHWM")
 
 
-def worked(process: int) -> float:
+def read_cpu_seconds(process: int) -> float:
     """Return the seconds of CPU time that a process has used, ended threads included.
 
     It is read from the clock that Linux has for each process, to the nanosecond: the times in
@@ -72,10 +72,10 @@ def worked(process: int) -> float:
 
 def program(name: str, among: Iterable[int]) -> int:
     """Return the one process that runs the program `name`."""
-    found = [one for one in among if Path(f"/proc/{one}/comm").read_text().strip() == name]
-    if len(found) != 1:
-        raise RuntimeError(f"{len(found)} processes are called {name}, not one")
-    return found[0]
+    children = [pid for pid in among if Path(f"/proc/{pid}/comm").read_text().strip() == name]
+    if len(children) != 1:
+        raise RuntimeError(f"{len(children)} processes are called {name}, not one")
+    return children[0]
 
 
 def free_port() -> int:
@@ -176,6 +176,6 @@ async def _fail_at_end(process: Process, log: Path, may_end: bool) -> None:
     code = await process.wait()
     if may_end and code == 0:
         return
-    text = await anyio.Path(log).read_text(errors="replace")
-    last = "\n".join(text.splitlines()[-_LAST_LINES:])
+    content = await anyio.Path(log).read_text(errors="replace")
+    last = "\n".join(content.splitlines()[-_LAST_LINES:])
     raise RuntimeError(f"the controller ended with code {code}; its last lines:\n{last}")

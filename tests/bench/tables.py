@@ -76,9 +76,9 @@ def show(number: int, results: Mapping[str, Measured]) -> None:
             _line(f"  {write}", [phase.writes[write] / phase.number for phase in phases])
     _heading("both", results)
     measured = list(results.values())
-    _line("resident memory at rest, MiB", [one.idle for one in measured], "<= 110", ratio=True)
-    _line("overlapping pairs, as watched", [one.overlaps for one in measured], "0")
-    _line("overlapping pairs in the end", [one.overlaps_left for one in measured], "0")
+    _line("resident memory at rest, MiB", [run.idle for run in measured], "<= 110", ratio=True)
+    _line("overlapping pairs, as watched", [run.overlaps for run in measured], "0")
+    _line("overlapping pairs in the end", [run.overlaps_left for run in measured], "0")
 
 
 def show_bare(
@@ -95,30 +95,32 @@ def show_bare(
     for name in (FILLING, CHURN):
         _heading(name, measured, goal=False)
         phases = [phases[name] for phases in measured.values()]
-        _line("allocations/s", [one.rate for one in phases])
-        _line("API server's CPU each, ms", [1000 * one.server / one.number for one in phases])
-        _line("etcd's CPU each, ms", [1000 * one.store / one.number for one in phases])
-        rates = {one: of.phases[name].rate for one, of in results.items()}
+        _line("allocations/s", [phase.rate for phase in phases])
+        _line(
+            "API server's CPU each, ms", [1000 * phase.server / phase.number for phase in phases]
+        )
+        _line("etcd's CPU each, ms", [1000 * phase.store / phase.number for phase in phases])
+        rates = {name_of_result: of.phases[name].rate for name_of_result, of in results.items()}
         if peer in rates:
             twice = 2 * rates[peer]
-            needed = [one.processors(twice) for one in phases]
+            needed = [phase.processors(twice) for phase in phases]
             _line(f"processors of both for {twice:.0f}/s", needed)
             click.echo(f"  {_verdict(twice, phases, max(rates.values()))}")
 
 
 def _verdict(twice: float, phases: Sequence[Bare], fastest: float) -> str:
     """Return whether a rate can be reached, if that can be said."""
-    if fastest > max(one.rate for one in phases):
+    if fastest > max(phase.rate for phase in phases):
         return "a controller was faster: something else used the processors; measure again"
     there = os.cpu_count() or 1
-    least = min(one.processors(twice) for one in phases)
+    least = min(phase.processors(twice) for phase in phases)
     word = "out of reach" if least >= there else "not ruled out"
     return f"twice the peer's rate is {word} on {there} processors"
 
 
-def _heading(text: str, names: Iterable[str], *, goal: bool = True) -> None:
+def _heading(content: str, names: Iterable[str], *, goal: bool = True) -> None:
     columns = "".join(f"{name:>{_COLUMN}}" for name in names)
-    click.echo(f"{text:{_LABEL}}{columns}" + (f"{'ratio':>{_RATIO}}  goal" if goal else ""))
+    click.echo(f"{content:{_LABEL}}{columns}" + (f"{'ratio':>{_RATIO}}  goal" if goal else ""))
 
 
 def _line(label: str, values: Sequence[float], goal: str = "", *, ratio: bool = False) -> None:

@@ -18,11 +18,11 @@ from reconcilers.api.crd import crds
 from tests.bench import bench_real, tables
 from tests.bench.bare import Alone, Bare, measure_bare
 from tests.bench.comparison import CHURN, FILLING, Measured, Phase, Start, measure
-from tests.bench.driver import ALLOCATIONS, FINALIZER, GROUP, Driver, named
+from tests.bench.driver import ALLOCATIONS, FINALIZER, GROUP, Driver, name_allocation
 from tests.bench.overlaps import Overlaps
-from tests.bench.places import REAL, client, embedded, real
-from tests.bench.processes import worked
-from tests.bench.writes import Write, counted, done
+from tests.bench.places import REAL, client, real, start_embedded
+from tests.bench.processes import read_cpu_seconds
+from tests.bench.writes import Write, count_writes, done
 
 FEW = 20
 
@@ -30,8 +30,8 @@ FEW = 20
 def sample(value: int, **labels: str) -> str:
     """Return a line of /metrics; what `labels` does not say is as in a plain request."""
     said = {"code": "200", "dry_run": "", "group": "G", "resource": "as", "subresource": ""}
-    text = ",".join(f'{name}="{label}"' for name, label in (said | labels).items())
-    return f"apiserver_request_total{{{text}}} {value}"
+    labels_text = ",".join(f'{name}="{label}"' for name, label in (said | labels).items())
+    return f"apiserver_request_total{{{labels_text}}} {value}"
 
 
 def real_assets() -> Path:
@@ -65,17 +65,17 @@ class ByHand:
         """Write a range to an allocation."""
         body = await self._read(number)
         body["status"] = {"phase": "Allocated", "startAddress": start, "endAddress": end}
-        await self.driver.ask("PUT", f"{ALLOCATIONS}/{named(number)}/status", body)
+        await self.driver.ask("PUT", f"{ALLOCATIONS}/{name_allocation(number)}/status", body)
 
     async def release(self, number: int) -> None:
         """Take the finalizer of a deleted allocation."""
         body = await self._read(number)
         assert body["metadata"].pop("finalizers") == [FINALIZER]
-        await self.driver.ask("PUT", f"{ALLOCATIONS}/{named(number)}", body)
+        await self.driver.ask("PUT", f"{ALLOCATIONS}/{name_allocation(number)}", body)
 
     async def _read(self, number: int) -> dict[str, Any]:
-        text = await self.driver.ask("GET", f"{ALLOCATIONS}/{named(number)}")
-        return msgspec.json.decode(text, type=dict[str, Any])
+        answer = await self.driver.ask("GET", f"{ALLOCATIONS}/{name_allocation(number)}")
+        return msgspec.json.decode(answer, type=dict[str, Any])
 
 
 async def written_by_hand(driver: Driver) -> None:
@@ -101,11 +101,11 @@ async def test_the_driver_counts_overlaps_that_lasted_and_those_that_did_not(
         await written_by_hand(driver)
         await driver.done()
         assert len(view.overlaps.pairs) == 2
-        left = Overlaps()
-        for one in await driver.listed():
-            left.shown(one.metadata.uid, *one.status.ranges)
-        assert len(left.pairs) == 1
-        created, allocated = view.served(named(4), since=0.0)
+        overlaps = Overlaps()
+        for allocation in await driver.list_allocations():
+            overlaps.note_ranges(allocation.metadata.uid, *allocation.status.ranges)
+        assert len(overlaps.pairs) == 1
+        created, allocated = view.find_served_times(name_allocation(4), since=0.0)
         assert created < allocated
 
 
@@ -117,8 +117,8 @@ async def test_writes_are_counted_as_the_api_server_served_them(session: ClientS
         await driver.done()
     async with session.get("/metrics") as answer:
         assert answer.status == 200
-        found = counted(await answer.text(), GROUP)
-    assert found == {
+        counts = count_writes(await answer.text(), GROUP)
+    assert counts == {
         Write("ipallocations", "POST"): 5,
         Write("ipallocations/status", "PUT"): 5,
         Write("ipallocations", "DELETE"): 2,
@@ -138,50 +138,50 @@ def test_reads_dry_runs_and_other_groups_are_no_writes_and_refusals_change_nothi
         sample(9, verb="PUT", group=""),
         sample(10, verb="PUT").replace("request_total", "request_terminations_total"),
     ]
-    found = counted("\n".join(lines), "G")
-    assert found == {
+    counts = count_writes("\n".join(lines), "G")
+    assert counts == {
         Write("as", "POST"): 3,
         Write("as/status", "PUT"): 2,
         Write("as/status", "PUT", refused=True): 1,
     }
-    assert done(found) == 5
+    assert done(counts) == 5
 
 
 def test_an_overlap_counts_once_for_each_pair_however_many_addresses_and_changes() -> None:
     overlaps = Overlaps()
-    overlaps.shown("a", ("10.0.0.0", "10.0.0.9"))
-    overlaps.shown("b", ("10.0.0.5", "10.0.0.12"))
-    overlaps.shown("b", ("10.0.0.5", "10.0.0.12"))
-    overlaps.shown("c", ("10.0.0.9", "10.0.0.9"))
+    overlaps.note_ranges("a", ("10.0.0.0", "10.0.0.9"))
+    overlaps.note_ranges("b", ("10.0.0.5", "10.0.0.12"))
+    overlaps.note_ranges("b", ("10.0.0.5", "10.0.0.12"))
+    overlaps.note_ranges("c", ("10.0.0.9", "10.0.0.9"))
     assert overlaps.pairs == {frozenset("ab"), frozenset("ac"), frozenset("bc")}
     assert [overlaps.size(uid) for uid in "abcd"] == [10, 8, 1, 0]
-    overlaps.shown("d", ("10.1.0.0", "10.1.0.0"), ("fd00::", "fd00::7"))
-    overlaps.shown("e", ("10.1.0.1", "10.1.0.1"), ("fd00::7", "fd00::8"))
+    overlaps.note_ranges("d", ("10.1.0.0", "10.1.0.0"), ("fd00::", "fd00::7"))
+    overlaps.note_ranges("e", ("10.1.0.1", "10.1.0.1"), ("fd00::7", "fd00::8"))
     assert frozenset("de") in overlaps.pairs
     assert overlaps.size("d") == 9
 
 
 def test_a_range_is_free_when_its_holder_is_gone_or_shows_another() -> None:
     overlaps = Overlaps()
-    overlaps.shown("a", ("10.0.0.0", "10.0.0.3"))
-    overlaps.shown("b", ("10.0.0.4", "10.0.0.7"))
-    overlaps.gone("a")
-    overlaps.shown("c", ("10.0.0.0", "10.0.0.3"))
-    overlaps.shown("b", ("10.0.0.8", "10.0.0.8"))
-    overlaps.shown("d", ("10.0.0.4", "10.0.0.7"))
-    overlaps.shown("d", ("", ""))
-    overlaps.shown("e", ("10.0.0.4", "10.0.0.4"))
+    overlaps.note_ranges("a", ("10.0.0.0", "10.0.0.3"))
+    overlaps.note_ranges("b", ("10.0.0.4", "10.0.0.7"))
+    overlaps.note_deletion("a")
+    overlaps.note_ranges("c", ("10.0.0.0", "10.0.0.3"))
+    overlaps.note_ranges("b", ("10.0.0.8", "10.0.0.8"))
+    overlaps.note_ranges("d", ("10.0.0.4", "10.0.0.7"))
+    overlaps.note_ranges("d", ("", ""))
+    overlaps.note_ranges("e", ("10.0.0.4", "10.0.0.4"))
     assert overlaps.pairs == set()
     with pytest.raises(ValueError, match="ends before it starts"):
-        overlaps.shown("f", ("10.0.0.2", "10.0.0.1"))
+        overlaps.note_ranges("f", ("10.0.0.2", "10.0.0.1"))
 
 
-def phase(seconds: float, each: float) -> Phase:
+def phase(seconds: float, cpu_seconds: float) -> Phase:
     """Return a phase of 100 allocations, all created at once, one served after the other."""
     return Phase(
         number=100,
         seconds=seconds,
-        served=[(0.0, each * (at + 1)) for at in range(100)],
+        served_times=[(0.0, cpu_seconds * (at + 1)) for at in range(100)],
         writes=Counter({Write("as", "POST"): 100, Write("as", "PUT", refused=True): 50}),
         controller=0.2,
         server=0.5,
@@ -219,8 +219,8 @@ def test_the_table_shows_numbers_for_each_allocation_and_ratios(
 
 def bare(rate: float, cpu: float) -> dict[str, Bare]:
     """Return phases of 100 allocations, with so many ms of the servers' CPU for each."""
-    one = Bare(number=100, seconds=100 / rate, server=cpu / 20, store=cpu / 20)
-    return {FILLING: one, CHURN: one}
+    measured = Bare(number=100, seconds=100 / rate, server=cpu / 20, store=cpu / 20)
+    return {FILLING: measured, CHURN: measured}
 
 
 @pytest.mark.parametrize(
@@ -274,8 +274,8 @@ async def test_without_a_controller_each_request_costs_one_more_write_and_each_d
         await driver.change([1, 3], [4])
         await driver.done()
     async with session.get("/metrics") as answer:
-        found = counted(await answer.text(), GROUP)
-    assert found == {
+        counts = count_writes(await answer.text(), GROUP)
+    assert counts == {
         Write("ipallocations", "POST"): 5,
         Write("ipallocations/status", "PATCH"): 5,
         Write("ipallocations", "DELETE"): 2,
@@ -286,8 +286,8 @@ async def test_without_a_controller_each_request_costs_one_more_write_and_each_d
 
 def test_the_cpu_time_of_a_process_counts_what_is_shorter_than_a_tick() -> None:
     before = time.process_time()
-    found = worked(os.getpid())
-    assert before < found < time.process_time()
+    cpu_seconds = read_cpu_seconds(os.getpid())
+    assert before < cpu_seconds < time.process_time()
 
 
 @pytest.mark.slow
@@ -295,12 +295,15 @@ def test_the_cpu_time_of_a_process_counts_what_is_shorter_than_a_tick() -> None:
 async def test_a_small_run_without_a_controller_gives_every_allocation_its_addresses(
     watched: bool,
 ) -> None:
-    phases = await measure_bare(embedded, FEW, "nodes", watched=watched)
-    assert {name: one.number for name, one in phases.items()} == {FILLING: FEW, CHURN: FEW // 2}
-    for one in phases.values():
-        assert one.server > 0
-        assert one.store == 0, "there is no etcd"
-        assert one.rate > 0
+    phases = await measure_bare(start_embedded, FEW, "nodes", watched=watched)
+    assert {name: phase.number for name, phase in phases.items()} == {
+        FILLING: FEW,
+        CHURN: FEW // 2,
+    }
+    for phase in phases.values():
+        assert phase.server > 0
+        assert phase.store == 0, "there is no etcd"
+        assert phase.rate > 0
 
 
 def test_missing_real_servers_are_reported(
@@ -330,21 +333,21 @@ async def test_a_small_run_serves_every_allocation_and_counts_the_writes_of_the_
     assert (measured.overlaps, measured.overlaps_left) == (0, 0)
     filling, churn = measured.phases[FILLING], measured.phases[CHURN]
     assert (filling.number, churn.number) == (FEW, FEW // 2)
-    assert (len(filling.served), len(churn.served)) == (FEW, FEW // 2)
+    assert (len(filling.served_times), len(churn.served_times)) == (FEW, FEW // 2)
     created, deleted = Write("ipallocations", "POST"), Write("ipallocations", "DELETE")
     assert (filling.writes[created], filling.writes[deleted]) == (FEW, 0)
     assert (churn.writes[created], churn.writes[deleted]) == (FEW // 2, FEW // 2)
     # At least the range, or Released and the finalizer's removal, and the pool's counters.
-    for one, own in ((filling, FEW), (churn, 3 * FEW // 2)):
-        driven = one.writes[created] + one.writes[deleted]
-        assert done(one.writes) - driven > own
-        assert 0 < one.resident <= one.peak
+    for phase_result, own in ((filling, FEW), (churn, 3 * FEW // 2)):
+        driven = phase_result.writes[created] + phase_result.writes[deleted]
+        assert done(phase_result.writes) - driven > own
+        assert 0 < phase_result.resident <= phase_result.peak
 
 
 @pytest.mark.slow
 async def test_a_small_run_on_the_embedded_server_serves_every_allocation() -> None:
-    measured = await measure(bench_real.ours, embedded, FEW, "nodes")
+    measured = await measure(bench_real.ours, start_embedded, FEW, "nodes")
     assert (measured.overlaps, measured.overlaps_left) == (0, 0)
     filling, churn = measured.phases[FILLING], measured.phases[CHURN]
-    assert (len(filling.served), len(churn.served)) == (FEW, FEW // 2)
+    assert (len(filling.served_times), len(churn.served_times)) == (FEW, FEW // 2)
     assert not filling.writes, "it does not count them"

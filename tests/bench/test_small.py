@@ -28,7 +28,7 @@ from tests.bench import (
 from tests.bench.bench_envtest import server as serving
 from tests.bench.comparison import FAMILIES
 from tests.bench.driver import count
-from tests.bench.places import embedded, places
+from tests.bench.places import places, start_embedded
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ async def test_a_restarted_controller_finds_all_allocations_and_serves_a_new_one
 
 async def test_cpu_time_is_read_of_churn_and_of_filling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_held, "EACH_ROUND", 5)
-    churn, filling = await bench_held.measure(embedded, 40)
+    churn, filling = await bench_held.measure(start_embedded, 40)
     assert churn > 0
     assert filling > 0
 
@@ -57,11 +57,12 @@ async def test_allocations_of_one_family_and_of_both_are_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     costs = {
-        families: await bench_families.measure(embedded, 20, families) for families in FAMILIES
+        families: await bench_families.measure(start_embedded, 20, families)
+        for families in FAMILIES
     }
-    wanted = sum(map(count, range(20)))
-    assert [one.addresses for one in costs.values()] == [wanted, wanted, 2 * wanted]
-    assert {one.overlaps for one in costs.values()} == {0}
+    expected = sum(map(count, range(20)))
+    assert [cost.addresses for cost in costs.values()] == [expected, expected, 2 * expected]
+    assert {cost.overlaps for cost in costs.values()} == {0}
     bench_families.show("embedded", costs)
     assert "IPv4 and IPv6 20 with" in capsys.readouterr().out
 
@@ -70,15 +71,15 @@ async def test_allocations_of_one_family_and_of_both_are_counted(
 async def test_every_change_of_leaders_ends_with_a_grant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_failover, "HELD", 20)
     monkeypatch.setattr(bench_failover, "TURNS", 2)
-    assert len(await bench_failover.measure(embedded)) == 2
+    assert len(await bench_failover.measure(start_embedded)) == 2
 
 
 async def test_replicas_hold_the_same_number_of_shards_and_all_of_them_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bench_shards, "NUMBER", 96)
-    shared = await bench_shards.measure(embedded, 2)
-    assert shared.held == [6, 6]
+    shared = await bench_shards.measure(start_embedded, 2)
+    assert shared.shard_counts == [6, 6]
     assert all(used > 0 for used in shared.used)
 
 
@@ -87,8 +88,8 @@ async def test_a_first_start_serves_all_pools_with_few_lists(
     finalizers: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     case = bench_start.Case(pools=12, allocations=60, tenants=2, finalizers=finalizers)
-    took = await bench_start.measure(embedded, case)
-    assert (took.served, took.overlaps) == (60, 0)
+    took = await bench_start.measure(start_embedded, case)
+    assert (took.served_count, took.overlaps) == (60, 0)
     assert 0 < took.lists <= took.pages
     assert took.longest > 0
     bench_start.show("embedded", case, took)
@@ -100,7 +101,7 @@ async def test_the_page_of_the_state_is_asked_for_in_few_requests(
 ) -> None:
     few = bench_start.Case(pools=2, allocations=4, tenants=2)
     many = bench_start.Case(pools=2, allocations=4, tenants=8)
-    costs = [await bench_status.measure(embedded, case) for case in (few, many)]
+    costs = [await bench_status.measure(start_embedded, case) for case in (few, many)]
     assert len({status.requests for status, _ in costs}) == 1
     assert all(nothing.requests == 0 for _, nothing in costs)
     assert "8 TenantClusters" in costs[1][0].printed
@@ -112,12 +113,12 @@ async def test_the_page_of_the_state_is_asked_for_in_few_requests(
 async def test_all_claims_are_served_and_all_addresses_released(integration: str) -> None:
     there = places(bench_clusterapi.definitions())
     phases = await bench_clusterapi.measure(there["embedded"], [12], integration)
-    assert [(one.name, one.number) for one in phases] == [
+    assert [(phase.name, phase.number) for phase in phases] == [
         ("filling", 12),
         ("releasing", 12),
         ("at once", 12),
     ]
-    assert sum(one.cpu for one in phases) > 0
+    assert sum(phase.cpu for phase in phases) > 0
 
 
 def test_tenants_grow_whether_others_answer_or_not() -> None:
@@ -143,7 +144,7 @@ def test_commands_on_files_have_their_cpu_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "few.json"
-    items = [*bench_commands.planned(2, 4)]
+    items = [*bench_commands.make_plan_manifests(2, 4)]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     bench_commands.show("plan of four", ["plan", "-f", str(path)], goal=1.0, runs=1)
     [line] = capsys.readouterr().out.splitlines()

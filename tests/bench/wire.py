@@ -69,8 +69,8 @@ class Wire:
     async def _begin(self) -> tuple[int, int | None]:
         """Read the head of an answer; return its status and its body's length, None for pieces."""
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-        _, found, rest = head.partition(b"content-length:")
-        if not found:
+        _, separator, rest = head.partition(b"content-length:")
+        if not separator:
             return int(head[9:12]), None if b"transfer-encoding: chunked" in head else 0
         return int(head[9:12]), int(rest.partition(b"\r\n")[0])
 

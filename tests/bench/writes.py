@@ -32,26 +32,26 @@ class Write:
         return f"{self.verb} {self.resource}{' refused' if self.refused else ''}"
 
 
-def counted(text: str, *groups: str) -> Counter[Write]:
+def count_writes(content: str, *groups: str) -> Counter[Write]:
     """Return how often each kind of write was served so far.
 
     Args:
-        text: what the API server's /metrics says.
+        content: what the API server's /metrics says.
         *groups: the API groups whose writes count.
     """
-    found: Counter[Write] = Counter()
-    for labels, value in _samples(text):
+    write: Counter[Write] = Counter()
+    for labels, value in _samples(content):
         if labels["group"] in groups and labels["verb"] in _MUTATING and not labels["dry_run"]:
             resource = labels["resource"]
             if labels["subresource"]:
                 resource += f"/{labels['subresource']}"
             refused = not labels["code"].startswith("2")
-            found[Write(resource, labels["verb"], refused)] += round(float(value))
-    return found
+            write[Write(resource, labels["verb"], refused)] += round(float(value))
+    return write
 
 
-def _samples(text: str) -> Iterator[tuple[dict[str, str], str]]:
-    for line in text.splitlines():
+def _samples(content: str) -> Iterator[tuple[dict[str, str], str]]:
+    for line in content.splitlines():
         if line.startswith(METRIC + "{"):
             labels, _, value = line.removeprefix(METRIC).rpartition(" ")
             yield dict(_LABEL.findall(labels)), value

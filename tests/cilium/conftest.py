@@ -36,5 +36,5 @@ def program(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 async def site(program: Path, tmp_path: Path) -> AsyncIterator[RealSite]:
     """Return a tenant with the real LB-IPAM of the newest or the oldest Cilium."""
-    async with real_site(tmp_path, program) as found:
-        yield found
+    async with real_site(tmp_path, program) as opened_site:
+        yield opened_site

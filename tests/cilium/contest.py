@@ -2,9 +2,9 @@
 
     async with contest(folder) as race:
         race.operator(program)
-        given = await race.begin()
+        allocated_range = await race.begin()
         await race.delete()
-        await race.lost(given)          # to the rival, which waits for it
+        await race.lost(allocated_range)          # to the rival, which waits for it
 
 Both sides are recorded all the while (tests/audit). When the context ends, no address may have
 been free, or the rival's, while a Service showed it.
@@ -95,11 +95,11 @@ class Contest:
         """Return the range, once Services show its addresses and the rival waits for them."""
         await self.here.offer_one_range()
         await self.tenant.serve(*SERVICES)
-        shown = await self.tenant.served(*SERVICES)
-        given = await self.here.allocated(BALANCER.name)
-        assert all(given.contains(address) for address in shown.values())
+        shown_addresses = await self.tenant.wait_until_served(*SERVICES)
+        allocated_range = await self.here.wait_until_allocated(BALANCER.name)
+        assert all(allocated_range.contains(address) for address in shown_addresses.values())
         await self.here.create_rival()
-        return given
+        return allocated_range
 
     async def delete(self) -> None:
         """Delete the allocation of the range."""
@@ -114,14 +114,14 @@ class Contest:
         rival = await self.here.allocation(RIVAL.name)
         return rival is not None and rival.status.phase == "Failed"
 
-    async def lost(self, given: AddressRange) -> None:
+    async def lost(self, allocated_range: AddressRange) -> None:
         """Wait until the rival has the very range."""
-        assert await self.here.allocated(RIVAL.name) == given
-        shown = await self.tenant.addresses()
-        assert not any(given.contains(address) for address in shown.values())
+        assert await self.here.wait_until_allocated(RIVAL.name) == allocated_range
+        shown_addresses = await self.tenant.addresses()
+        assert not any(allocated_range.contains(address) for address in shown_addresses.values())
 
     @asynccontextmanager
-    async def refused(self, resource: str, path: str, condition: str) -> AsyncIterator[None]:
+    async def refuse(self, resource: str, path: str, condition: str) -> AsyncIterator[None]:
         """Have the tenant refuse writes for the time of the context, as an admission policy does.
 
         Args:
@@ -181,7 +181,7 @@ async def contest(
     async with (
         tenant_servers(folder, ["a"], kinds, CILIUM_OFFERS, "cilium") as here,
         AsyncExitStack() as stack,
-        here.recorded() as recording,
+        here.record_clusters() as recording,
     ):
         async with here.controllers(*QUICK, *flags):
             yield Contest(here, folder, stack)

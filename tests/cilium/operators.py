@@ -9,7 +9,7 @@ from pathlib import Path
 from envtest.ports import free_port
 from envtest.settings import read_settings
 from tests.freezing import freeze, thaw
-from tests.polling import checked, until
+from tests.polling import make_awaitable, until
 from tests.servers import ASSETS
 
 LEASE_NAMESPACE = "kube-system"
@@ -92,7 +92,7 @@ class Operator:
         """Wait until it has ended."""
         process = self._process
         if process is not None:
-            await until(checked(process.poll), lambda code: code is not None, seconds=inf)
+            await until(make_awaitable(process.poll), lambda code: code is not None, seconds=inf)
 
     def freeze(self) -> None:
         """Stop it where it is."""

@@ -63,25 +63,25 @@ class RealSite:
         """Return the balancer with a memory; None for that of the projection."""
         return self.kind.of(self.client, memory or self.memory)
 
-    def wanted(self, *allocations: AllocationName) -> Projection:
+    def make_projection(self, *allocations: AllocationName) -> Projection:
         """Return a projection of allocations."""
         ranges = tuple(ProjectedRanges(name, RANGES[name]) for name in allocations)
         return Projection(ranges, self.basis, owner=OWNER)
 
     async def project(self, *allocations: AllocationName) -> None:
         """Project allocations; a live read confirms them."""
-        wanted = self.wanted(*allocations)
+        expected = self.make_projection(*allocations)
 
         async def confirm() -> Projection:
-            return wanted
+            return expected
 
-        await self.balancer().project(wanted, confirm, permit_own)
+        await self.balancer().project(expected, confirm, permit_own)
 
-    async def served(self, *allocations: AllocationName) -> None:
+    async def serve(self, *allocations: AllocationName) -> None:
         """Project allocations, and return once the operator has acknowledged their pools."""
         await self.project(*allocations)
-        wanted = self.wanted(*allocations)
-        await until(lambda: self.balancer().health(wanted), lambda health: not health.reason)
+        expected = self.make_projection(*allocations)
+        await until(lambda: self.balancer().health(expected), lambda health: not health.reason)
 
     async def ask(self, allocation: AllocationName = FIRST) -> Acknowledgement | None:
         """Ask as the release check does: first the pools, then the Services, then the verdict.
@@ -106,7 +106,7 @@ class RealSite:
         """Ask again and again for so many seconds; return all answers."""
         return await keep_looking(lambda: self.ask(allocation), seconds)
 
-    async def released(self, allocation: AllocationName = FIRST) -> None:
+    async def wait_until_released(self, allocation: AllocationName = FIRST) -> None:
         """Return once the range is proven to be out."""
         await until(
             lambda: self.ask(allocation),
@@ -119,8 +119,8 @@ class RealSite:
         return [
             service.metadata.name
             for service in (await self.client.list(SERVICE)).items
-            for shown in shown_addresses(service)
-            if any(span.contains(shown) for span in spans)
+            for shown_address in shown_addresses(service)
+            if any(span.contains(shown_address) for span in spans)
         ]
 
     async def pool(self, allocation: AllocationName = FIRST) -> CiliumPool:

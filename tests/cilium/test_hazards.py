@@ -37,18 +37,18 @@ async def test_a_service_that_the_operator_cannot_rewrite_keeps_its_range(
 ) -> None:
     async with contest(tmp_path, PATIENT) as race:
         race.operator(program)
-        given = await race.begin()
+        allocated_range = await race.begin()
         path = f"/api/v1/namespaces/default/services/{STUCK}/status"
         only_others = f"object.metadata.name != '{STUCK}'"
-        async with race.refused("/services/status", path, only_others):
+        async with race.refuse("/services/status", path, only_others):
             await race.delete()
             await race.waits_because(f"Service default/{STUCK} still shows an address")
-            await until(race.tenant.addresses, lambda shown: STUCK in shown)
+            await until(race.tenant.addresses, lambda shown_addresses: STUCK in shown_addresses)
             await stays_kept(race)
-        await touched_until_lost(race, given)
+        await touched_until_lost(race, allocated_range)
 
 
-async def touched_until_lost(race: Contest, given: AddressRange) -> None:
+async def touched_until_lost(race: Contest, allocated_range: AddressRange) -> None:
     """Touch the Service until the operator has rewritten it, as our page advises."""
     touches = 0
 
@@ -57,11 +57,11 @@ async def touched_until_lost(race: Contest, given: AddressRange) -> None:
         touches += 1
         change = {"metadata": {"annotations": {"touched": str(touches)}}}
         await edit(race.client, SERVICE, Key("default", STUCK), change)
-        shown = (await race.tenant.addresses()).get(STUCK, "")
-        return not (shown and given.contains(shown))
+        shown_address = (await race.tenant.addresses()).get(STUCK, "")
+        return not (shown_address and allocated_range.contains(shown_address))
 
     await until(touch, bool)
-    await race.lost(given)
+    await race.lost(allocated_range)
 
 
 async def stays_kept(race: Contest) -> None:
@@ -74,16 +74,16 @@ async def test_an_acknowledgement_that_was_refused_is_brought_by_a_nonce(
 ) -> None:
     async with contest(tmp_path, PATIENT) as race:
         race.operator(program)
-        given = await race.begin()
+        allocated_range = await race.begin()
         await race.tenant.stop_serving(*SERVICES)
         [pool] = (await race.client.list(CILIUM_POOL)).items
         plural = "ciliumloadbalancerippools"
         path = f"/apis/cilium.io/v2/{plural}/{pool.metadata.name}/status"
-        async with race.refused(f"cilium.io/{plural}/status", path, "false"):
+        async with race.refuse(f"cilium.io/{plural}/status", path, "false"):
             await race.delete()
             await race.waits_because("has not acknowledged the pool")
             await stays_kept(race)
-        await race.lost(given)
+        await race.lost(allocated_range)
 
 
 @contextmanager
@@ -102,7 +102,7 @@ async def test_a_range_is_kept_while_the_operator_is_frozen(
 ) -> None:
     async with contest(tmp_path, PATIENT) as race:
         operator = race.operator(program)
-        given = await race.begin()
+        allocated_range = await race.begin()
         async with anyio.create_task_group() as group:
             group.start_soon(come_and_go, race)
             if is_begun:
@@ -113,7 +113,7 @@ async def test_a_range_is_kept_while_the_operator_is_frozen(
                     await race.waits_because("Service default/")
                 kept = await keep_looking(race.is_kept, STEADY)
                 assert is_begun or all(kept)
-            await race.lost(given)
+            await race.lost(allocated_range)
             group.cancel_scope.cancel()
 
 
@@ -133,13 +133,13 @@ async def test_a_release_goes_on_under_the_operator_that_replaces_another(
     old, new = require_operator(before), require_operator("newest")
     async with contest(tmp_path) as race:
         operator = race.operator(old)
-        given = await race.begin()
+        allocated_range = await race.begin()
         race.operator(new)
         with frozen(operator):
             await race.delete()
             await race.waits_because("Service default/")
         operator.stop()
-        await race.lost(given)
+        await race.lost(allocated_range)
 
 
 @pytest.mark.parametrize("before", ["newest", "oldest"])
@@ -150,7 +150,7 @@ async def test_a_release_that_began_by_the_older_version_of_pools_ends_by_the_ne
     old, new = require_operator(before), require_operator("newest")
     async with contest(tmp_path) as race:
         operator = race.operator(old)
-        given = await race.begin()
+        allocated_range = await race.begin()
         operator.stop()
         await serve(race, CILIUM_POOL_ALPHA.version)
         await race.delete()
@@ -159,7 +159,7 @@ async def test_a_release_that_began_by_the_older_version_of_pools_ends_by_the_ne
         await serve(race, CILIUM_POOL_ALPHA.version, CILIUM_POOL.version)
         await stays_kept(race)
         race.operator(new)
-        await race.lost(given)
+        await race.lost(allocated_range)
 
 
 def is_drained(page: Page[CiliumPool]) -> bool:
@@ -185,7 +185,7 @@ async def test_a_range_is_kept_for_a_while_after_another_operator_took_the_lease
     """
     async with contest(tmp_path, "--cilium-wait=30s") as race:
         leader = race.operator(program)
-        given = await race.begin()
+        allocated_range = await race.begin()
         race.operator(program)
         async with anyio.create_task_group() as group:
             group.start_soon(come_and_go, race)
@@ -193,5 +193,5 @@ async def test_a_range_is_kept_for_a_while_after_another_operator_took_the_lease
                 await race.delete()
                 await race.waits_because("took the Lease")
                 await stays_kept(race)
-            await race.lost(given)
+            await race.lost(allocated_range)
             group.cancel_scope.cancel()

@@ -16,30 +16,30 @@ STEADY = 2.0
 
 
 async def test_a_range_is_served_and_released_while_services_come_and_go(site: RealSite) -> None:
-    await site.served(FIRST, SECOND)
+    await site.serve(FIRST, SECOND)
     for number in range(3):
         await site.add_service(f"web-{number}")
     async with anyio.create_task_group() as group:
         group.start_soon(_come_and_go, site)
-        await site.released()
+        await site.wait_until_released()
         assert await _users_for(site, STEADY) == [], "shown after it was released"
         group.cancel_scope.cancel()
 
 
 async def test_no_range_is_released_while_the_operator_is_frozen(site: RealSite) -> None:
-    await site.served(FIRST, SECOND)
+    await site.serve(FIRST, SECOND)
     site.operator.freeze()
     answers = await site.ask_for(STEADY * 4)
     assert not any(isinstance(answer, Proven | Unprovable) for answer in answers)
     site.operator.thaw()
-    await site.released()
+    await site.wait_until_released()
 
 
 @pytest.mark.parametrize("asks", [1, 2])
 async def test_an_operator_that_is_killed_in_the_middle_of_a_release_goes_on_with_it(
     site: RealSite, asks: int
 ) -> None:
-    await site.served(FIRST, SECOND)
+    await site.serve(FIRST, SECOND)
     for _ in range(asks - 1):
         await site.ask()
     site.operator.freeze()  # what is written next it cannot have acknowledged when it is killed
@@ -47,20 +47,20 @@ async def test_an_operator_that_is_killed_in_the_middle_of_a_release_goes_on_wit
     site.operator.kill()
     assert not any(isinstance(answer, Proven) for answer in await site.ask_for(STEADY))
     site.operator.start()
-    await site.released()
+    await site.wait_until_released()
 
 
 async def test_another_process_finishes_a_release(site: RealSite) -> None:
-    await site.served(FIRST)
+    await site.serve(FIRST)
     await site.ask()
     site.release = BalancerMemory()
-    await site.released()
+    await site.wait_until_released()
 
 
 async def test_a_pool_that_was_edited_back_and_forth_unseen_is_acknowledged_after_a_nonce(
     site: RealSite,
 ) -> None:
-    await site.served(FIRST)
+    await site.serve(FIRST)
     site.operator.freeze()
     pool = await site.pool()
     for is_disabled in (True, False):
@@ -68,19 +68,19 @@ async def test_a_pool_that_was_edited_back_and_forth_unseen_is_acknowledged_afte
             CILIUM_POOL, Version.from_object(pool), {"spec": {"disabled": is_disabled}}
         )
     site.operator.thaw()
-    await site.released()
+    await site.wait_until_released()
 
 
 async def test_a_pool_that_was_deleted_and_created_anew_unseen_is_released_by_its_own_status(
     site: RealSite,
 ) -> None:
-    await site.served(FIRST, SECOND)
+    await site.serve(FIRST, SECOND)
     site.operator.freeze()
     await site.client.delete(CILIUM_POOL, Version.from_object(await site.pool()))
     await site.project(FIRST, SECOND)
     await site.ask()
     site.operator.thaw()
-    await site.released()
+    await site.wait_until_released()
     assert (await site.pool()).blocks == ()
 
 
@@ -93,16 +93,16 @@ async def test_without_an_operator_the_answer_is_unknown_and_never_proven(site: 
 
 
 async def test_an_emptied_pool_is_deleted_by_the_next_projection(site: RealSite) -> None:
-    await site.served(FIRST, SECOND)
-    await site.released()
+    await site.serve(FIRST, SECOND)
+    await site.wait_until_released()
     site.basis = 200
     await site.project(SECOND)
-    left = [pool.metadata.name for pool in (await site.client.list(CILIUM_POOL)).items]
-    assert left == [pool_name(SECOND)]
+    remaining = [pool.metadata.name for pool in (await site.client.list(CILIUM_POOL)).items]
+    assert remaining == [pool_name(SECOND)]
 
 
 async def test_growth_serves_a_waiting_service_at_once(site: RealSite) -> None:
-    await site.served(SECOND)
+    await site.serve(SECOND)
     for number in range(9):
         await site.add_service(f"web-{number}")
     await until(lambda: site.users(SECOND), lambda users: len(users) == 8)

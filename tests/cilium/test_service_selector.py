@@ -18,7 +18,7 @@ PUBLIC = ServiceSelector({"public": "yes"})
 
 async def project(site: RealSite, selector: ServiceSelector | None) -> None:
     """Project the first allocation with a selector, until the operator has acknowledged it."""
-    projection = replace(site.wanted(FIRST), selector=selector)
+    projection = replace(site.make_projection(FIRST), selector=selector)
 
     async def confirm() -> Projection:
         return projection
@@ -42,7 +42,7 @@ async def list_served(site: RealSite) -> set[str]:
 
 async def serves(site: RealSite, *services: str) -> None:
     """Return once these Services and no others show an address."""
-    await until(partial(list_served, site), lambda served: served == set(services))
+    await until(partial(list_served, site), lambda names: names == set(services))
 
 
 async def test_only_services_that_the_selector_leaves_in_get_addresses(site: RealSite) -> None:

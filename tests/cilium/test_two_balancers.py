@@ -14,7 +14,7 @@ async def test_a_metallb_without_pools_takes_the_addresses_that_cilium_gave(
     settings = read_settings()
     await site.plane.install_crds(definitions(settings))
     await site.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
-    await site.served(FIRST)
+    await site.serve(FIRST)
     await site.add_service("web")
     await until(site.users, bool)
     async with metallb_controller(site.kubeconfig, settings):

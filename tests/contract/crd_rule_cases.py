@@ -419,7 +419,7 @@ def without_rules(definition: Json) -> Json:
     def bare(schema: Any) -> Any:
         if isinstance(schema, dict):
             return {k: bare(v) for k, v in schema.items() if k != "x-kubernetes-validations"}
-        return [bare(one) for one in schema] if isinstance(schema, list) else schema
+        return [bare(item) for item in schema] if isinstance(schema, list) else schema
 
     stripped: Json = bare(definition)
     return stripped

@@ -13,7 +13,7 @@ PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @asynccontextmanager
-async def loosened(admin: httpx.AsyncClient, name: str, field: str) -> AsyncIterator[None]:
+async def loosen_field(admin: httpx.AsyncClient, name: str, field: str) -> AsyncIterator[None]:
     """Let a field of a kind's spec be of any type while the context lasts.
 
     Args:

@@ -16,7 +16,7 @@ from manifests import folder
 from reconcilers.api import crd, names
 from tests.contract.conftest import administrator
 from tests.freezing import freeze, thaw
-from tests.polling import checked, until
+from tests.polling import make_awaitable, until
 from tests.reconcilers.cli.commands import butler_ipam, environment
 from tests.yamls import read_all_yaml
 
@@ -38,7 +38,7 @@ async def install_kinds(
     """Install our kinds, those of an integration in its folder of tests/data, and `more`."""
     await plane.install_crds(crd.crds())
     await plane.install_crds(DATA / integration / "crds.yaml")
-    await plane.install_crds(dict(one) for one in more)
+    await plane.install_crds(dict(definition) for definition in more)
 
 
 async def under_shipped_roles(
@@ -145,7 +145,7 @@ async def release_line(log: Path, holder: str) -> str:
         lines = log.read_text(encoding="utf-8").splitlines()
         return [line for line in lines if "releas" in line and f"holder='{holder}'" in line]
 
-    [line] = await until(checked(find_lines), bool)
+    [line] = await until(make_awaitable(find_lines), bool)
     return line
 
 
@@ -170,8 +170,8 @@ async def serving(
         with product(integration, kubeconfig, log) as process:
             admin_kubeconfig = plane.write_kubeconfig(where / "admin")
             yield Server(plane, admin, kubeconfig, admin_kubeconfig, process, log)
-        text = await anyio.Path(log).read_text(encoding="utf-8")
-        assert "403 Forbidden" not in text, "the shipped roles do not suffice"
+        content = await anyio.Path(log).read_text(encoding="utf-8")
+        assert "403 Forbidden" not in content, "the shipped roles do not suffice"
 
 
 @contextmanager

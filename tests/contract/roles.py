@@ -32,26 +32,28 @@ class Rule:
             return False
         if self.namespace and call.namespace != self.namespace:
             return False
-        return not self.names or named(call) in self.names
+        return not self.names or find_object_name(call) in self.names
 
 
-def named(call: Call) -> str:
+def find_object_name(call: Call) -> str:
     """Return the object a request is about; lists and watches may name it in a field selector."""
     return call.name or call.query.get("fieldSelector", "").removeprefix("metadata.name=")
 
 
 def documents(name: str) -> Iterator[Json]:
     """Yield the objects in a folder of manifests; patches of others are none."""
-    for file in sorted(folder(name).iterdir(), key=lambda one: one.name):
+    for file in sorted(folder(name).iterdir(), key=lambda path: path.name):
         if file.name.endswith(".yaml") and file.name != "kustomization.yaml":
-            found = read_all_yaml(file.read_text(encoding="utf-8"))
-            yield from (one for one in found if isinstance(one, dict))
+            loaded = read_all_yaml(file.read_text(encoding="utf-8"))
+            yield from (document for document in loaded if isinstance(document, dict))
 
 
 def rules(component: str = "rbac") -> Iterator[Rule]:
     """Yield every single thing that the controller's roles of a component allow."""
     bound = {
-        one["roleRef"]["name"] for one in documents(component) if one["kind"].endswith("Binding")
+        document["roleRef"]["name"]
+        for document in documents(component)
+        if document["kind"].endswith("Binding")
     }
     for role in documents(component):
         if role["kind"] not in {"Role", "ClusterRole"} or role["metadata"]["name"] not in bound:
@@ -138,5 +140,5 @@ def early() -> Json:
     return ours("IPAllocation", "early", spec)
 
 
-def begun(tenant: TenantCluster) -> bool:
+def has_begun(tenant: TenantCluster) -> bool:
     return names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations

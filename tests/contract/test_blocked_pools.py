@@ -44,8 +44,8 @@ async def test_a_write_that_changes_nothing_checks_the_version_and_makes_no_new_
     transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
     client = Client(transport)
     condition = {"type": "Ready", "status": "False", "reason": "ValidationFailed"}
-    shown = condition | {"message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    await patch(admin, f"{PATH}/status", {"status": {"conditions": [shown]}})
+    empty_condition = condition | {"message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    await patch(admin, f"{PATH}/status", {"status": {"conditions": [empty_condition]}})
     pool = await client.get(NETWORK_POOL, Key(names.DEFAULT_NAMESPACE, "lab"))
     unchanged = await client.patch_status(NETWORK_POOL, pool, {})
     assert unchanged.metadata.resourceVersion == pool.metadata.resourceVersion

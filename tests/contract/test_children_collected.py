@@ -96,14 +96,16 @@ async def test_a_background_deletion_keeps_the_child_until_the_finalizer_of_the_
     async with collecting(tmp_path) as client:
         await make_family(client)
         owner = await client.get(GADGETS, OWNER)
-        held = await client.delete(GADGETS, Version.from_object(owner), propagation="Background")
-        assert held is not None
+        held_owner = await client.delete(
+            GADGETS, Version.from_object(owner), propagation="Background"
+        )
+        assert held_owner is not None
         # The collector works on this object too, which is created later and goes first.
         other = {"metadata": {"name": "other", "namespace": "default", "ownerReferences": [GONE]}}
         await client.create(CONFIG_MAPS, "default", other)
         await until(find(client, CONFIG_MAPS, Key("default", "other")), lambda seen: seen is None)
         assert await client.find(CONFIG_MAPS, CHILD) is not None
-        await remove_finalizer(client, GADGETS, held, FINALIZER)
+        await remove_finalizer(client, GADGETS, held_owner, FINALIZER)
         await until(find(client, CONFIG_MAPS, CHILD), lambda child: child is None)
         assert await client.find(CONFIG_MAPS, TOOL) is not None
 

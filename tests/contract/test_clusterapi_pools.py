@@ -89,11 +89,11 @@ class Pools:
                 "poolRef": {"apiGroup": GROUP, "kind": kind, "name": pool},
             },
         }
-        made = await self.http.post(ADDRESS.collection("default"), json=body)
-        assert made.status_code == 201, made.text
+        response = await self.http.post(ADDRESS.collection("default"), json=body)
+        assert response.status_code == 201, response.text
 
     @asynccontextmanager
-    async def judged(self) -> AsyncIterator[None]:
+    async def serve_webhooks(self) -> AsyncIterator[None]:
         """Serve the webhooks, which are in force inside the context."""
         options = ManagerOptions(
             webhook_bind=f"{HOST}:0",
@@ -113,7 +113,7 @@ class Pools:
             manager.stop()
 
     async def _configure(self, port: int | None) -> None:
-        def called(webhook: str) -> Json:
+        def make_client_config(webhook: str) -> Json:
             kind, _ = INTEGRATIONS[CLUSTER_API][webhook]
             return {"url": f"https://{HOST}:{port}{path(kind)}"}
 
@@ -121,10 +121,10 @@ class Pools:
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": NAME},
-            "webhooks": list(entries(INTEGRATIONS[CLUSTER_API], called)),
+            "webhooks": list(entries(INTEGRATIONS[CLUSTER_API], make_client_config)),
         }
-        made = await self.http.post(CONFIGURATIONS, json=body)
-        assert made.status_code == 201, made.text
+        configuration = await self.http.post(CONFIGURATIONS, json=body)
+        assert configuration.status_code == 201, configuration.text
         # Nothing tells when a server holds a configuration; each try is a round trip.
         with anyio.fail_after(SECONDS):
             in_force = False
@@ -147,16 +147,16 @@ async def pools(
 
 
 async def test_an_invalid_pool_is_refused_at_the_field_at_fault(pools: Pools) -> None:
-    for what, (kind, spec, field, message) in REFUSED.items():
+    for case, (kind, spec, field, message) in REFUSED.items():
         answer = await pools.create(kind, spec)
-        assert field in fields(answer), (what, answer.text)
-        assert said(answer, message), (what, answer.text)
+        assert field in fields(answer), (case, answer.text)
+        assert said(answer, message), (case, answer.text)
 
 
 async def test_valid_pools_are_accepted(pools: Pools) -> None:
-    for number, (what, (kind, spec)) in enumerate(ACCEPTED.items()):
+    for number, (case, (kind, spec)) in enumerate(ACCEPTED.items()):
         answer = await pools.create(kind, spec, name=f"sound-{number}")
-        assert answer.status_code == 201, (what, answer.text)
+        assert answer.status_code == 201, (case, answer.text)
 
 
 async def test_a_pool_with_as_many_entries_as_there_may_be_is_accepted(pools: Pools) -> None:
@@ -169,24 +169,24 @@ async def test_a_pool_with_as_many_entries_as_there_may_be_is_accepted(pools: Po
 
 
 async def test_the_length_of_handed_out_prefixes_cannot_be_changed(pools: Pools) -> None:
-    made = await pools.create(PREFIX, prefixes("2001:db8::/48"), "fixed")
-    assert made.json()["spec"]["allocationPrefixLength"] == 64
+    created = await pools.create(PREFIX, prefixes("2001:db8::/48"), "fixed")
+    assert created.json()["spec"]["allocationPrefixLength"] == 64
     answer = await pools.patch(PREFIX, {"spec": {"allocationPrefixLength": 60}}, "fixed")
     assert fields(answer) == {"spec.allocationPrefixLength"}
     assert said(answer, "spec.allocationPrefixLength is immutable")
 
 
 async def test_what_is_left_out_of_a_pool_is_not_filled_in(pools: Pools) -> None:
-    made = await pools.create(IP, ips("10.0.0.1"), "bare")
-    assert made.json()["spec"] == ips("10.0.0.1")
+    created = await pools.create(IP, ips("10.0.0.1"), "bare")
+    assert created.json()["spec"] == ips("10.0.0.1")
 
 
 async def test_what_takes_more_than_the_schema_is_refused_by_the_webhook(pools: Pools) -> None:
-    async with pools.judged():
-        for what, (kind, spec, field, message) in REFUSED_BY_WEBHOOK.items():
+    async with pools.serve_webhooks():
+        for case, (kind, spec, field, message) in REFUSED_BY_WEBHOOK.items():
             answer = await pools.create(kind, spec)
-            assert field in fields(answer), (what, answer.text)
-            assert said(answer, message), (what, answer.text)
+            assert field in fields(answer), (case, answer.text)
+            assert said(answer, message), (case, answer.text)
         answer = await pools.create(IP, ips("10.0.0.9-10.0.0.1"), "backwards")
         assert answer.json()["message"] == (
             'admission webhook "validation.inclusterippool.ipam.cluster.x-k8s.io" denied the'
@@ -197,7 +197,7 @@ async def test_what_takes_more_than_the_schema_is_refused_by_the_webhook(pools: 
 
 
 async def test_a_pool_keeps_what_is_in_use_and_is_kept_while_anything_is(pools: Pools) -> None:
-    async with pools.judged():
+    async with pools.serve_webhooks():
         for kind, name in ((IP, "used"), (GLOBAL_IP, "used-globally")):
             webhook = f"validation.{kind.lower()}.{GROUP}"
             assert (await pools.create(kind, ips("10.0.0.1-10.0.0.9"), name)).is_success

@@ -84,7 +84,7 @@ async def test_resource_versions_rise_and_a_stale_one_is_refused(
     stale = await admin.patch(f"{PATH}/a/status", json=patch, headers=merge)
 
     assert (second.status_code, stale.status_code) == (200, 409)
-    before, after = (int(one["metadata"]["resourceVersion"]) for one in (first, second.json()))
+    before, after = (int(body["metadata"]["resourceVersion"]) for body in (first, second.json()))
     assert after > before
 
 

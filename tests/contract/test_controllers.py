@@ -42,8 +42,8 @@ async def is_gone(http: httpx.AsyncClient, path: str) -> None:
     """Wait until there is nothing at a path, told by a watch of its collection."""
     collection, _, name = path.rpartition("/")
     listed = (await http.get(collection)).json()
-    found: list[Any] = [one["metadata"]["name"] for one in listed["items"]]
-    if name not in found:
+    names: list[Any] = [item["metadata"]["name"] for item in listed["items"]]
+    if name not in names:
         return
     # Short watches, each read to its end, from the same revision: none can miss the event.
     query = {

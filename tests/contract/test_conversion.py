@@ -102,7 +102,7 @@ async def converting(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
         await transport.aclose()
 
 
-def created(version: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+def make_object(version: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     """Return an object to be created."""
     return {**gizmo(version, spec), "metadata": {"name": name, "labels": {"a": "b"}}}
 
@@ -111,12 +111,12 @@ async def read(admin: httpx.AsyncClient, path: str) -> dict[str, Any]:
     """Return an object once the server converts it: it learns of the authority after a moment."""
     while not (answer := await ask(admin, "GET", path)).is_success:
         assert "conversion webhook for example.com/" in answer.text, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 async def kubectl(folder: Path, *words: str) -> str:
-    """Return what kubectl says of a failure."""
+    """Return kubectl's error message of a command that fails."""
     command = [program("kubectl"), f"--kubeconfig={folder / 'kubeconfig'}", *words]
     env = {**os.environ, "HOME": str(folder)}
     done = await anyio.run_process(command, env=env, check=False, stderr=subprocess.STDOUT)
@@ -136,12 +136,12 @@ async def test_objects_are_served_in_both_versions_wherever_they_are_stored(
         port = manager.webhook_port or 0
         await plane.install_crds([crd("v1", port)])
         spec = {"size": "12cm", "color": "red", "unnamed": "kept"}
-        made = await ask(admin, "POST", V1, json=created("v1", "one", spec))
-        assert made.status_code == 201, made.text
+        response = await ask(admin, "POST", V1, json=make_object("v1", "one", spec))
+        assert response.status_code == 201, response.text
 
         new = await read(admin, f"{V2}/one")
         assert new["spec"] == {"centimetres": 12, "color": "red", "unnamed": "kept"}
-        uid = made.json()["metadata"]["uid"]
+        uid = response.json()["metadata"]["uid"]
         assert (new["metadata"]["uid"], new["metadata"]["labels"]) == (uid, {"a": "b"})
         raised = await ask(
             admin, "PATCH", f"{V2}/one", json={"spec": {"centimetres": 13}}, headers=MERGE
@@ -150,14 +150,15 @@ async def test_objects_are_served_in_both_versions_wherever_they_are_stored(
         assert (await read(admin, f"{V1}/one"))["spec"] == {**spec, "size": "13cm"}
 
         moved = [
-            {**one, "storage": one["name"] == "v2"} for one in crd("v1", port)["spec"]["versions"]
+            {**version, "storage": version["name"] == "v2"}
+            for version in crd("v1", port)["spec"]["versions"]
         ]
         changed = await ask(
             admin, "PATCH", DEFINITION, json={"spec": {"versions": moved}}, headers=MERGE
         )
         assert changed.json()["status"]["storedVersions"] == ["v1", "v2"]
-        made = await ask(admin, "POST", V2, json=created("v2", "two", {"centimetres": 2}))
-        assert made.status_code == 201, made.text
+        response = await ask(admin, "POST", V2, json=make_object("v2", "two", {"centimetres": 2}))
+        assert response.status_code == 201, response.text
         for name, size in {"one": "13cm", "two": "2cm"}.items():
             assert (await read(admin, f"{V1}/{name}"))["spec"]["size"] == size
             rewritten = await ask(
@@ -165,20 +166,22 @@ async def test_objects_are_served_in_both_versions_wherever_they_are_stored(
             )
             assert rewritten.is_success, rewritten.text
         listed = (await read(admin, V1))["items"]
-        assert [one["spec"]["size"] for one in listed] == ["13cm", "2cm"]
+        assert [shelf["spec"]["size"] for shelf in listed] == ["13cm", "2cm"]
 
-        wide = created("v1", "wide", {"size": "wide"})
+        wide = make_object("v1", "wide", {"size": "wide"})
         while (
             refused := await ask(admin, "POST", V1, params={"dryRun": "All"}, json=wide)
         ).is_success:
             pass  # not yet converted: the server learns of its new storage version after a moment
         assert (refused.status_code, "Gizmo default/wide cannot be" in refused.text) == (500, True)
-        text = await kubectl(tmp_path, "create", "--validate=false", "-f", file(tmp_path, wide))
+        failure = await kubectl(tmp_path, "create", "--validate=false", "-f", file(tmp_path, wide))
         assert (
-            "conversion webhook for example.com/v1, Kind=Gizmo failed: Gizmo default/wide" in text
+            "conversion webhook for example.com/v1, Kind=Gizmo failed: Gizmo default/wide"
+            in failure
         )
         assert (
-            "from example.com/v1 to example.com/v2: ValueError: invalid literal for int()" in text
+            "from example.com/v1 to example.com/v2: ValueError: invalid literal for int()"
+            in failure
         )
 
 

@@ -65,8 +65,8 @@ class Shelf:
 async def shelf(shared_admin: httpx.AsyncClient) -> Shelf:
     """Our kinds in a namespace of their own."""
     body = {"metadata": {"generateName": "rules-"}}
-    made = (await shared_admin.post("/api/v1/namespaces", json=body)).json()
-    return Shelf(shared_admin, made["metadata"]["name"])
+    namespace = (await shared_admin.post("/api/v1/namespaces", json=body)).json()
+    return Shelf(shared_admin, namespace["metadata"]["name"])
 
 
 def causes(response: httpx.Response) -> list[tuple[str, str]]:
@@ -81,22 +81,22 @@ def fields(response: httpx.Response) -> set[str]:
     return {field for field, _ in causes(response)}
 
 
-def said(response: httpx.Response, text: str) -> bool:
-    return any(text in message for _, message in causes(response))
+def said(response: httpx.Response, content: str) -> bool:
+    return any(content in message for _, message in causes(response))
 
 
 async def test_an_invalid_object_is_refused_at_the_field_at_fault(shelf: Shelf) -> None:
-    for what, (kind, spec, field, message) in {**REFUSED, **family_rule_cases.REFUSED}.items():
+    for case, (kind, spec, field, message) in {**REFUSED, **family_rule_cases.REFUSED}.items():
         answer = await shelf.create(kind, spec)
-        assert field in fields(answer), (what, answer.text)
-        assert said(answer, message), (what, answer.text)
+        assert field in fields(answer), (case, answer.text)
+        assert said(answer, message), (case, answer.text)
 
 
 async def test_valid_objects_are_accepted(shelf: Shelf) -> None:
     accepted = {**ACCEPTED, **family_rule_cases.ACCEPTED}
-    for number, (what, (kind, spec)) in enumerate(accepted.items()):
+    for number, (case, (kind, spec)) in enumerate(accepted.items()):
         answer = await shelf.create(kind, spec, name=f"sound-{number}")
-        assert answer.status_code == 201, (what, answer.text)
+        assert answer.status_code == 201, (case, answer.text)
 
 
 async def test_every_sample_is_accepted(shelf: Shelf) -> None:
@@ -134,15 +134,15 @@ async def test_a_provider_cannot_be_changed_once_addresses_were_given(shelf: She
     reference = {"name": "onprem", "namespace": "butler-system"}
     await shelf.create("TenantCluster", cluster() | {"providerConfigRef": reference})
 
-    def moved(**change: str) -> Json:
+    def move_reference(**change: str) -> Json:
         return {"spec": {"providerConfigRef": reference | change}}
 
-    assert (await shelf.patch("TenantCluster", moved(name="other"))).is_success
-    assert (await shelf.patch("TenantCluster", moved())).is_success
-    given = {"status": {"lbAllocationRef": {"name": "team-a-lb"}}}
-    assert (await shelf.patch("TenantCluster", given, subresource="status")).is_success
+    assert (await shelf.patch("TenantCluster", move_reference(name="other"))).is_success
+    assert (await shelf.patch("TenantCluster", move_reference())).is_success
+    status = {"status": {"lbAllocationRef": {"name": "team-a-lb"}}}
+    assert (await shelf.patch("TenantCluster", status, subresource="status")).is_success
     for change in ({"name": "other"}, {"namespace": "elsewhere"}):
-        answer = await shelf.patch("TenantCluster", moved(**change))
+        answer = await shelf.patch("TenantCluster", move_reference(**change))
         assert fields(answer) == {"spec.providerConfigRef"}
     assert (await shelf.patch("TenantCluster", {"spec": {"timeServers": ["a"]}})).is_success
 
@@ -152,7 +152,7 @@ async def test_objects_older_than_the_rules_can_be_updated_and_deleted(
     server: Server,
 ) -> None:
     async with running(server) as plane, administrator(plane) as admin:
-        await plane.install_crds([without_rules(one) for one in crd.crds()])
+        await plane.install_crds([without_rules(definition) for definition in crd.crds()])
         shelf = Shelf(admin, "default")
         await _look_after_what_is_broken(plane, shelf, await _minor(admin))
 

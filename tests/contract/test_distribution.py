@@ -18,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from envtest.plane import ControlPlane as Plane
-from tests.contract.test_readme import MAPS, MERGE, examples, labels, seen
+from tests.contract.test_readme import MAPS, MERGE, examples, labels, wait_for_object
 from tests.polling import SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,9 @@ def closure(requirements: list[str]) -> Iterator[str]:
         if name not in known:
             known.add(name)
             yield name
-            waiting += [Requirement(one) for one in distribution(name).requires or ()]
+            waiting += [
+                Requirement(requirement) for requirement in distribution(name).requires or ()
+            ]
 
 
 @pytest.fixture(scope="module")
@@ -100,12 +102,14 @@ def test_the_wheel_has_the_framework_and_nothing_of_the_product(wheel: Path) -> 
 
 def test_the_links_of_its_description_are_whole_urls_of_files_that_exist(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        [name] = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
-        text = archive.read(name).decode()
-    found = re.findall(r"\]\(([^)\s]+)\)", text)
+        [name] = [path for path in archive.namelist() if path.endswith(".dist-info/METADATA")]
+        content = archive.read(name).decode()
+    matches = re.findall(r"\]\(([^)\s]+)\)", content)
     files = f"{project(FOLDER / 'pyproject.toml')['urls']['Repository']}/blob/main/"
-    assert [link for link in found if not link.startswith(("https://", "#"))] == []
-    ours = [link.removeprefix(files).partition("#")[0] for link in found if link.startswith(files)]
+    assert [link for link in matches if not link.startswith(("https://", "#"))] == []
+    ours = [
+        link.removeprefix(files).partition("#")[0] for link in matches if link.startswith(files)
+    ]
     assert ours
     assert [path for path in ours if not (ROOT / path).exists()] == []
 
@@ -148,9 +152,9 @@ async def test_the_first_example_of_the_readme_runs_with_it(
         stderr=subprocess.STDOUT,
     ) as process:
         with anyio.fail_after(SECONDS):
-            await seen(admin, MAPS, "a", lambda a: labels(a).get("entries") == "1")
+            await wait_for_object(admin, MAPS, "a", lambda a: labels(a).get("entries") == "1")
             await admin.patch(f"{MAPS}/a", json={"data": {"y": "2"}}, headers=MERGE)
-            await seen(admin, MAPS, "a", lambda a: labels(a).get("entries") == "2")
+            await wait_for_object(admin, MAPS, "a", lambda a: labels(a).get("entries") == "2")
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
 

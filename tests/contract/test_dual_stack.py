@@ -89,10 +89,11 @@ class Lab:
         """Wait until a request is in one of these phases."""
         key = Key(HOME, f"{self.pool.name}-{name}")
         return await until(
-            lambda: self.client.get(IP_ALLOCATION, key), lambda one: one.status.phase in phases
+            lambda: self.client.get(IP_ALLOCATION, key),
+            lambda allocation: allocation.status.phase in phases,
         )
 
-    async def counted(self, four: int, six: int) -> NetworkPool:
+    async def wait_until_counted(self, four: int, six: int) -> NetworkPool:
         """Wait until the pool counts so many addresses of each family as allocated."""
 
         def counts(pool: NetworkPool) -> bool:
@@ -110,10 +111,10 @@ class Lab:
         change = {"spec": {"secondary": self.second}}
         await edit(self.client, NETWORK_POOL, self.pool, change)
 
-    def offsets(self, one: IPAllocation) -> list[str]:
+    def offsets(self, allocation: IPAllocation) -> list[str]:
         """Return the ranges that an allocation holds, by family and without the pool's prefix."""
-        found = [span.text for span in statusranges.list_held_ranges(one)]
-        return [text.replace(self.six, "6:").replace(self.four, "4:") for text in found]
+        texts = [span.text for span in statusranges.list_held_ranges(allocation)]
+        return [span.replace(self.six, "6:").replace(self.four, "4:") for span in texts]
 
 
 @asynccontextmanager
@@ -121,7 +122,9 @@ async def lab(plane: Plane, folder: Path) -> AsyncIterator[Lab]:
     """Run the controllers of NetworkPools and of IPAllocations."""
     transport: Transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
     client, clock = Client(transport), SystemClock()
-    if not any(one.metadata.name == HOME for one in (await client.list(NAMESPACE)).items):
+    if not any(
+        namespace.metadata.name == HOME for namespace in (await client.list(NAMESPACE)).items
+    ):
         await client.create(NAMESPACE, "", {"metadata": {"name": HOME}})
     manager = Manager(transport, clock=clock, options=ManagerOptions())
     shared = Shared.from_manager(manager, clock, Settings())
@@ -134,15 +137,15 @@ async def lab(plane: Plane, folder: Path) -> AsyncIterator[Lab]:
     await transport.aclose()
 
 
-def said(one: IPAllocation, kind: str = READY) -> tuple[str, str]:
+def said(allocation: IPAllocation, kind: str = READY) -> tuple[str, str]:
     """Return the status and the reason of a condition."""
-    found = find(one.status.conditions, kind)
-    assert found is not None
-    return found.status, found.reason
+    condition = find(allocation.status.conditions, kind)
+    assert condition is not None
+    return condition.status, condition.reason
 
 
 @pytest.mark.parametrize(
-    ("spec", "held", "families"),
+    ("spec", "held_ranges", "families"),
     [
         ({}, ["4:0/31"], []),
         ({"ipFamilyPolicy": "SingleStack"}, ["4:0/31"], ["IPv4"]),
@@ -156,18 +159,20 @@ def said(one: IPAllocation, kind: str = READY) -> tuple[str, str]:
     ],
 )
 async def test_a_pool_of_two_families_gives_what_is_asked_for_in_that_order(
-    plane: Plane, tmp_path: Path, spec: dict[str, Any], held: list[str], families: list[str]
+    plane: Plane, tmp_path: Path, spec: dict[str, Any], held_ranges: list[str], families: list[str]
 ) -> None:
     async with lab(plane, tmp_path) as here:
         await here.offer(secondary=here.second)
-        found = await here.ask("a", **spec)
-    assert here.offsets(found) == held
-    assert [one.family for one in found.status.families] == families
-    assert found.status.startAddress == statusranges.list_held_ranges(found)[0].start_text
+        allocation = await here.ask("a", **spec)
+    assert here.offsets(allocation) == held_ranges
+    assert [family.family for family in allocation.status.families] == families
+    assert (
+        allocation.status.startAddress == statusranges.list_held_ranges(allocation)[0].start_text
+    )
     if spec.get("ipFamilyPolicy") in {"PreferDualStack", "RequireDualStack"}:
-        assert said(found, dualstack.DUAL_STACK) == ("True", "DualStack")
+        assert said(allocation, dualstack.DUAL_STACK) == ("True", "DualStack")
     else:
-        assert find(found.status.conditions, dualstack.DUAL_STACK) is None
+        assert find(allocation.status.conditions, dualstack.DUAL_STACK) is None
 
 
 async def test_preferring_both_a_pool_of_one_family_serves_that(
@@ -175,9 +180,9 @@ async def test_preferring_both_a_pool_of_one_family_serves_that(
 ) -> None:
     async with lab(plane, tmp_path) as here:
         await here.offer()
-        found = await here.ask("a", **PREFER)
-    assert here.offsets(found) == ["4:0/31"]
-    assert said(found, dualstack.DUAL_STACK) == ("False", "PoolSingleStack")
+        allocation = await here.ask("a", **PREFER)
+    assert here.offsets(allocation) == ["4:0/31"]
+    assert said(allocation, dualstack.DUAL_STACK) == ("False", "PoolSingleStack")
 
 
 async def test_preferring_both_the_first_is_served_where_the_second_is_full_and_stays_alone(
@@ -186,11 +191,11 @@ async def test_preferring_both_the_first_is_served_where_the_second_is_full_and_
     async with lab(plane, tmp_path) as here:
         await here.offer(secondary=here.second)
         await here.ask("filler", **SIX | FILLER)
-        found = await here.ask("a", **PREFER)
-        assert here.offsets(found) == ["4:0/31"]
-        assert said(found, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
+        allocation = await here.ask("a", **PREFER)
+        assert here.offsets(allocation) == ["4:0/31"]
+        assert said(allocation, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
         await here.give_back("filler")
-        await here.counted(2, 0)
+        await here.wait_until_counted(2, 0)
         later = await here.ask("b", **PREFER)
         assert here.offsets(later) == ["4:2/31", "6:/127"]
         assert here.offsets(await here.until("a", ALLOCATED)) == ["4:0/31"]
@@ -202,18 +207,18 @@ async def test_preferring_both_nothing_is_given_where_the_first_is_full_until_it
     async with lab(plane, tmp_path) as here:
         await here.offer(secondary=here.second)
         await here.ask("filler", **FILLER)
-        found = await here.ask("a", **PREFER)
-        assert said(found) == ("False", "PoolExhausted")
-        ready = find(found.status.conditions, READY)
+        allocation = await here.ask("a", **PREFER)
+        assert said(allocation) == ("False", "PoolExhausted")
+        ready = find(allocation.status.conditions, READY)
         assert ready is not None
         assert ready.message.startswith("IPv4: pool exhausted")
-        assert here.offsets(found) == []
+        assert here.offsets(allocation) == []
         other = await here.ask("b", **PREFER | SIX)
         assert here.offsets(other) == ["6:/127"], "IPv6 is its first family"
         assert said(other, dualstack.DUAL_STACK) == ("False", "PoolExhausted")
         await here.give_back("filler")
-        served = await here.until("a", ALLOCATED)
-        assert here.offsets(served) == ["4:0/31", "6:2/127"]
+        served_allocation = await here.until("a", ALLOCATED)
+        assert here.offsets(served_allocation) == ["4:0/31", "6:2/127"]
 
 
 @pytest.mark.parametrize(("full", "word"), [(SIX, "IPv6"), ({}, "IPv4")])
@@ -223,13 +228,13 @@ async def test_requiring_both_nothing_is_taken_of_one_where_the_other_is_full(
     async with lab(plane, tmp_path) as here:
         await here.offer(secondary=here.second)
         await here.ask("filler", **full | FILLER)
-        found = await here.ask("a", **REQUIRE)
-        assert said(found) == ("False", "PoolExhausted")
-        ready = find(found.status.conditions, READY)
+        allocation = await here.ask("a", **REQUIRE)
+        assert said(allocation) == ("False", "PoolExhausted")
+        ready = find(allocation.status.conditions, READY)
         assert ready is not None
         assert ready.message.startswith(f"{word}: pool exhausted")
-        assert here.offsets(found) == []
-        await here.counted(*((0, 8) if full else (8, 0)))
+        assert here.offsets(allocation) == []
+        await here.wait_until_counted(*((0, 8) if full else (8, 0)))
         await here.give_back("filler")
         both = await here.until("a", ALLOCATED)
         assert here.offsets(both) == ["4:0/31", "6:/127"]
@@ -251,16 +256,16 @@ async def test_a_family_that_the_pool_lacks_is_waited_for_until_it_has_it(
     async with lab(plane, tmp_path) as here:
         await here.offer()
         kept = await here.ask("kept")
-        found = await here.ask("a", **spec)
-        assert said(found) == ("False", reason)
-        ready = find(found.status.conditions, READY)
+        allocation = await here.ask("a", **spec)
+        assert said(allocation) == ("False", reason)
+        ready = find(allocation.status.conditions, READY)
         assert ready is not None
         assert message in ready.message
-        assert here.offsets(found) == []
+        assert here.offsets(allocation) == []
         await here.add_second()
-        served = await here.until("a", ALLOCATED)
-        assert set(here.offsets(served)) <= {"4:2/31", "6:/127"}
-        assert "6:/127" in here.offsets(served)
+        served_allocation = await here.until("a", ALLOCATED)
+        assert set(here.offsets(served_allocation)) <= {"4:2/31", "6:/127"}
+        assert "6:/127" in here.offsets(served_allocation)
         assert await here.until("kept", ALLOCATED) == kept, "it is left as it was"
 
 
@@ -268,25 +273,25 @@ async def test_the_columns_show_the_second_family(plane: Plane, tmp_path: Path) 
     async with lab(plane, tmp_path) as here:
         await here.offer(secondary=here.second)
         await here.ask("a", **REQUIRE)
-        pool = await here.counted(2, 2)
+        pool = await here.wait_until_counted(2, 2)
     allocation = await _row(plane, "ipallocations", f"{pool.metadata.name}-a")
     assert (allocation["Range"], allocation["2nd Range"]) == (
         f"{here.four}0/31",
         f"{here.six}/127",
     )
-    shown = await _row(plane, "networkpools", pool.metadata.name)
-    assert [shown[f"2nd {what}"] for what in ("Available", "Used %")] == [6, 25]
-    assert shown["Secondary"] == f"{here.six}/125"
+    row = await _row(plane, "networkpools", pool.metadata.name)
+    assert [row[f"2nd {column}"] for column in ("Available", "Used %")] == [6, 25]
+    assert row["Secondary"] == f"{here.six}/125"
 
 
 async def _row(plane: Plane, plural: str, name: str) -> dict[str, Any]:
-    """Return what the table of a kind, as kubectl asks for it, says of an object."""
+    """Return an object's row in the table of its kind, as kubectl asks for it."""
     table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     path = f"/apis/{names.API_VERSION}/namespaces/{HOME}/{plural}/{name}"
     async with administrator(plane) as http:
-        found = (await http.get(path, headers=table)).json()
-    heads = [one["name"] for one in found["columnDefinitions"]]
-    return dict(zip(heads, found["rows"][0]["cells"], strict=True))
+        body = (await http.get(path, headers=table)).json()
+    heads = [column_definition["name"] for column_definition in body["columnDefinitions"]]
+    return dict(zip(heads, body["rows"][0]["cells"], strict=True))
 
 
 async def test_both_families_are_pinned_and_given_back_together(
@@ -298,12 +303,12 @@ async def test_both_families_are_pinned_and_given_back_together(
             {"startAddress": f"{here.six}5", "endAddress": f"{here.six}6"},
             {"startAddress": f"{here.four}3", "endAddress": f"{here.four}3"},
         ]
-        found = await here.ask("a", **REQUIRE, pinnedRanges=pins)
-        assert here.offsets(found) == ["6:5-6:6", "4:3/32"]
-        pool = await here.counted(1, 2)
+        allocation = await here.ask("a", **REQUIRE, pinnedRanges=pins)
+        assert here.offsets(allocation) == ["6:5-6:6", "4:3/32"]
+        pool = await here.wait_until_counted(1, 2)
         assert pool.status.allocationCount == 1
         await here.give_back("a")
-        await here.counted(0, 0)
+        await here.wait_until_counted(0, 0)
 
 
 async def test_a_pinned_range_and_as_many_addresses_of_the_other_family(
@@ -312,5 +317,5 @@ async def test_a_pinned_range_and_as_many_addresses_of_the_other_family(
     async with lab(plane, tmp_path) as here:
         await here.offer(secondary=here.second)
         pin = {"startAddress": f"{here.four}4", "endAddress": f"{here.four}6"}
-        found = await here.ask("a", **REQUIRE, pinnedRange=pin, count=None)
-    assert here.offsets(found) == ["4:4-4:6", "6:-6:2"]
+        allocation = await here.ask("a", **REQUIRE, pinnedRange=pin, count=None)
+    assert here.offsets(allocation) == ["4:4-4:6", "6:-6:2"]

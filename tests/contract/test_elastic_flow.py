@@ -48,7 +48,7 @@ async def _metallb(site: Site) -> AsyncIterator[None]:
 def _services(site: Site) -> Informer[Service]:
     """Watch Services too."""
     informer = Informer(SERVICE, site.transport, SystemClock())
-    informer.add_handler(lambda _: site.changed())
+    informer.add_handler(lambda _: site.wake())
     site.watched.append(informer)
     return informer
 
@@ -62,8 +62,8 @@ async def test_a_tenant_grows_for_a_service_and_shrinks_after_it(site: Site) -> 
     await site.create(PROVIDER_CONFIG, HOME, "default", spec=spec)
 
     def address(name: str) -> str:
-        found = services.cache.get(Key("team", name))
-        ingress = found.status.loadBalancer.ingress if found is not None else ()
+        cache = services.cache.get(Key("team", name))
+        ingress = cache.status.loadBalancer.ingress if cache is not None else ()
         return ingress[0].ip if ingress else ""
 
     async with site.controllers(settings=QUICK), _metallb(site):
@@ -76,8 +76,8 @@ async def test_a_tenant_grows_for_a_service_and_shrinks_after_it(site: Site) -> 
         assert site.phase("ipallocations", "team-a-lb-1") == "Allocated"
         assert {address("one"), address("two")} == {"10.40.0.0", "10.40.0.6"}
 
-        given = next(n for n in ("one", "two") if address(n) == "10.40.0.6")
-        await _delete_service(site, Key("team", given))
+        served_name = next(n for n in ("one", "two") if address(n) == "10.40.0.6")
+        await _delete_service(site, Key("team", served_name))
         await site.until(lambda: site.phase("ipallocations", "team-a-lb-1") is None)
         pool = await site.client.get(IP_ADDRESS_POOL, PROJECTED)
         assert pool.spec.addresses == ("10.40.0.0-10.40.0.0",)

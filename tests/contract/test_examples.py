@@ -28,7 +28,7 @@ from envtest.settings import read_settings
 from examples import inventory, teams, websites
 from tests.contract.conftest import administrator, ask
 from tests.contract.test_controllers import is_gone
-from tests.contract.test_readme import MERGE, seen
+from tests.contract.test_readme import MERGE, wait_for_object
 from tests.controller.certs import authority_and_pair
 from tests.polling import SECONDS
 
@@ -87,7 +87,10 @@ async def kopf(plane: Plane, folder: Path, name: str, **env: str) -> AsyncIterat
 async def install(plane: Plane, framework: str = "controller") -> None:
     definitions = list(yaml.safe_load_all((EXAMPLES / "manifests" / "crds.yaml").read_text()))
     if framework == "kopf":  # who serves no conversion has none
-        definitions = [{**one, "spec": {**one["spec"], "conversion": None}} for one in definitions]
+        definitions = [
+            {**definition, "spec": {**definition["spec"], "conversion": None}}
+            for definition in definitions
+        ]
     await plane.install_crds(definitions)
 
 
@@ -103,28 +106,48 @@ async def test_a_website_gets_a_deployment_a_host_and_a_status(
     operator = ours(plane, tmp_path, add) if framework == "controller" else None
     async with operator or kopf(plane, tmp_path, "websites"):
         await create(admin, SITES, website("blog", replicas=2))
-        child = await seen(admin, DEPLOYMENTS, "blog", lambda _: True)
+        child = await wait_for_object(admin, DEPLOYMENTS, "blog", lambda _: True)
         (owner,) = child["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"], owner["controller"]) == ("Website", "blog", True)
-        await seen(admin, MAPS, "routes", lambda one: routes(one) == {"blog.example": "blog"})
-        await seen(admin, SITES, "blog", lambda one: ready(one) == ("False", "Starting"))
+        await wait_for_object(
+            admin,
+            MAPS,
+            "routes",
+            lambda config_map: routes(config_map) == {"blog.example": "blog"},
+        )
+        await wait_for_object(
+            admin, SITES, "blog", lambda site: ready(site) == ("False", "Starting")
+        )
 
         await patch(
             admin, f"{DEPLOYMENTS}/blog/status", {"status": {"replicas": 2, "readyReplicas": 2}}
         )
-        await seen(admin, SITES, "blog", lambda one: ready(one) == ("True", "Serving"))
+        await wait_for_object(
+            admin, SITES, "blog", lambda site: ready(site) == ("True", "Serving")
+        )
         await patch(admin, f"{SITES}/blog", {"spec": {"replicas": 3}})
-        await seen(admin, DEPLOYMENTS, "blog", lambda one: one["spec"]["replicas"] == 3)
+        await wait_for_object(
+            admin, DEPLOYMENTS, "blog", lambda deployment: deployment["spec"]["replicas"] == 3
+        )
 
         await create(admin, SITES, website("thief", host="blog.example"))
-        await seen(admin, SITES, "thief", lambda one: ready(one) == ("False", "HostTaken"))
+        await wait_for_object(
+            admin, SITES, "thief", lambda site: ready(site) == ("False", "HostTaken")
+        )
         assert (await admin.get(f"{DEPLOYMENTS}/thief")).status_code == 404
 
         assert (await admin.delete(f"{SITES}/blog")).is_success
-        await seen(admin, MAPS, "routes", lambda one: "blog" not in routes(one).values())
+        await wait_for_object(
+            admin, MAPS, "routes", lambda config_map: "blog" not in routes(config_map).values()
+        )
         if framework == "controller":  # kopf tries again after its delay of 60 s
-            await seen(admin, MAPS, "routes", lambda one: routes(one) == {"blog.example": "thief"})
-            await seen(admin, DEPLOYMENTS, "thief", lambda _: True)
+            await wait_for_object(
+                admin,
+                MAPS,
+                "routes",
+                lambda config_map: routes(config_map) == {"blog.example": "thief"},
+            )
+            await wait_for_object(admin, DEPLOYMENTS, "thief", lambda _: True)
         await is_gone(admin, f"{SITES}/blog")
 
 
@@ -134,9 +157,9 @@ async def test_a_team_gets_defaults_rules_and_a_namespace(
 ) -> None:
     await install(plane, framework)
     async with team_operator(framework, plane, admin, tmp_path):
-        created = await accepted(admin, TEAMS, team("net", ["ann@example.com"]))
+        created = await create_once_served(admin, TEAMS, team("net", ["ann@example.com"]))
         assert created["spec"]["namespace"] == "team-net"
-        space = await seen(admin, "/api/v1/namespaces", "team-net", lambda _: True)
+        space = await wait_for_object(admin, "/api/v1/namespaces", "team-net", lambda _: True)
         assert space["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
 
         refused = await admin.post(TEAMS, json=team("ops", ["nobody"]))
@@ -149,11 +172,11 @@ async def test_a_team_gets_defaults_rules_and_a_namespace(
         assert "spec.namespace cannot change" in moved.json()["message"]
 
         await patch(admin, f"{TEAMS}/net", {"spec": {"owners": ["bo@x.com", "cy@x.com"]}})
-        await seen(
+        await wait_for_object(
             admin,
             "/api/v1/namespaces",
             "team-net",
-            lambda one: owners(one) == "bo@x.com, cy@x.com",
+            lambda namespace: owners(namespace) == "bo@x.com, cy@x.com",
         )
         if framework == "controller" and read_settings().kind != "embedded":
             await team_is_served_in_both_versions(admin)
@@ -161,26 +184,29 @@ async def test_a_team_gets_defaults_rules_and_a_namespace(
 
 async def team_is_served_in_both_versions(admin: httpx.AsyncClient) -> None:
     """Read and write the team as version v1, whose rules are those of version v2."""
-    old = await converted(admin, f"{OLD_TEAMS}/net")
+    old = await read_converted(admin, f"{OLD_TEAMS}/net")
     assert old["spec"] == {"owner": "bo@x.com", "namespace": "team-net"}
     assert old["metadata"]["annotations"] == {teams.MORE_OWNERS: "cy@x.com"}
     await patch(admin, f"{OLD_TEAMS}/net", {"spec": {"owner": "di@x.com"}})
     new = (await admin.get(f"{TEAMS}/net")).json()
     assert new["spec"] == {"owners": ["di@x.com", "cy@x.com"], "namespace": "team-net"}
     assert "annotations" not in new["metadata"]
-    await seen(
-        admin, "/api/v1/namespaces", "team-net", lambda one: owners(one) == "di@x.com, cy@x.com"
+    await wait_for_object(
+        admin,
+        "/api/v1/namespaces",
+        "team-net",
+        lambda namespace: owners(namespace) == "di@x.com, cy@x.com",
     )
     refused = await admin.patch(f"{OLD_TEAMS}/net", json={"spec": {"owner": "x"}}, headers=MERGE)
     assert (refused.status_code, "name the mail addresses" in refused.text) == (422, True)
 
 
-async def converted(admin: httpx.AsyncClient, path: str) -> dict[str, Any]:
+async def read_converted(admin: httpx.AsyncClient, path: str) -> dict[str, Any]:
     """Return an object in another version, once the server knows whom to ask and to trust."""
     while not (answer := await ask(admin, "GET", path)).is_success:
         assert "conversion webhook for example.com" in answer.text, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    body: dict[str, Any] = answer.json()
+    return body
 
 
 OWNERS = st.text(st.characters(exclude_characters=",", exclude_categories=["Cs"]), min_size=1)
@@ -231,14 +257,14 @@ async def team_operator(
         webhook_self_signed=replace(teams.OPTIONS.webhook_self_signed, names=("127.0.0.1",)),
     )
     async with ours(plane, folder, teams.Teams, options) as manager:
-        text = (EXAMPLES / "manifests" / "webhooks.yaml").read_text()
-        for one in yaml.safe_load_all(text):
-            (hook,) = one["webhooks"]
+        content = (EXAMPLES / "manifests" / "webhooks.yaml").read_text()
+        for document in yaml.safe_load_all(content):
+            (hook,) = document["webhooks"]
             service = hook["clientConfig"].pop("service")  # on one machine there is no Service
             hook["clientConfig"]["url"] = (
                 f"https://127.0.0.1:{manager.webhook_port}{service['path']}"
             )
-            await create(admin, f"{ADMISSION}/{one['kind'].lower()}s", one)
+            await create(admin, f"{ADMISSION}/{document['kind'].lower()}s", document)
         url = f"https://127.0.0.1:{manager.webhook_port}/convert-team"
         client = {"clientConfig": {"service": None, "url": url}}
         await patch(admin, DEFINITION, {"spec": {"conversion": {"webhook": client}}})
@@ -261,18 +287,27 @@ async def test_the_nodes_of_another_cluster_are_counted(
                 "metadata": {"name": "far", "labels": {"example.com/cluster": "true"}},
                 "data": {"kubeconfig": base64.b64encode(kubeconfig).decode()},
             }
-            made = await create(admin, "/api/v1/namespaces/default/secrets", secret)
-            first = await seen(
-                admin, MAPS, "far-nodes", lambda one: one["data"] == {"nodes": "1", "ready": "1"}
+            response = await create(admin, "/api/v1/namespaces/default/secrets", secret)
+            first = await wait_for_object(
+                admin,
+                MAPS,
+                "far-nodes",
+                lambda config_map: config_map["data"] == {"nodes": "1", "ready": "1"},
             )
-            assert first["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+            assert first["metadata"]["ownerReferences"][0]["uid"] == response["metadata"]["uid"]
             await add_node(far, "two", "False")
-            await seen(
-                admin, MAPS, "far-nodes", lambda one: one["data"] == {"nodes": "2", "ready": "1"}
+            await wait_for_object(
+                admin,
+                MAPS,
+                "far-nodes",
+                lambda config_map: config_map["data"] == {"nodes": "2", "ready": "1"},
             )
             assert (await far.delete("/api/v1/nodes/one")).is_success
-            await seen(
-                admin, MAPS, "far-nodes", lambda one: one["data"] == {"nodes": "1", "ready": "0"}
+            await wait_for_object(
+                admin,
+                MAPS,
+                "far-nodes",
+                lambda config_map: config_map["data"] == {"nodes": "1", "ready": "0"},
             )
 
 
@@ -302,7 +337,7 @@ async def add_node(http: httpx.AsyncClient, name: str, ready: str) -> None:
 
 def ready(site: dict[str, Any]) -> tuple[str, str] | None:
     conditions = site.get("status", {}).get("conditions") or []
-    return next(((one["status"], one["reason"]) for one in conditions), None)
+    return next(((condition["status"], condition["reason"]) for condition in conditions), None)
 
 
 def routes(config_map: dict[str, Any]) -> dict[str, str]:
@@ -318,11 +353,13 @@ def owners(namespace: dict[str, Any]) -> str | None:
 async def create(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
     answer = await http.post(path, json=body)
     assert answer.status_code == 201, answer.text
-    made: dict[str, Any] = answer.json()
-    return made
+    created: dict[str, Any] = answer.json()
+    return created
 
 
-async def accepted(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
+async def create_once_served(
+    http: httpx.AsyncClient, path: str, body: dict[str, Any]
+) -> dict[str, Any]:
     """Create an object once both webhooks answer: servers learn of them after a moment."""
     bad = {**body, "spec": {"owners": ["nobody"]}}
     while True:

@@ -26,7 +26,7 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.local.objects import NAMESPACE
 from tests.freezing import freeze, thaw
 from tests.polling import SECONDS
-from tests.reconcilers.cli.commands import Running, started
+from tests.reconcilers.cli.commands import Running, start
 
 HOME = names.DEFAULT_NAMESPACE
 QUICK_LEASE = (
@@ -52,14 +52,16 @@ class Witness:
             self._compare(change.new)
         self._changed.set()
 
-    def _compare(self, one: IPAllocation) -> None:
-        its = statusranges.find_held_range(one)
+    def _compare(self, allocation: IPAllocation) -> None:
+        its = statusranges.find_held_range(allocation)
         for other in self.cache:
             others = statusranges.find_held_range(other)
-            if other.metadata.uid == one.metadata.uid or its is None or others is None:
+            if other.metadata.uid == allocation.metadata.uid or its is None or others is None:
                 continue
             if its.overlaps(others):
-                self.clashes.append(f"{one.metadata.name} and {other.metadata.name}: {its.text}")
+                self.clashes.append(
+                    f"{allocation.metadata.name} and {other.metadata.name}: {its.text}"
+                )
 
     async def ask(self, first: int, last: int) -> None:
         """Create allocations, one after the other, so that they meet every moment of a pass."""
@@ -72,7 +74,7 @@ class Witness:
         async with anyio.create_task_group() as group:
             for number in range(first, last):
                 group.start_soon(self._ask, number)
-            await self.served(first + 5)
+            await self.wait_until_served(first + 5)
             yield
 
     async def _ask(self, number: int) -> None:
@@ -87,7 +89,7 @@ class Witness:
         }
         await self.client.create(IP_ALLOCATION, HOME, body)
 
-    async def served(self, count: int) -> None:
+    async def wait_until_served(self, count: int) -> None:
         """Wait until that many allocations are Allocated."""
         with anyio.fail_after(SECONDS):
             while sum(a.status.phase == ALLOCATED for a in self.cache) < count:
@@ -123,7 +125,7 @@ async def kubeconfig(plane: Plane, tmp_path: Path) -> Path:
 
 
 def _run(path: Path, *flags: str) -> Any:
-    return started(
+    return start(
         "run",
         f"--kubeconfig={path}",
         "--metrics-bind-address=0",
@@ -146,29 +148,29 @@ async def test_two_that_both_lead_never_assign_one_address_twice_though_one_is_f
     kubeconfig: Path,
 ) -> None:
     async with (
-        _run(kubeconfig) as one,
+        _run(kubeconfig) as first,
         _run(kubeconfig) as other,
         _witness(kubeconfig) as witness,
     ):
-        await one.until("Starting workers")
+        await first.until("Starting workers")
         await other.until("Starting workers")
         async with witness.burst(0, 60):
-            _freeze(one)  # wherever it is: between choosing, promising, and writing
+            _freeze(first)  # wherever it is: between choosing, promising, and writing
         await witness.ask(60, 90)
-        await witness.served(90)
+        await witness.wait_until_served(90)
         async with witness.burst(90, 140):
             _freeze(other)  # in the middle of its writes, too
-            _resume(one)  # with all that it had decided before the others were served
-        await witness.served(140)
+            _resume(first)  # with all that it had decided before the others were served
+        await witness.wait_until_served(140)
         _resume(other)
         await witness.ask(140, 160)
-        await witness.served(160)
+        await witness.wait_until_served(160)
         assert witness.clashes == []
-        assert (one.process.returncode, other.process.returncode) == (None, None)
-        held = [
+        assert (first.process.returncode, other.process.returncode) == (None, None)
+        cache = [
             span for a in witness.cache if (span := statusranges.find_held_range(a)) is not None
         ]
-        assert not any(a.overlaps(b) for a, b in combinations(held, 2))
+        assert not any(a.overlaps(b) for a, b in combinations(cache, 2))
 
 
 @pytest.mark.long
@@ -185,14 +187,14 @@ async def test_a_leader_frozen_beyond_its_lease_ends_when_it_wakes_and_no_ranges
             async with witness.burst(0, 60):
                 _freeze(leader)
             await heir.until("Starting workers")
-            await witness.served(60)
+            await witness.wait_until_served(60)
             await witness.ask(60, 80)
-            await witness.served(80)
+            await witness.wait_until_served(80)
             _resume(leader)
             with anyio.fail_after(SECONDS):
                 assert await leader.process.wait() != 0, (
                     "who lost the lease says so by its exit code"
                 )
             await witness.ask(80, 90)
-            await witness.served(90)
+            await witness.wait_until_served(90)
         assert witness.clashes == []

@@ -28,7 +28,7 @@ from tests.contract.test_static_flow import Site, _cluster, site
 from tests.freezing import freeze, thaw
 from tests.manifests.test_running import free_port
 from tests.polling import until
-from tests.reconcilers.cli.commands import started
+from tests.reconcilers.cli.commands import start
 
 __all__ = ["site"]
 
@@ -60,7 +60,7 @@ async def _tenant(like: Plane, folder: Path) -> AsyncIterator[tuple[Path, int]]:
     path = folder / "tenant"
     if like.kind == "embedded":
         arguments = ("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={path}")
-        async with started(*arguments) as server:
+        async with start(*arguments) as server:
             await server.until("Ctrl-C ends it")
             yield path, server.process.pid
         return
@@ -87,8 +87,8 @@ def _balancer(site: Site) -> Condition | None:
 
 
 def _shows(site: Site, status: str, reason: str = "") -> bool:
-    found = _balancer(site)
-    return found is not None and found.status == status and reason in found.reason
+    balancer = _balancer(site)
+    return balancer is not None and balancer.status == status and reason in balancer.reason
 
 
 async def test_a_tenant_whose_api_server_is_frozen_is_red_until_it_goes_on(
@@ -98,29 +98,29 @@ async def test_a_tenant_whose_api_server_is_frozen_is_red_until_it_goes_on(
     admin, port = plane.write_kubeconfig(tmp_path / "admin"), free_port()
     async with _tenant(plane, tmp_path) as (tenant, pid), site.controllers(managers=0):
         await _install_metallb(tenant)
-        text = await anyio.Path(tenant).read_text()
+        content = await anyio.Path(tenant).read_text()
         secret = await site.client.get(SECRET, Key("team", "a-admin-kubeconfig"))
         await site.client.patch(
-            SECRET, Version.from_object(secret), {"stringData": {"admin.conf": text}}
+            SECRET, Version.from_object(secret), {"stringData": {"admin.conf": content}}
         )
         flags = (f"--kubeconfig={admin}", f"--metrics-bind-address=127.0.0.1:{port}", *QUICK)
-        async with started("run", *flags):
+        async with start("run", *flags):
             await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
             await site.until(lambda: site.phase("tenantclusters", "a", "team") == "Ready")
             await until(lambda: metric(port, METRIC), lambda value: value == 0)
             with _frozen(pid):
                 await site.until(lambda: _shows(site, "False", "TenantUnreachable"))
                 await until(lambda: metric(port, METRIC), lambda value: value == 1)
-                code, found = await _status(admin)
+                code, findings = await _status(admin)
                 assert code == 1
-                assert found["TenantUnreachable a"]["since"]
+                assert findings["TenantUnreachable a"]["since"]
                 events = await until(
                     lambda: site.client.list(READ_EVENTS, namespace="team"),
-                    lambda page: any(one.reason == "TenantUnreachable" for one in page.items),
+                    lambda page: any(event.reason == "TenantUnreachable" for event in page.items),
                 )
-                [event] = [one for one in events.items if one.reason == "TenantUnreachable"]
+                [event] = [event for event in events.items if event.reason == "TenantUnreachable"]
                 assert (event.type, event.regarding.name) == ("Warning", "a")
             await site.until(lambda: _shows(site, "True"))
             await until(lambda: metric(port, METRIC), lambda value: value == 0)
-            _, found = await _status(admin)
-            assert "TenantUnreachable a" not in found
+            _, findings = await _status(admin)
+            assert "TenantUnreachable a" not in findings

@@ -30,7 +30,7 @@ from tests.contract.test_static_flow import HOME, SETTINGS, Site, _cluster, site
 from tests.edits import edit
 from tests.manifests.test_running import free_port
 from tests.polling import until
-from tests.reconcilers.cli.commands import started
+from tests.reconcilers.cli.commands import start
 
 __all__ = ["site"]
 
@@ -50,15 +50,15 @@ async def _platform(site: Site, cidr: str, **load_balancer: Any) -> None:
     )
 
 
-def _shown(site: Site, name: str) -> Any:
-    found = site.caches["tenantclusters"].get(Key("team", name))
-    return found.status if found is not None else None
+def _find_status(site: Site, name: str) -> Any:
+    cluster = site.caches["tenantclusters"].get(Key("team", name))
+    return cluster.status if cluster is not None else None
 
 
 def _reason(site: Site, name: str, kind: str) -> str:
-    status = _shown(site, name)
-    found = find(status.conditions, kind) if status is not None else None
-    return found.reason if found is not None else ""
+    status = _find_status(site, name)
+    condition = find(status.conditions, kind) if status is not None else None
+    return condition.reason if condition is not None else ""
 
 
 async def _ask(command: str, kubeconfig: Path, *options: str) -> tuple[int, Any, str]:
@@ -70,15 +70,17 @@ async def _ask(command: str, kubeconfig: Path, *options: str) -> tuple[int, Any,
 
 async def _status(kubeconfig: Path, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
     code, document, _ = await _ask("status", kubeconfig, *options)
-    found = document["findings"]
-    return code, {f"{one['kind']} {one['subject']['name']}": one for one in found}
+    findings = document["findings"]
+    return code, {
+        f"{finding['kind']} {finding['subject']['name']}": finding for finding in findings
+    }
 
 
 async def metric(port: int, series: str) -> float | None:
     """Return the value of a series that a controller on this machine serves; None for none."""
     async with httpx.AsyncClient() as client:
-        text = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
-    values = [line.split()[-1] for line in text.splitlines() if line.startswith(series)]
+        exposition = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
+    values = [line.split()[-1] for line in exposition.splitlines() if line.startswith(series)]
     return float(values[0]) if values else None
 
 
@@ -100,7 +102,7 @@ async def _team_kubeconfig(plane: Plane, site: Site, folder: Path) -> Path:
 
 
 async def _status_with(kubeconfig: Path, name: str) -> tuple[int, dict[str, Any]]:
-    """Return what `status` prints once it has a finding: a pool's figures follow its ranges."""
+    """Return the output of `status` once it has a finding: a pool's figures follow its ranges."""
     return await until(lambda: _status(kubeconfig), lambda answer: name in answer[1])
 
 
@@ -116,15 +118,15 @@ async def test_clusters_that_find_no_pool_are_red_for_operators_and_for_their_te
         await site.until(
             lambda: sum(_reason(site, n, NETWORK_READY) == "PoolExhausted" for n in "abc") == 2
         )
-        code, found = await _status_with(admin, "PoolHasNoRoomForWaiting lab")
-        waiting = [finding for finding in found.values() if "Waits" in finding["kind"]]
+        code, findings = await _status_with(admin, "PoolHasNoRoomForWaiting lab")
+        waiting = [finding for finding in findings.values() if "Waits" in finding["kind"]]
         assert code == 1
         assert len(waiting) == 2
         assert "lab: largest free block 3" in waiting[0]["sentence"]
 
-        code, found = await _status(team, "-n", "team")
+        code, findings = await _status(team, "-n", "team")
         assert code == 1
-        assert sum("Waits" in finding["kind"] for finding in found.values()) == 2
+        assert sum("Waits" in finding["kind"] for finding in findings.values()) == 2
         code, document, errors = await _ask("tenants", team, "-n", "team")
         assert code == 0
         assert "you may not read" in errors
@@ -134,8 +136,8 @@ async def test_clusters_that_find_no_pool_are_red_for_operators_and_for_their_te
         wider = {"spec": {"cidr": "10.40.0.0/26"}}
         await edit(site.client, NETWORK_POOL, Key(HOME, "lab"), wider)
         await site.until(lambda: all(_reason(site, n, NETWORK_READY) == "Ready" for n in "abc"))
-        _, found = await _status(admin)
-        assert not [finding for finding in found.values() if "Wait" in finding["kind"]]
+        _, findings = await _status(admin)
+        assert not [finding for finding in findings.values() if "Wait" in finding["kind"]]
 
 
 async def test_services_without_an_address_in_a_static_tenant_are_red_until_it_is_larger(
@@ -152,14 +154,14 @@ async def test_services_without_an_address_in_a_static_tenant_are_red_until_it_i
             await _service(site, name, address)
         await _service(site, "waits", None)
         await site.until(lambda: _reason(site, "a", DEMAND_MET) == "SizeReached")
-        code, found = await _status(admin)
+        code, findings = await _status(admin)
         assert code == 1
-        assert "1 Service without an address" in found["ServicesWait a"]["sentence"]
-        assert _shown(site, "a").network.loadBalancer.servicesWaiting == 1
+        assert "1 Service without an address" in findings["ServicesWait a"]["sentence"]
+        assert _find_status(site, "a").network.loadBalancer.servicesWaiting == 1
 
         larger = {"spec": {"networking": {"lbPoolSize": 4}}}
         await edit(site.client, TENANT_CLUSTER, Key("team", "a"), larger)
-        await site.until(lambda: _shown(site, "a").network.loadBalancer.addresses == 4)
+        await site.until(lambda: _find_status(site, "a").network.loadBalancer.addresses == 4)
 
 
 async def _service(site: Site, name: str, address: str | None) -> None:
@@ -192,18 +194,20 @@ async def test_a_pool_full_but_for_one_address_is_red_for_a_request_for_more(
         "type": "nodes",
         "count": 15,
     }
-    async with site.controllers(managers=0), started("run", *flags):
+    async with site.controllers(managers=0), start("run", *flags):
         await site.create(IP_ALLOCATION, HOME, "most", spec=spec)
         await site.until(lambda: site.phase("ipallocations", "most") == "Allocated")
-        code, found = await _status(admin)
-        assert not [finding for finding in found.values() if finding["severity"] == "error"], found
+        code, findings = await _status(admin)
+        assert not [finding for finding in findings.values() if finding["severity"] == "error"], (
+            findings
+        )
         await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
         await site.until(lambda: _reason(site, "a", NETWORK_READY) == "PoolExhausted")
-        code, found = await _status_with(admin, "PoolHasNoRoomForWaiting lab")
+        code, findings = await _status_with(admin, "PoolHasNoRoomForWaiting lab")
         assert code == 1
-        assert "lab: largest free block 1" in found["TenantWaitsForAddresses a"]["sentence"]
-        assert "largest free block is 1" in found["PoolHasNoRoomForWaiting lab"]["sentence"]
-        assert "PoolCapacityExhausted lab" not in found, "by percentage the pool is not full"
+        assert "lab: largest free block 1" in findings["TenantWaitsForAddresses a"]["sentence"]
+        assert "largest free block is 1" in findings["PoolHasNoRoomForWaiting lab"]["sentence"]
+        assert "PoolCapacityExhausted lab" not in findings, "by percentage the pool is not full"
         await until(
             lambda: metric(port, "butler_network_pool_largest_waiting_request{"),
             lambda value: value is not None and value > 1,
@@ -211,12 +215,12 @@ async def test_a_pool_full_but_for_one_address_is_red_for_a_request_for_more(
         assert await metric(port, "butler_network_pool_largest_free_block{") == 1
         events = await until(
             lambda: site.client.list(READ_EVENTS, namespace="team"),
-            lambda page: any(one.regarding.name == "a" for one in page.items),
+            lambda page: any(event.regarding.name == "a" for event in page.items),
         )
-        [event] = [one for one in events.items if one.type == "Warning"]
+        [event] = [event for event in events.items if event.type == "Warning"]
         assert "lab: largest free block 1" in event.note
 
         await delete(site.client, IP_ALLOCATION, Key(HOME, "most"))
         await site.until(lambda: _reason(site, "a", NETWORK_READY) == "Ready")
-        _, found = await _status(admin)
-        assert not [finding for finding in found.values() if "Wait" in finding["kind"]]
+        _, findings = await _status(admin)
+        assert not [finding for finding in findings.values() if "Wait" in finding["kind"]]

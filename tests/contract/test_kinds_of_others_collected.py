@@ -42,7 +42,7 @@ async def _pools_of_kkp(lab: KubermaticLab) -> None:
     await lab.has("b", "p", "10.0.0.4-10.0.0.7")
     await lab.delete(lab.pools("p"))
     for name in ("a", "b"):
-        await lab.gone(lab.allocation(name, "p"))
+        await lab.wait_until_gone(lab.allocation(name, "p"))
     await lab.pool("p", dc=ranges("10.1.0.0/29", 4))
     await lab.has("a", "p", "10.1.0.0-10.1.0.3")
     await lab.has("b", "p", "10.1.0.4-10.1.0.7")
@@ -52,10 +52,12 @@ async def _configurations_of_vitistack(lab: VitistackLab) -> None:
     await lab.network()
     await lab.ask("by-hand", interfaceName="eth1")
     await lab.configuration("vm", "eth0", "eth1")
-    await lab.configured("vm", "Ready")
-    await lab.until("IPAllocation", "by-hand", lambda one: "ownerReferences" in one["metadata"])
+    await lab.wait_until_configured("vm", "Ready")
+    await lab.until(
+        "IPAllocation", "by-hand", lambda allocation: "ownerReferences" in allocation["metadata"]
+    )
     await lab.delete("NetworkConfiguration", "vm")
     for name in ("vm-eth0", "by-hand"):
-        await lab.gone("IPAllocation", name)
-    found = await lab.summary(lambda one: one.get("allocatedCount") == 0)
-    assert found["availableCount"] == 253
+        await lab.wait_until_gone("IPAllocation", name)
+    summary = await lab.summary(lambda shown_summary: shown_summary.get("allocatedCount") == 0)
+    assert summary["availableCount"] == 253

@@ -37,7 +37,9 @@ ROOM = 64 * 1024
 
 def most(plural: str, *path: str) -> int:
     """Return how many items a list has at most, by the CRD."""
-    [definition] = [one for one in crd.crds() if one["spec"]["names"]["plural"] == plural]
+    [definition] = [
+        candidate for candidate in crd.crds() if candidate["spec"]["names"]["plural"] == plural
+    ]
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for name in path:
         schema = schema["properties"][name]

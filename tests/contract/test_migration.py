@@ -27,7 +27,7 @@ from tests.contract.test_examples import (
     routes,
     website,
 )
-from tests.contract.test_readme import seen
+from tests.contract.test_readme import wait_for_object
 
 PAGE = Path(__file__).parents[2] / "docs/migrate-from-kopf.md"
 
@@ -53,9 +53,11 @@ async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
     names = await names_of_the_page(monkeypatch)
     async with kopf(plane, tmp_path, "websites"):
         await create(admin, SITES, website("blog"))
-        child = await seen(admin, DEPLOYMENTS, "blog", lambda _: True)
-        site = await seen(admin, SITES, "blog", lambda one: bool(one.get("status")))
-        marked = await seen(admin, SITES, "blog", lambda one: "annotations" in one["metadata"])
+        child = await wait_for_object(admin, DEPLOYMENTS, "blog", lambda _: True)
+        site = await wait_for_object(admin, SITES, "blog", lambda site: bool(site.get("status")))
+        marked = await wait_for_object(
+            admin, SITES, "blog", lambda site: "annotations" in site["metadata"]
+        )
     assert names["KOPF_FINALIZER"] in marked["metadata"]["finalizers"]
     assert any(name.startswith(names["KOPF_PREFIX"]) for name in marked["metadata"]["annotations"])
     assert site["metadata"]["uid"] == marked["metadata"]["uid"]
@@ -65,19 +67,21 @@ async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
         names["add_cleanup"](manager, websites.WEBSITES)
 
     async with ours(plane, tmp_path, add):
-        clean = await seen(
+        clean = await wait_for_object(
             admin,
             SITES,
             "blog",
-            lambda one: (
-                one["metadata"].get("finalizers") == [websites.FINALIZER]
-                and not one["metadata"].get("annotations")
+            lambda site: (
+                site["metadata"].get("finalizers") == [websites.FINALIZER]
+                and not site["metadata"].get("annotations")
             ),
         )
         assert clean["metadata"]["uid"] == site["metadata"]["uid"]
         await patch(admin, f"{SITES}/blog", {"spec": {"replicas": 3}})
-        same = await seen(admin, DEPLOYMENTS, "blog", lambda one: one["spec"]["replicas"] == 3)
+        same = await wait_for_object(
+            admin, DEPLOYMENTS, "blog", lambda deployment: deployment["spec"]["replicas"] == 3
+        )
         assert same["metadata"]["uid"] == child["metadata"]["uid"]
         assert (await admin.delete(f"{SITES}/blog")).is_success
         await is_gone(admin, f"{SITES}/blog")
-        await seen(admin, MAPS, "routes", lambda one: routes(one) == {})
+        await wait_for_object(admin, MAPS, "routes", lambda config_map: routes(config_map) == {})

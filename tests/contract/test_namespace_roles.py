@@ -24,7 +24,7 @@ from controller import (
 from controller.scaffold import Writes, define, grant
 from envtest.plane import ControlPlane as Plane
 from tests.contract.conftest import ask
-from tests.contract.test_readme import seen
+from tests.contract.test_readme import wait_for_object
 from tests.contract.test_scaffold import CONFIG_MAPS, HOME, OPTIONS, create, kubeconfig_of
 from tests.controller.test_scaffold import GADGETS, KIND
 from tests.polling import SECONDS, until
@@ -83,7 +83,9 @@ async def add_gadget(admin: httpx.AsyncClient, namespace: str, name: str = "a") 
 
 async def child_is_there(admin: httpx.AsyncClient, namespace: str, name: str = "a") -> None:
     """Return once the ConfigMap of a gadget exists."""
-    await seen(admin, f"/api/v1/namespaces/{namespace}/configmaps", name, lambda _: True)
+    await wait_for_object(
+        admin, f"/api/v1/namespaces/{namespace}/configmaps", name, lambda _: True
+    )
 
 
 async def event_is_there(admin: httpx.AsyncClient, namespace: str) -> None:

@@ -19,8 +19,8 @@ async def test_a_writer_vanishes_once_another_one_has_written_all_of_its_fields(
         "metadata": {"generateName": "writers-"},
         "spec": {"cidr": "10.0.0.0/24"},
     }
-    made = (await shared_admin.post(POOLS, json=body)).raise_for_status().json()
-    path = f"{POOLS}/{made['metadata']['name']}/status"
+    created = (await shared_admin.post(POOLS, json=body)).raise_for_status().json()
+    path = f"{POOLS}/{created['metadata']['name']}/status"
     ours = names.FIELD_MANAGER
     assert await writers(shared_admin, path, ours, "True") == {ours}
     assert await writers(shared_admin, path, "manager", "False") == {ours, "manager"}
@@ -43,4 +43,4 @@ async def writers(admin: httpx.AsyncClient, path: str, manager: str, ready: str)
         headers={"Content-Type": "application/merge-patch+json"},
     )
     entries = answer.raise_for_status().json()["metadata"]["managedFields"]
-    return {one["manager"] for one in entries if one.get("subresource") == "status"}
+    return {entry["manager"] for entry in entries if entry.get("subresource") == "status"}

@@ -34,9 +34,9 @@ async def test_nothing_is_held_twice_at_any_moment_and_nothing_is_left(
 def test_what_two_hold_for_a_moment_is_found() -> None:
     record = Record("/x", lambda body: body["held"])
 
-    def event(kind: str, name: str, revision: int, *held: str) -> None:
+    def event(kind: str, name: str, revision: int, *addresses: str) -> None:
         meta: dict[str, Any] = {"name": name, "resourceVersion": str(revision)}
-        record.note(kind, {"metadata": meta, "held": held})
+        record.note(kind, {"metadata": meta, "held": addresses})
 
     event("ADDED", "a", 1, "x", "y")
     event("ADDED", "b", 2, "z")

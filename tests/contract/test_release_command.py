@@ -44,8 +44,8 @@ async def roles(site: Site, admin: httpx.AsyncClient) -> None:
     """The shipped roles, each bound in the team's namespace to a group of its name."""
     for role in documents("rbac"):
         if role["metadata"]["name"] in ROLES:
-            made = await admin.post(f"{RBAC}/clusterroles", json=role)
-            assert made.status_code == 201, made.text
+            response = await admin.post(f"{RBAC}/clusterroles", json=role)
+            assert response.status_code == 201, response.text
             await bind(admin, role["metadata"]["name"], role["metadata"]["name"])
 
 
@@ -78,7 +78,7 @@ async def test_who_has_the_verb_releases_a_tenant_and_sees_its_ranges_before(
 ) -> None:
     editor = await user_of(plane, tmp_path, "ed", "butler-ipam-editor")
     releaser = await user_of(plane, tmp_path, "rita", "butler-ipam-editor", "butler-ipam-release")
-    async with site.judged():
+    async with site.serve_webhooks():
         assert (await site.create("TenantCluster", "a", SPEC, namespace="team")).is_success
         refused = await release(editor, "--yes")
         assert refused.code == 1
@@ -110,8 +110,8 @@ async def test_a_reader_of_one_namespace_sees_the_ranges_and_the_right_to_change
         "there is no terminal to ask for confirmation; pass --yes to continue"
         in without_terminal.err
     )
-    for text in ("butler-system/team-a-lb", "10.40.0.0-10.40.0.7", "now", "default/web"):
-        assert text in without_terminal.out
+    for word in ("butler-system/team-a-lb", "10.40.0.0-10.40.0.7", "now", "default/web"):
+        assert word in without_terminal.out
     refused = await release(viewer, "--yes")
     assert refused.code == 1
     assert (
@@ -184,8 +184,8 @@ async def test_a_tenant_that_was_made_anew_after_the_preview_is_left_as_it_is(
         body = http.get(PATH).json()
         assert http.delete(PATH).is_success
         again = {name: body[name] for name in ("apiVersion", "kind", "spec")}
-        made = http.post(PATH.rpartition("/")[0], json=again | {"metadata": {"name": "a"}})
-        assert made.is_success, made.text
+        response = http.post(PATH.rpartition("/")[0], json=again | {"metadata": {"name": "a"}})
+        assert response.is_success, response.text
 
     write_after_preview(monkeypatch, plane, work_on)
     refused = await release(plane.write_kubeconfig(tmp_path / "admin"), "--yes")

@@ -47,10 +47,10 @@ from tests.contract.roles import (
     HOME,
     Json,
     Rule,
-    begun,
     cluster,
     documents,
     early,
+    has_begun,
     orphan,
     ours,
     plain,
@@ -109,10 +109,10 @@ class Stage:
     async def create(self, body: Json, *, inside: bool = False) -> Json:
         """Create an object on the platform, or inside the tenant."""
         http = self._tenant if inside else self._http
-        made = await http.post(_collection(body), json=body)
-        assert made.status_code == 201, made.text
-        found: Json = made.json()
-        return found
+        response = await http.post(_collection(body), json=body)
+        assert response.status_code == 201, response.text
+        created: Json = response.json()
+        return created
 
     async def send(
         self, method: str, where: str, body: Json | None = None, *, inside: bool = False
@@ -132,12 +132,12 @@ class Stage:
 
     def objects(self, kind: str) -> dict[str, Any]:
         """Return the objects of a kind of ours, by name."""
-        [cache] = [one.cache for one in self.watched if one.resource.kind == kind]
-        return {one.metadata.name: one for one in cache}
+        [cache] = [informer.cache for informer in self.watched if informer.resource.kind == kind]
+        return {obj.metadata.name: obj for obj in cache}
 
-    def allocated(self) -> set[str]:
-        found = self.objects("IPAllocation")
-        return {name for name, one in found.items() if one.status.phase == "Allocated"}
+    def list_allocated(self) -> set[str]:
+        allocations = self.objects("IPAllocation")
+        return {name for name, obj in allocations.items() if obj.status.phase == "Allocated"}
 
 
 PLURALS = {"ServiceAccount": "serviceaccounts", "Secret": "secrets", "Service": "services"} | {
@@ -217,8 +217,8 @@ async def prepare(stage: Stage, tenant_kubeconfig: str) -> None:
     nonsense = {"tls.crt": "eA==", "tls.key": "eA=="}
     unusable = plain("Secret", CERTIFICATES, HOME, type="kubernetes.io/tls", data=nonsense)
     await stage.create(unusable)
-    text = yaml.safe_dump_all([*standin.crds(), plain("Namespace", "metallb-system", None)])
-    await stage.create(plain("ConfigMap", "metallb-bundle", HOME, data={"all.yaml": text}))
+    manifests = yaml.safe_dump_all([*standin.crds(), plain("Namespace", "metallb-system", None)])
+    await stage.create(plain("ConfigMap", "metallb-bundle", HOME, data={"all.yaml": manifests}))
     password = {"username": "dQ==", "password": "cA=="}
     await stage.create(plain("Secret", "credentials", HOME, data=password))
 
@@ -226,10 +226,10 @@ async def prepare(stage: Stage, tenant_kubeconfig: str) -> None:
 async def call_webhooks(stage: Stage, proxy: Proxy, port: int | None) -> None:
     """Let the API server ask the webhooks, and wait until it has been told whom to trust."""
 
-    def called(webhook: str) -> Json:
+    def make_client_config(webhook: str) -> Json:
         return {"url": f"https://127.0.0.1:{port}{path_of(webhook)}"}
 
-    await stage.create(configuration(called))
+    await stage.create(configuration(make_client_config))
     with anyio.fail_after(SECONDS):
         await proxy.done.wait(
             1, lambda call: (call.verb, call.resource) == ("patch", CONFIGURATIONS)
@@ -254,7 +254,7 @@ async def play(stage: Stage, proxy: Proxy) -> None:
     await stage.create(cluster("early", providerConfigRef={"name": "later"}))
     await stage.create(early())
     await stage.create(orphan())
-    await stage.until(lambda s: {"team-shop-lb", "team-shop-nodes"} <= s.allocated())
+    await stage.until(lambda s: {"team-shop-lb", "team-shop-nodes"} <= s.list_allocated())
     ready = {"status": {"phase": "Ready"}}
     await stage.send("PATCH", f"{_path('TenantCluster', 'shop', 'team')}/status", ready)
     away = {"status": {"tenantNamespace": "team", "phase": "Ready"}}
@@ -265,7 +265,7 @@ async def play(stage: Stage, proxy: Proxy) -> None:
     for name in ("one", "two"):
         spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
         await stage.create(plain("Service", name, "default", spec=spec), inside=True)
-    await stage.until(lambda s: "team-shop-lb-1" in s.allocated())
+    await stage.until(lambda s: "team-shop-lb-1" in s.list_allocated())
     for name in ("one", "two"):
         await stage.send("DELETE", f"/api/v1/namespaces/default/services/{name}", inside=True)
     await stage.until(lambda s: "team-shop-lb-1" not in s.objects("IPAllocation"))
@@ -277,13 +277,17 @@ async def play(stage: Stage, proxy: Proxy) -> None:
     await stage.until(
         lambda s: (
             failed
-            <= {n for n, one in s.objects("IPAllocation").items() if one.status.phase == "Failed"}
+            <= {
+                n
+                for n, allocation in s.objects("IPAllocation").items()
+                if allocation.status.phase == "Failed"
+            }
         )
     )
     for name in sorted(failed):
         await stage.send("DELETE", _path("IPAllocation", name))
 
-    await stage.until(lambda s: begun(s.objects("TenantCluster")["away"]))
+    await stage.until(lambda s: has_begun(s.objects("TenantCluster")["away"]))
     await stage.send("DELETE", "/api/v1/namespaces/team/secrets/away-admin-kubeconfig")
     given_up = {"metadata": {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}}
     await stage.send("PATCH", _path("TenantCluster", "lost", "team"), given_up)
@@ -316,7 +320,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
         watching = await connect(plane.write_kubeconfig(tmp_path / "admin"))
         stack.push_async_callback(watching.aclose)
         stage = Stage(http, inside, watching)
-        await enter(run_in_background([one.run for one in stage.watched]))
+        await enter(run_in_background([informer.run for informer in stage.watched]))
         await prepare(stage, tenant.kubeconfig())
 
         await plane.add_user(

@@ -185,7 +185,7 @@ class Observed(Transport):
 
 
 @contextmanager
-def profiled(reached: Reached, sent: bytes) -> Iterator[None]:
+def profile_route(reached: Reached, sent: bytes) -> Iterator[None]:
     """Note each function of ours that is reached, by module, once the event's bytes arrived.
 
     A function that starts is reached when it is called. A coroutine or a generator that waited
@@ -242,8 +242,8 @@ async def serve_once(admin: httpx.AsyncClient, request: Request) -> None:
     await create(admin, request.collection, first)
     with anyio.fail_after(SECONDS):
         while True:
-            shown = (await admin.get(f"{request.collection}/first")).json()
-            if "status" in shown and request.is_served(shown):
+            body = (await admin.get(f"{request.collection}/first")).json()
+            if "status" in body and request.is_served(body):
                 return
 
 
@@ -264,7 +264,7 @@ async def test_an_event_passes_the_modules_that_the_document_names_in_their_orde
     async with all_controllers(transport, Settings(integration=request_.integration)):
         await serve_once(admin, request_)
         written = anyio.Event()
-        with profiled(reached, CREATED), anyio.fail_after(SECONDS):
+        with profile_route(reached, CREATED), anyio.fail_after(SECONDS):
 
             def stop() -> None:
                 sys.setprofile(None)
@@ -275,7 +275,7 @@ async def test_an_event_passes_the_modules_that_the_document_names_in_their_orde
             await written.wait()
     await transport.aclose()
     sys.stdout.write("\n".join([*describe_route(reached), ""]))
-    assert missing(described(request_.section), reached.modules) == []
+    assert missing(list_described_modules(request_.section), reached.modules) == []
 
 
 def describe_route(reached: Reached) -> list[str]:
@@ -292,23 +292,23 @@ def describe_route(reached: Reached) -> list[str]:
     return [counts, *route, *beside]
 
 
-def missing(wanted: Sequence[str], reached: Iterable[str]) -> list[str]:
+def missing(expected: Sequence[str], reached: Iterable[str]) -> list[str]:
     """Return the rest of the wanted modules from the first that was not reached after the last."""
     later = iter(reached)
-    for number, module in enumerate(wanted):
+    for number, module in enumerate(expected):
         if module not in later:
-            return list(wanted[number:])
+            return list(expected[number:])
     return []
 
 
-def described(heading: str) -> list[str]:
+def list_described_modules(heading: str) -> list[str]:
     """Return the modules that ARCHITECTURE.md names on the route, for one kind of request.
 
     Args:
         heading: of the part about that kind; the part before the first heading is for all kinds.
     """
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    section = text.partition("## The route of one event")[2].partition("\n## ")[0]
+    content = (ROOT / "ARCHITECTURE.md").read_text()
+    section = content.partition("## The route of one event")[2].partition("\n## ")[0]
     common, *parts = section.split("\n### ")
     [of_kind] = [part for part in parts if part.startswith(f"{heading}\n")]
     return re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w/]+\.py)`", common + of_kind)

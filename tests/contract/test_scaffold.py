@@ -32,7 +32,7 @@ from controller.scaffold import Deploying, Writes, define, deploy, grant
 from envtest.plane import ControlPlane as Plane
 from tests.contract.conftest import ask
 from tests.contract.test_controllers import is_gone
-from tests.contract.test_readme import MERGE, seen
+from tests.contract.test_readme import MERGE, wait_for_object
 from tests.controller.test_scaffold import GADGETS, KIND, Gadget
 from tests.polling import SECONDS
 from tests.yamls import read_yaml
@@ -122,8 +122,8 @@ async def test_an_operator_works_under_the_roles_that_are_made_of_its_manager(
     for manifest in grant(described, "gadgets", HOME, WRITES):
         await create(admin, manifest)
     await described.aclose()
-    served = replace(OPTIONS, health_bind=":8081")
-    await create(admin, deploy(Deploying("gadgets", HOME, "image"), served))
+    serving_options = replace(OPTIONS, health_bind=":8081")
+    await create(admin, deploy(Deploying("gadgets", HOME, "image"), serving_options))
 
     transport = await connect(await kubeconfig_of(admin, plane, tmp_path))
     async with aclosing(transport):
@@ -158,12 +158,14 @@ async def the_gadget_is_kept(admin: httpx.AsyncClient) -> None:
     assert spec["extra"] == {"kept": {"as": "it is"}}
 
     maps = "/api/v1/namespaces/default/configmaps"
-    await seen(admin, maps, "a", lambda child: child["data"] == {"most": "3"})
-    await seen(admin, PATH, "a", lambda gadget: gadget.get("status", {}).get("replicas") == 3)
+    await wait_for_object(admin, maps, "a", lambda child: child["data"] == {"most": "3"})
+    await wait_for_object(
+        admin, PATH, "a", lambda gadget: gadget.get("status", {}).get("replicas") == 3
+    )
     scaled = await ask(
         admin, "PATCH", f"{PATH}/a/scale", json={"spec": {"replicas": 5}}, headers=MERGE
     )
     assert scaled.is_success, scaled.text
-    await seen(admin, maps, "a", lambda child: child["data"] == {"most": "5"})
+    await wait_for_object(admin, maps, "a", lambda child: child["data"] == {"most": "5"})
     assert (await ask(admin, "DELETE", f"{PATH}/a")).is_success
     await is_gone(admin, f"{PATH}/a")

@@ -36,9 +36,9 @@ async def let_read_metrics(admin: httpx.AsyncClient, account: str) -> None:
 async def token(admin: httpx.AsyncClient, account: str) -> str:
     accounts = "/api/v1/namespaces/default/serviceaccounts"
     await admin.post(accounts, json={"metadata": {"name": account}})
-    made = await admin.post(f"{accounts}/{account}/token", json={"spec": {}})
-    assert made.status_code == 201, made.text
-    return str(made.json()["status"]["token"])
+    response = await admin.post(f"{accounts}/{account}/token", json={"spec": {}})
+    assert response.status_code == 201, response.text
+    return str(response.json()["status"]["token"])
 
 
 async def test_metrics_are_served_to_users_that_rbac_allows_to_get_them(
@@ -55,15 +55,17 @@ async def test_metrics_are_served_to_users_that_rbac_allows_to_get_them(
         url = f"https://127.0.0.1:{manager.metrics_port}/metrics"
         async with httpx.AsyncClient(verify=False) as client:
             codes = [
-                (await client.get(url, headers={"Authorization": f"Bearer {one}"})).status_code
-                for one in (allowed, other, "nonsense")
+                (
+                    await client.get(url, headers={"Authorization": f"Bearer {token_text}"})
+                ).status_code
+                for token_text in (allowed, other, "nonsense")
             ]
             codes.append((await client.get(url)).status_code)
             headers = {"Authorization": f"Bearer {allowed}"}
-            text = (await client.get(url, headers=headers)).text
+            exposition = (await client.get(url, headers=headers)).text
         manager.stop()
     await transport.aclose()
     host = yaml.safe_load(config.read_text())["clusters"][0]["cluster"]["server"]
     assert codes == [200, 403, 401, 401]
     counted = f'host="{host.partition("://")[2]}",method="POST"'
-    assert f'rest_client_requests_total{{code="201",{counted}}}' in text
+    assert f'rest_client_requests_total{{code="201",{counted}}}' in exposition

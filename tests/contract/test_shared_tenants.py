@@ -66,11 +66,13 @@ async def _pools(site: Site, cidr: str = "10.40.0.0/24") -> None:
 
 
 def _says(site: Site, name: str, reason: str) -> Callable[[], bool]:
-    """Return what asks whether a cluster's LoadBalancerReady has a reason."""
+    """Return a function that asks whether a cluster's LoadBalancerReady has a reason."""
 
     def says() -> bool:
-        found = site.caches["tenantclusters"].get(Key("team", name))
-        said = find(found.status.conditions, "LoadBalancerReady") if found is not None else None
+        cluster = site.caches["tenantclusters"].get(Key("team", name))
+        said = (
+            find(cluster.status.conditions, "LoadBalancerReady") if cluster is not None else None
+        )
         return said is not None and said.reason == reason
 
     return says
@@ -95,7 +97,7 @@ async def test_the_management_clusters_own_metallb_is_left_alone(site: Site) -> 
     assert (await site.client.list(L2_ADVERTISEMENT)).items == ()
 
 
-async def _settled(client: Client, prefix: str = "10.40.") -> IPAddressPool:
+async def _wait_for_pool(client: Client, prefix: str = "10.40.") -> IPAddressPool:
     """Return the tenant's pool once it has its ranges."""
 
     async def look() -> IPAddressPool | None:
@@ -104,11 +106,11 @@ async def _settled(client: Client, prefix: str = "10.40.") -> IPAddressPool:
         except NotFound:
             return None
 
-    found = await until(
+    balancer_pool = await until(
         look, lambda pool: bool(pool and pool.spec.addresses[0].startswith(prefix))
     )
-    assert found is not None
-    return found
+    assert balancer_pool is not None
+    return balancer_pool
 
 
 async def test_of_two_clusters_in_one_tenant_the_second_waits_until_the_first_is_gone(
@@ -122,7 +124,7 @@ async def test_of_two_clusters_in_one_tenant_the_second_waits_until_the_first_is
         await site.create(SECRET, "team", f"{name}-admin-kubeconfig", data=data)
     async with site.controllers(2, QUICK, hidden=False):
         await site.create(TENANT_CLUSTER, "team", "one", **_cluster())
-        first = await _settled(inside)
+        first = await _wait_for_pool(inside)
         await site.create(TENANT_CLUSTER, "team", "two", **_cluster())
         await site.until(_says(site, "two", "TenantShared"))
         await _delete(site, "two")
@@ -130,7 +132,7 @@ async def test_of_two_clusters_in_one_tenant_the_second_waits_until_the_first_is
         await site.create(TENANT_CLUSTER, "team", "two", **_cluster())
         await site.until(_says(site, "two", "TenantShared"))
         await _delete(site, "one")
-        later = await _settled(inside)
+        later = await _wait_for_pool(inside)
         assert later.metadata.uid != first.metadata.uid
 
 
@@ -149,7 +151,7 @@ async def test_of_two_management_clusters_over_one_tenant_the_second_waits_for_t
             await _pools(here, cidr)
             await here.create(SECRET, "team", "shared-admin-kubeconfig", data=data)
         await site.create(TENANT_CLUSTER, "team", "shared", **_cluster())
-        first = await _settled(inside)
+        first = await _wait_for_pool(inside)
         await second.create(TENANT_CLUSTER, "team", "shared", **_cluster())
         await second.until(_says(second, "shared", "TenantShared"))
         await _delete(second, "shared")
@@ -157,4 +159,4 @@ async def test_of_two_management_clusters_over_one_tenant_the_second_waits_for_t
         await second.create(TENANT_CLUSTER, "team", "shared", **_cluster())
         await second.until(_says(second, "shared", "TenantShared"))
         await _delete(site, "shared")
-        await _settled(inside, "10.41.")
+        await _wait_for_pool(inside, "10.41.")

@@ -73,9 +73,9 @@ class Site:
         self.caches: dict[str, Cache[Any]] = {w.resource.plural: w.cache for w in self.watched}
         self._changed = anyio.Event()
         for informer in self.watched:
-            informer.add_handler(lambda _: self.changed())
+            informer.add_handler(lambda _: self.wake())
 
-    def changed(self) -> None:
+    def wake(self) -> None:
         """Wake all tasks that wait in `until`, so that they check again."""
         self._changed.set()
 
@@ -114,8 +114,8 @@ class Site:
             group.cancel_scope.cancel()
 
     def phase(self, plural: str, name: str, namespace: str = HOME) -> str | None:
-        found = self.caches[plural].get(Key(namespace, name))
-        return found.status.phase if found is not None else None
+        cache = self.caches[plural].get(Key(namespace, name))
+        return cache.status.phase if cache is not None else None
 
 
 @pytest.fixture
@@ -153,12 +153,12 @@ async def test_a_tenant_gets_its_addresses_and_gives_them_back(site: Site) -> No
         await site.until(lambda: site.phase("tenantclusters", "a", "team") == "Ready")
         assert site.phase("ipallocations", "team-a-lb") == "Allocated"
         assert site.phase("ipallocations", "team-a-nodes") == "Allocated"
-        await site.until(lambda: _projected(site) == ("10.40.0.0-10.40.0.7",))
+        await site.until(lambda: _find_projected(site) == ("10.40.0.0-10.40.0.7",))
 
         spec = {"addresses": ["10.99.0.0/24"]}
         drifted = await edit(site.client, IP_ADDRESS_POOL, PROJECTED, {"spec": spec})
         drift = drifted.metadata.revision
-        await site.until(lambda: _projected(site, after=drift) == ("10.40.0.0-10.40.0.7",))
+        await site.until(lambda: _find_projected(site, after=drift) == ("10.40.0.0-10.40.0.7",))
 
         await delete(site.client, TENANT_CLUSTER, Key("team", "a"))
         await site.until(lambda: site.phase("tenantclusters", "a", "team") is None)
@@ -170,8 +170,8 @@ async def test_a_tenant_gets_its_addresses_and_gives_them_back(site: Site) -> No
         await site.until(lambda: Key(HOME, "lab") not in site.caches["networkpools"])
 
 
-def _projected(site: Site, after: int = 0) -> tuple[str, ...] | None:
-    """Return what the tenant's pool holds, if the watch has shown it changed after a revision."""
+def _find_projected(site: Site, after: int = 0) -> tuple[str, ...] | None:
+    """Return the entries of the tenant's pool, if the watch has shown a later revision."""
     pool = site.caches["ipaddresspools"].get(PROJECTED)
     if pool is None or pool.metadata.revision <= after:
         return None
@@ -185,10 +185,10 @@ def _available(site: Site) -> int:
 
 
 def _foreign(site: Site) -> str | None:
-    """Return what the pool says of other controllers; None if it says nothing."""
+    """Return the pool's condition about other controllers; None if it has none."""
     pool = site.caches["networkpools"].get(Key(HOME, "lab"))
-    found = find(pool.status.conditions, FOREIGN_MANAGER) if pool is not None else None
-    return found.status if found is not None else None
+    foreign = find(pool.status.conditions, FOREIGN_MANAGER) if pool is not None else None
+    return foreign.status if foreign is not None else None
 
 
 async def _meddle(site: Site) -> None:
@@ -238,11 +238,12 @@ async def test_two_managers_that_both_lead_never_overlap(site: Site) -> None:
             }
             body = {"spec": spec}
             group.start_soon(_create, site, f"a{number:03}", body)
-        await site.until(lambda: _allocated(site) == 100)
-    held = [
-        statusranges.find_held_range(one) for one in (await site.client.list(IP_ALLOCATION)).items
+        await site.until(lambda: _count_allocated(site) == 100)
+    held_ranges = [
+        statusranges.find_held_range(allocation)
+        for allocation in (await site.client.list(IP_ALLOCATION)).items
     ]
-    spans = [span for span in held if isinstance(span, AddressRange)]
+    spans = [span for span in held_ranges if isinstance(span, AddressRange)]
     assert len(spans) == 100
     assert not [pair for pair in combinations(spans, 2) if pair[0].overlaps(pair[1])]
 
@@ -251,5 +252,7 @@ async def _create(site: Site, name: str, body: dict[str, Any]) -> None:
     await site.create(IP_ALLOCATION, HOME, name, **body)
 
 
-def _allocated(site: Site) -> int:
-    return sum(one.status.phase == "Allocated" for one in site.caches["ipallocations"])
+def _count_allocated(site: Site) -> int:
+    return sum(
+        allocation.status.phase == "Allocated" for allocation in site.caches["ipallocations"]
+    )

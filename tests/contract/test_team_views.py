@@ -20,7 +20,7 @@ from tests.contract.test_release_command import RANGE, user_of
 from tests.contract.test_static_flow import HOME, Site, _cluster, site
 from tests.polling import until
 from tests.reconcilers.cli.commandline import run_beside
-from tests.reconcilers.cli.commands import started
+from tests.reconcilers.cli.commands import start
 from tests.reconcilers.cli.test_ui import first_message
 
 __all__ = ["site"]
@@ -36,7 +36,7 @@ async def test_the_live_page_of_a_namespace_shows_its_clusters_and_says_what_is_
     await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
     team = await _team_kubeconfig(plane, site, tmp_path)
     arguments = ("ui", f"--kubeconfig={team}", "-n", "team", "--listen=127.0.0.1:0")
-    async with started(*arguments) as running:
+    async with start(*arguments) as running:
         match = await running.until(r"the map is at (http://\S+)/#token=(\S+)")
         message = await first_message(match[1], match[2])
         assert await running.stop(signal.SIGINT) == 0
@@ -52,7 +52,7 @@ async def test_a_followed_status_of_a_namespace_needs_the_right_to_read_its_clus
     team = await _team_kubeconfig(plane, site, tmp_path)
     for command in ("status", "tenants"):
         arguments = (command, f"--kubeconfig={team}", "-n", "team", "-w")
-        async with started(*arguments) as running:
+        async with start(*arguments) as running:
             await running.until(r"1 TenantCluster|team +a ")
             await running.stop(signal.SIGINT)
 
@@ -99,10 +99,10 @@ async def _serve_butler_configs(admin: httpx.AsyncClient) -> None:
     created = await admin.post(DEFINITIONS, json=definition)
     assert created.status_code == 201, created.text
 
-    async def listed() -> int:
+    async def list_status() -> int:
         return (await admin.get(BUTLER_CONFIGS)).status_code
 
-    await until(listed, lambda code: code == 200)
+    await until(list_status, lambda code: code == 200)
 
 
 async def test_the_explanation_of_a_cluster_follows_butlerconfig_or_says_that_it_is_not_read(

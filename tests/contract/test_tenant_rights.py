@@ -31,7 +31,7 @@ from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL
 from reconcilers.wiring import assemble
 from tests.contract.roles import HOME, Rule, cluster, ours, provider
-from tests.docs.text import fenced
+from tests.docs.text import list_fenced_blocks
 from tests.polling import until
 from tests.yamls import read_yaml
 
@@ -51,8 +51,12 @@ SETTINGS = Settings(
 
 
 def _role() -> Manifest:
-    [text] = [block for block in fenced("docs/operating/cilium.md", "yaml") if "rules:" in block]
-    return dict(read_yaml(text))
+    [role] = [
+        block
+        for block in list_fenced_blocks("docs/operating/cilium.md", "yaml")
+        if "rules:" in block
+    ]
+    return dict(read_yaml(role))
 
 
 def _rules() -> list[Rule]:
@@ -81,7 +85,7 @@ async def _allow(transport: Transport) -> None:
 
 
 @asynccontextmanager
-async def _connected(plane: Plane, path: Path) -> AsyncIterator[Transport]:
+async def _connect(plane: Plane, path: Path) -> AsyncIterator[Transport]:
     transport = await connect(plane.write_kubeconfig(path))
     try:
         yield transport
@@ -95,7 +99,7 @@ async def _operator(tenant: Plane, path: Path) -> AsyncIterator[None]:
     options = ManagerOptions(
         leader_elect=True, lease_namespace="kube-system", lease_name=LEASE_NAME, retry_period=0.2
     )
-    async with _connected(tenant, path) as transport:
+    async with _connect(tenant, path) as transport:
         manager = Manager(transport, options=options)
         LbIpamStandIn(manager, SystemClock())
         async with run_in_background([manager.run]):
@@ -112,13 +116,13 @@ async def test_the_page_about_cilium_lists_every_right_in_a_tenant_and_no_other(
         proxy = await enter(Proxy.before(tenant))
         await plane.install_crds(crd.crds())
         await tenant.install_crds([*cilium_crds(), *metallb.crds()])
-        platform = await enter(_connected(plane, tmp_path / "admin"))
-        inside = await enter(_connected(tenant, tmp_path / "inside"))
+        platform = await enter(_connect(plane, tmp_path / "admin"))
+        inside = await enter(_connect(tenant, tmp_path / "inside"))
         await _allow(inside)
         kubeconfig = await proxy.add_user(USER, ["system:authenticated"])
         await make_namespaces(platform, [HOME, WEB.namespace])
         await apply(platform, kubeconfig_secret(WEB, kubeconfig))
-        manager = Manager(await enter(_connected(plane, tmp_path / "own")))
+        manager = Manager(await enter(_connect(plane, tmp_path / "own")))
         ways = assemble(manager, SystemClock(), SETTINGS)
         stack.push_async_callback(ways.aclose)
         await enter(run_in_background([manager.run]))
@@ -157,7 +161,7 @@ async def _play(platform: Transport, inside: Transport, tenant: Plane, folder: P
         await _add_service(services, "web", {"lbipam.cilium.io/sharing-key": "k"})
         await _add_service(services, "second", {})
         for name in ("web", "second"):
-            await until(partial(_shown, services, name), bool)
+            await until(partial(_read_service_addresses, services, name), bool)
         await until(is_noted, bool)
         for name in ("web", "second"):
             await delete(services, SERVICE, Key("default", name))
@@ -165,7 +169,7 @@ async def _play(platform: Transport, inside: Transport, tenant: Plane, folder: P
         await until(is_emptied, bool)
     # Another operator: a range of a Service with a sharing key waits for it.
     async with _operator(tenant, folder / "second"):
-        await until(find_cluster, lambda found: found is None)
+        await until(find_cluster, lambda find_cluster: find_cluster is None)
 
 
 async def _add_service(client: Client, name: str, annotations: dict[str, str]) -> None:
@@ -174,7 +178,7 @@ async def _add_service(client: Client, name: str, annotations: dict[str, str]) -
     await client.create(SERVICE, "default", {"metadata": meta, "spec": spec})
 
 
-async def _shown(client: Client, name: str) -> tuple[str, ...]:
+async def _read_service_addresses(client: Client, name: str) -> tuple[str, ...]:
     return addresses(await client.get(SERVICE, Key("default", name)))
 
 

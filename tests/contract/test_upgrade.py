@@ -32,7 +32,7 @@ from reconcilers.configuration.settings import (
     TenantSettings,
 )
 from reconcilers.wiring import assemble
-from tests.polling import checked, until
+from tests.polling import make_awaitable, until
 from tests.servers import ASSETS
 
 Json = dict[str, Any]
@@ -73,15 +73,15 @@ PASSES = 3
 """Over each object, on the average, until nothing is expected to be written any more."""
 
 
-def _recorded() -> list[Json]:
+def _read_recorded_objects() -> list[Json]:
     """Return the objects, those first that others name."""
-    found: list[Json] = json.loads((BEFORE / "objects.json").read_text(encoding="utf-8"))
-    return sorted(found, key=lambda one: list(PLURALS).index(one["kind"]))
+    document: list[Json] = json.loads((BEFORE / "objects.json").read_text(encoding="utf-8"))
+    return sorted(document, key=lambda obj: list(PLURALS).index(obj["kind"]))
 
 
-def _path(one: Json) -> str:
-    api = "/api/v1" if one["kind"] == "Secret" else API
-    return f"{api}/namespaces/{one['metadata']['namespace']}/{PLURALS[one['kind']]}"
+def _path(obj: Json) -> str:
+    api = "/api/v1" if obj["kind"] == "Secret" else API
+    return f"{api}/namespaces/{obj['metadata']['namespace']}/{PLURALS[obj['kind']]}"
 
 
 async def _restore(http: httpx.AsyncClient) -> None:
@@ -90,43 +90,43 @@ async def _restore(http: httpx.AsyncClient) -> None:
     What names an object of the recorded server names that of this one: uids, and the
     resourceVersion up to which a pool has settled its allocations.
     """
-    recorded = _recorded()
-    for name in {one["metadata"]["namespace"] for one in recorded}:
+    recorded = _read_recorded_objects()
+    for name in {obj["metadata"]["namespace"] for obj in recorded}:
         answer = await http.post("/api/v1/namespaces", json={"metadata": {"name": name}})
         assert answer.status_code in {201, 409}, answer.text
     uids: dict[str, str] = {}
     revision = "0"
-    for one in recorded:
-        text = json.dumps(one)
+    for obj in recorded:
+        body_text = json.dumps(obj)
         for old, new in (uids | REWORDED).items():
-            text = text.replace(old, new)
-        body = json.loads(text)
+            body_text = body_text.replace(old, new)
+        body = json.loads(body_text)
         uid = body["metadata"].pop("uid", None)
-        answer = await http.post(_path(one), params=OURS, json=body)
+        answer = await http.post(_path(obj), params=OURS, json=body)
         assert answer.status_code == 201, answer.text
-        made = answer.json()
+        created = answer.json()
         if uid is not None:
-            uids[uid] = made["metadata"]["uid"]
+            uids[uid] = created["metadata"]["uid"]
         if "status" not in body:
             continue
         if body["status"].get("allocationsRevision"):
             body["status"]["allocationsRevision"] = revision
-        where = f"{_path(one)}/{one['metadata']['name']}/status"
-        answer = await http.put(where, params=OURS, json=made | {"status": body["status"]})
+        where = f"{_path(obj)}/{obj['metadata']['name']}/status"
+        answer = await http.put(where, params=OURS, json=created | {"status": body["status"]})
         assert answer.status_code == 200, answer.text
-        if one["kind"] == "IPAllocation":
+        if obj["kind"] == "IPAllocation":
             revision = answer.json()["metadata"]["resourceVersion"]
 
 
 async def _read(http: httpx.AsyncClient) -> dict[str, str]:
     """Return all objects, as the texts that the server answers with."""
-    found = {}
-    for one in _recorded():
-        where = f"{_path(one)}/{one['metadata']['name']}"
+    objects = {}
+    for obj in _read_recorded_objects():
+        where = f"{_path(obj)}/{obj['metadata']['name']}"
         answer = await http.get(where)
         assert answer.status_code == 200, answer.text
-        found[where] = _without_new_fields(answer.text)
-    return found
+        objects[where] = _without_new_fields(answer.text)
+    return objects
 
 
 NEW_FIELDS = {
@@ -139,14 +139,14 @@ A NetworkPool has another journal, so it is fenced once.
 """
 
 
-def _without_new_fields(text: str) -> str:
+def _without_new_fields(content: str) -> str:
     """Return an object without the fields that this version adds to a status.
 
     Kinds without such fields come back as the very text that the server answered with.
     """
-    body = json.loads(text)
+    body = json.loads(content)
     if body["kind"] not in NEW_FIELDS:
-        return text
+        return content
     for name in NEW_FIELDS[body["kind"]]:
         body["status"].pop(name, None)
     for name in ("resourceVersion", "managedFields"):
@@ -156,7 +156,9 @@ def _without_new_fields(text: str) -> str:
 
 def _passes(manager: Manager) -> Iterator[float]:
     """Yield how often each controller at work has looked at an object, for each of its kind."""
-    kinds = [one["kind"].lower() for one in _recorded() if one["kind"] not in LEFT_ALONE]
+    kinds = [
+        obj["kind"].lower() for obj in _read_recorded_objects() if obj["kind"] not in LEFT_ALONE
+    ]
     for kind in sorted(set(kinds)):
         total = sum(
             sample.value
@@ -188,10 +190,10 @@ async def test_objects_without_second_family_are_untouched_by_an_upgrade_and_the
     await plane.install_crds(read_crds(BEFORE))
     await _restore(admin)
     before = await _read(admin)
-    assert len(before) == len(_recorded())
+    assert len(before) == len(_read_recorded_objects())
     await plane.install_crds(crds())
     async with _controllers(plane, tmp_path) as manager:
-        await until(checked(lambda: min(_passes(manager))), lambda least: least >= PASSES)
+        await until(make_awaitable(lambda: min(_passes(manager))), lambda least: least >= PASSES)
     assert await _read(admin) == before
     await plane.install_crds(read_crds(BEFORE))
     assert await _read(admin) == before
@@ -238,10 +240,10 @@ async def test_second_ranges_are_there_again_when_the_crds_come_back_before_any_
     stored = await _text(admin, where)
     assert "fd00::1" in stored
     await plane.install_crds(read_crds(BEFORE))
-    shown = await until(lambda: _text(admin, where), lambda text: "fd00" not in text)
-    assert "10.40.0.1" in shown
+    spec_text = await until(lambda: _text(admin, where), lambda output: "fd00" not in output)
+    assert "10.40.0.1" in spec_text
     await plane.install_crds(crds())
-    await until(lambda: _text(admin, where), lambda text: text == stored)
+    await until(lambda: _text(admin, where), lambda output: output == stored)
 
 
 async def test_a_write_under_the_older_crds_loses_the_second_range(
@@ -250,12 +252,12 @@ async def test_a_write_under_the_older_crds_loses_the_second_range(
     await plane.install_crds(crds())
     where = await _hold_both(admin)
     await plane.install_crds(read_crds(BEFORE))
-    await until(lambda: _text(admin, where), lambda text: "fd00" not in text)
+    await until(lambda: _text(admin, where), lambda output: "fd00" not in output)
     note = {"metadata": {"annotations": {"note": "written under the older schema"}}}
     answer = await admin.patch(where, headers=MERGE, json=note)
     assert answer.status_code == 200, answer.text
     await plane.install_crds(crds())
-    await until(lambda: _would_be(admin, where), lambda text: "fd00" in text)
+    await until(lambda: _would_be(admin, where), lambda output: "fd00" in output)
     assert "fd00" not in await _text(admin, where)
 
 
@@ -266,7 +268,7 @@ async def _text(http: httpx.AsyncClient, where: str) -> str:
 
 
 async def _would_be(http: httpx.AsyncClient, where: str) -> str:
-    """Return what an allocation would be if its second range were written once more."""
+    """Return an allocation as it would be if its second range were written once more."""
     body = {"status": BOTH}
     answer = await http.patch(
         f"{where}/status", params={"dryRun": "All"}, headers=MERGE, json=body

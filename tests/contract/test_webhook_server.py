@@ -90,7 +90,7 @@ async def serving(plane: Plane, tmp_path: Path) -> AsyncIterator[Manager]:
         await transport.aclose()
 
 
-async def asked(admin: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
+async def create_once_served(admin: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
     """Create `body` once the server knows its webhooks and whom to trust.
 
     Servers learn of configurations a moment after they were written.
@@ -116,7 +116,7 @@ async def test_an_api_server_trusts_our_webhooks_and_enforces_their_answers(
             created = await admin.post(f"{ADMISSION}/{kind.lower()}s", json=body)
             assert created.status_code == 201, created.text
 
-        created = await asked(admin, gauge("a"))
+        created = await create_once_served(admin, gauge("a"))
         assert (created.status_code, created.json()["spec"]["place"]) == (201, "hall")
         assert "this gauge is new" in created.headers["Warning"]
 

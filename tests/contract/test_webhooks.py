@@ -100,7 +100,7 @@ class Site:
                 await self._changed.wait()
 
     @asynccontextmanager
-    async def judged(self, settings: Settings = SETTINGS) -> AsyncIterator[None]:
+    async def serve_webhooks(self, settings: Settings = SETTINGS) -> AsyncIterator[None]:
         """Run the controllers with their webhooks, which are in force inside the context."""
         options = ManagerOptions(
             webhook_bind=f"{HOST}:0",
@@ -124,12 +124,12 @@ class Site:
         await tenants.aclose()
 
     async def _configure(self, port: int | None) -> None:
-        def called(webhook: str) -> Json:
+        def make_client_config(webhook: str) -> Json:
             return {"url": f"https://{HOST}:{port}{path_of(webhook)}"}
 
         where = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-        made = await self._http.post(where, json=configuration(called))
-        assert made.status_code == 201, made.text
+        response = await self._http.post(where, json=configuration(make_client_config))
+        assert response.status_code == 201, response.text
         # Nothing tells when a server holds a configuration; each try is a round trip.
         with anyio.fail_after(SECONDS):
             in_force = False
@@ -138,10 +138,10 @@ class Site:
                 in_force = tried.status_code == 422
 
 
-def _phase(found: Any) -> str | None:
-    if found is None:
+def _phase(obj: Any) -> str | None:
+    if obj is None:
         return GONE
-    phase: str | None = getattr(found.status, "phase", None)
+    phase: str | None = getattr(obj.status, "phase", None)
     return phase
 
 
@@ -176,7 +176,7 @@ def only(start: int, end: int) -> Json:
 
 
 async def test_writes_are_judged_before_they_are_stored(site: Site) -> None:
-    async with site.judged():
+    async with site.serve_webhooks():
         refused = await site.create("NetworkPool", "bad", STRADDLES)
         assert refused.status_code == 422
         assert refused.json()["message"].startswith(
@@ -237,12 +237,12 @@ async def test_providers_and_clusters_are_judged_together(site: Site) -> None:
         "providerConfigRef": {"name": "onprem"},
         "networking": {"lbPoolSize": 6},
     }
-    async with site.judged():
+    async with site.serve_webhooks():
         provider = {"provider": "local", "network": network}
         [warning] = warnings(await site.create("ProviderConfig", "onprem", provider))
         assert "the default of 8 is above the quota; tenants get 4" in warning
-        made = await site.create("TenantCluster", "a", cluster, namespace="team")
-        [warning] = warnings(made)
+        created = await site.create("TenantCluster", "a", cluster, namespace="team")
+        [warning] = warnings(created)
         assert "6 is above the quota of ProviderConfig butler-system/onprem" in warning
         refused = await site.delete("ProviderConfig", "onprem")
         assert refused.status_code == 403
@@ -250,7 +250,7 @@ async def test_providers_and_clusters_are_judged_together(site: Site) -> None:
 
 
 async def test_while_webhooks_do_not_answer_only_changes_of_specs_are_refused(site: Site) -> None:
-    async with site.judged():
+    async with site.serve_webhooks():
         spec = {"cidr": "10.0.0.0/24"}
         assert (await site.create("NetworkPool", "lab", spec)).is_success
         assert (await site.create("IPAllocation", "a", request(count=4))).is_success
@@ -276,7 +276,7 @@ async def test_pools_and_providers_count_only_in_the_listed_namespaces(site: Sit
     # Stored while there was no webhook.
     assert (await site.create("NetworkPool", "early", spec, namespace="team")).is_success
     assert (await site.create("ProviderConfig", "early", provider, namespace="team")).is_success
-    async with site.judged(listed):
+    async with site.serve_webhooks(listed):
         for kind, body in (("NetworkPool", spec), ("ProviderConfig", provider)):
             refused = await site.create(kind, "late", body, namespace="team")
             [(field, message)] = causes(refused)
@@ -304,8 +304,8 @@ async def test_who_lacks_the_verb_release_cannot_give_up_a_tenant(
 ) -> None:
     for role in documents("rbac"):
         if role["metadata"]["name"] in {"butler-ipam-editor", "butler-ipam-release"}:
-            made = await admin.post(f"{RBAC}/clusterroles", json=role)
-            assert made.status_code == 201, made.text
+            response = await admin.post(f"{RBAC}/clusterroles", json=role)
+            assert response.status_code == 201, response.text
     await bind(admin, "butler-ipam-editor", "editors")
     await bind(admin, "butler-ipam-release", "releasers")
     spec = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
@@ -325,7 +325,7 @@ async def test_who_lacks_the_verb_release_cannot_give_up_a_tenant(
             ),
         )
 
-    async with site.judged():
+    async with site.serve_webhooks():
         assert (await site.create("TenantCluster", "a", spec, namespace="team")).is_success
         refused = await annotate(mark, "editors")
         assert refused.status_code == 403, refused.text
@@ -356,8 +356,8 @@ async def bind(admin: httpx.AsyncClient, role: str, group: str) -> None:
         },
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}],
     }
-    made = await admin.post(f"{RBAC}/namespaces/team/rolebindings", json=body)
-    assert made.status_code == 201, made.text
+    response = await admin.post(f"{RBAC}/namespaces/team/rolebindings", json=body)
+    assert response.status_code == 201, response.text
 
 
 async def test_the_deletion_of_a_range_in_use_is_warned_about_and_never_waits(
@@ -365,24 +365,24 @@ async def test_the_deletion_of_a_range_in_use_is_warned_about_and_never_waits(
 ) -> None:
     spec = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
     where = f"/apis/{names.API_VERSION}/namespaces/team/tenantclusters"
-    async with site.judged():
+    async with site.serve_webhooks():
         pool = {"cidr": "10.0.0.0/24", "excludeNetworkAndBroadcast": True}
         assert (await site.create("NetworkPool", "lab", pool)).is_success
         assert (await site.create("TenantCluster", "a", spec, namespace="team")).is_success
         for name in ("early", "late"):
-            wanted = request(count=4, type="loadbalancer")
-            assert (await site.create("IPAllocation", name, wanted)).is_success
+            response = request(count=4, type="loadbalancer")
+            assert (await site.create("IPAllocation", name, response)).is_success
             await site.until("IPAllocation", name, "Allocated")
         ready = {"status": {"phase": "Ready"}}
         headers = {"Content-Type": "application/merge-patch+json"}
-        made = await admin.patch(f"{where}/a/status", json=ready, headers=headers)
-        assert made.is_success, made.text
+        updated = await admin.patch(f"{where}/a/status", json=ready, headers=headers)
+        assert updated.is_success, updated.text
         # The cache of the webhook may be behind; a dry run deletes nothing.
-        shown: list[str] = []
+        shown_warnings: list[str] = []
         with anyio.fail_after(SECONDS):
-            while not shown:
-                shown = warnings(await site.delete("IPAllocation", "early", dry=True))
-        [warning] = shown
+            while not shown_warnings:
+                shown_warnings = warnings(await site.delete("IPAllocation", "early", dry=True))
+        [warning] = shown_warnings
         assert warning.startswith("IPAllocation butler-system/early has 10.0.0.1-10.0.0.4, which")
         assert warning.endswith("TenantCluster team/a is Ready")
         assert (await site.delete("IPAllocation", "early")).is_success

@@ -37,11 +37,11 @@ class ClusterTransport(StoreTransport):
             chunk = b""
             async with anyio.create_task_group() as race:
 
-                async def cut() -> None:
+                async def cut_short() -> None:
                     await self._cut.wait()
                     race.cancel_scope.cancel()
 
-                race.start_soon(cut)
+                race.start_soon(cut_short)
                 chunk = await anext(chunks)
                 race.cancel_scope.cancel()
             if not chunk:

@@ -44,7 +44,7 @@ class Watch:
         self._more.set()
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Yield what is said, until the end."""
+        """Yield the scripted chunks, until the end."""
         while True:
             while self._pending:
                 yield self._pending.popleft()

@@ -16,7 +16,7 @@ class Watched:
         self.changes: list[Change[Widget]] = []
         self.cache.subscribe(self.changes.append)
 
-    def listed(self, revision: int, *items: Widget) -> "Watched":
+    def list_revision(self, revision: int, *items: Widget) -> "Watched":
         self.cache.replace(items, revision)
         self.changes.clear()
         return self
@@ -36,7 +36,7 @@ def test_the_first_list_is_delivered_as_initial() -> None:
 
 
 def test_events_move_the_position_and_the_indexes() -> None:
-    w = Watched().listed(5, widget("a", 1))
+    w = Watched().list_revision(5, widget("a", 1))
     w.cache.apply(Modified(widget("a", 6, color="blue")))
     w.cache.apply(Added(widget("b", 7, color="blue")))
     assert w.cache.position == 7
@@ -45,7 +45,7 @@ def test_events_move_the_position_and_the_indexes() -> None:
 
 
 def test_an_event_at_or_below_the_position_of_a_list_changes_nothing() -> None:
-    w = Watched().listed(5, widget("a", 4))
+    w = Watched().list_revision(5, widget("a", 4))
     w.cache.apply(Deleted(widget("a", 5)))
     w.cache.apply(Modified(widget("a", 3)))
     assert w.cache.get(A) == widget("a", 4)
@@ -54,7 +54,7 @@ def test_an_event_at_or_below_the_position_of_a_list_changes_nothing() -> None:
 
 def test_all_objects_that_are_deleted_at_one_revision_are_deleted() -> None:
     # As etcd deletes Events whose time to live ends together.
-    w = Watched().listed(5, widget("a", 1), widget("b", 2), widget("c", 3))
+    w = Watched().list_revision(5, widget("a", 1), widget("b", 2), widget("c", 3))
     w.cache.apply(Deleted(widget("a", 6)))
     w.cache.apply(Deleted(widget("b", 6)))
     w.cache.bookmark(6)
@@ -64,14 +64,14 @@ def test_all_objects_that_are_deleted_at_one_revision_are_deleted() -> None:
 
 
 def test_an_event_that_comes_again_changes_nothing() -> None:
-    w = Watched().listed(5, widget("a", 4))
+    w = Watched().list_revision(5, widget("a", 4))
     for _ in range(2):
         w.cache.apply(Modified(widget("a", 6, color="blue")))
     assert len(w.changes) == 1
 
 
 def test_an_own_write_is_shown_at_once_and_its_event_is_dropped() -> None:
-    w = Watched().listed(5, widget("a", 1))
+    w = Watched().list_revision(5, widget("a", 1))
     own_write = widget("a", 9, color="blue")
     w.cache.apply_own_write(own_write)
     assert w.changes == [Change(widget("a", 1), own_write)]
@@ -82,7 +82,7 @@ def test_an_own_write_is_shown_at_once_and_its_event_is_dropped() -> None:
 
 
 def test_an_older_event_does_not_hide_an_own_write() -> None:
-    w = Watched().listed(5, widget("a", 1))
+    w = Watched().list_revision(5, widget("a", 1))
     w.cache.apply_own_write(widget("a", 9))
     w.changes.clear()
     w.cache.apply(Modified(widget("a", 7)))
@@ -91,13 +91,13 @@ def test_an_older_event_does_not_hide_an_own_write() -> None:
 
 
 def test_an_own_write_at_or_below_the_position_is_ignored() -> None:
-    w = Watched().listed(9)
+    w = Watched().list_revision(9)
     w.cache.apply_own_write(widget("a", 9))
     assert len(w.cache) == 0
 
 
 def test_a_late_response_to_removing_the_last_finalizer_does_not_bring_the_object_back() -> None:
-    w = Watched().listed(5, widget("a", 4))
+    w = Watched().list_revision(5, widget("a", 4))
     last = widget("a", 8)
     w.cache.apply(Modified(last))
     w.cache.apply(Deleted(widget("a", 10)))
@@ -106,7 +106,7 @@ def test_a_late_response_to_removing_the_last_finalizer_does_not_bring_the_objec
 
 
 def test_the_response_to_removing_the_last_finalizer_is_removed_by_the_deletion_event() -> None:
-    w = Watched().listed(5, widget("a", 4))
+    w = Watched().list_revision(5, widget("a", 4))
     w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
     w.cache.apply(Deleted(widget("a", 10)))
@@ -115,14 +115,14 @@ def test_the_response_to_removing_the_last_finalizer_is_removed_by_the_deletion_
 
 
 def test_a_deletion_event_removes_an_own_write_of_the_same_uid_whatever_its_version() -> None:
-    w = Watched().listed(5, widget("a", 4))
+    w = Watched().list_revision(5, widget("a", 4))
     w.cache.apply_own_write(widget("a", 12))
     w.cache.apply(Deleted(widget("a", 10)))
     assert A not in w.cache
 
 
 def test_the_deletion_of_its_predecessor_does_not_hide_a_recreated_object() -> None:
-    w = Watched().listed(5, widget("a", 4, uid="first"))
+    w = Watched().list_revision(5, widget("a", 4, uid="first"))
     second = widget("a", 12, uid="second", color="blue")
     w.cache.apply_own_write(second)
     assert w.changes == [Change(widget("a", 4, uid="first"), second)]
@@ -132,7 +132,7 @@ def test_the_deletion_of_its_predecessor_does_not_hide_a_recreated_object() -> N
 
 
 def test_a_list_newer_than_an_own_write_replaces_it() -> None:
-    w = Watched().listed(5)
+    w = Watched().list_revision(5)
     w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
     w.cache.replace([], 9)
@@ -141,7 +141,7 @@ def test_a_list_newer_than_an_own_write_replaces_it() -> None:
 
 
 def test_a_list_older_than_an_own_write_does_not_remove_it() -> None:
-    w = Watched().listed(5)
+    w = Watched().list_revision(5)
     w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
     w.cache.replace([], 7)
@@ -150,7 +150,7 @@ def test_a_list_older_than_an_own_write_does_not_remove_it() -> None:
 
 
 def test_a_list_reports_what_was_deleted_in_a_gap_and_not_what_is_unchanged() -> None:
-    w = Watched().listed(5, widget("a", 1), widget("b", 2))
+    w = Watched().list_revision(5, widget("a", 1), widget("b", 2))
     b = w.cache.get(Key("default", "b"))
     w.cache.replace([widget("b", 2)], 9)
     assert w.changes == [Change(widget("a", 1), None, final_state_unknown=True)]
@@ -158,7 +158,7 @@ def test_a_list_reports_what_was_deleted_in_a_gap_and_not_what_is_unchanged() ->
 
 
 def test_an_object_recreated_in_a_gap_is_an_update_to_another_uid() -> None:
-    w = Watched().listed(5, widget("a", 1, uid="first"))
+    w = Watched().list_revision(5, widget("a", 1, uid="first"))
     w.cache.replace([widget("a", 8, uid="second", color="blue")], 9)
     assert w.changes == [
         Change(widget("a", 1, uid="first"), widget("a", 8, uid="second", color="blue"))
@@ -168,7 +168,7 @@ def test_an_object_recreated_in_a_gap_is_an_update_to_another_uid() -> None:
 
 
 def test_a_list_below_the_position_is_another_history_and_drops_own_writes() -> None:
-    w = Watched().listed(50, widget("a", 40))
+    w = Watched().list_revision(50, widget("a", 40))
     w.cache.apply_own_write(widget("b", 60))
     w.changes.clear()
     w.cache.replace([widget("c", 3)], 7)
@@ -179,7 +179,7 @@ def test_a_list_below_the_position_is_another_history_and_drops_own_writes() -> 
 
 
 def test_the_older_version_of_an_unreadable_object_stays_and_the_reason_is_kept() -> None:
-    w = Watched().listed(5, widget("a", 1))
+    w = Watched().list_revision(5, widget("a", 1))
     w.cache.apply(Unreadable(A, 6, "no number"))
     assert w.cache.get(A) == widget("a", 1)
     assert w.cache.unreadable == {A: "no number"}
@@ -191,7 +191,7 @@ def test_the_older_version_of_an_unreadable_object_stays_and_the_reason_is_kept(
 
 
 def test_those_that_watch_unreadable_objects_hear_when_one_can_be_read_again() -> None:
-    w = Watched().listed(5, widget("a", 1))
+    w = Watched().list_revision(5, widget("a", 1))
     heard: list[Key] = []
     w.cache.subscribe_unreadable(heard.append)
     w.cache.apply(Unreadable(A, 6, "odd"))
@@ -206,7 +206,7 @@ def test_those_that_watch_unreadable_objects_hear_when_one_can_be_read_again() -
 
 
 def test_an_own_write_stays_if_its_event_cannot_be_decoded() -> None:
-    w = Watched().listed(5, widget("a", 1))
+    w = Watched().list_revision(5, widget("a", 1))
     w.cache.apply_own_write(widget("a", 8))
     w.cache.apply(Unreadable(A, 8, "odd"))
     w.cache.bookmark(20)
@@ -214,7 +214,7 @@ def test_an_own_write_stays_if_its_event_cannot_be_decoded() -> None:
 
 
 def test_a_deletion_event_that_cannot_be_decoded_deletes_the_object() -> None:
-    w = Watched().listed(5, widget("a", 1))
+    w = Watched().list_revision(5, widget("a", 1))
     w.cache.apply(Unreadable(A, 6, "odd"))
     w.cache.apply(Unreadable(A, 7, "odd", deleted=True))
     assert A not in w.cache
@@ -223,14 +223,14 @@ def test_a_deletion_event_that_cannot_be_decoded_deletes_the_object() -> None:
 
 
 def test_a_bookmark_moves_the_position_and_never_back() -> None:
-    w = Watched().listed(5)
+    w = Watched().list_revision(5)
     w.cache.bookmark(9)
     w.cache.bookmark(7)
     assert w.cache.position == 9
 
 
 def test_an_own_write_that_is_not_delivered_is_dropped_when_the_position_passes_it() -> None:
-    w = Watched().listed(5)
+    w = Watched().list_revision(5)
     w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
     w.cache.bookmark(8)
@@ -239,7 +239,7 @@ def test_an_own_write_that_is_not_delivered_is_dropped_when_the_position_passes_
 
 
 def test_an_event_that_passes_undelivered_own_writes_shows_the_delivered_object_again() -> None:
-    w = Watched().listed(5, widget("a", 4))
+    w = Watched().list_revision(5, widget("a", 4))
     w.cache.apply_own_write(widget("a", 9, color="blue"))
     w.cache.apply_own_write(widget("a", 10, color="green"))
     w.cache.apply(Modified(widget("a", 7)))
@@ -254,7 +254,7 @@ def test_an_event_that_passes_undelivered_own_writes_shows_the_delivered_object_
 
 
 def test_equal_numbers_in_another_history_are_not_equal_objects() -> None:
-    w = Watched().listed(50, widget("a", 40), widget("b", 41), widget("c", 42))
+    w = Watched().list_revision(50, widget("a", 40), widget("b", 41), widget("c", 42))
     others = [widget("a", 40, uid="other"), widget("b", 41, color="blue"), widget("c", 42)]
     w.cache.replace(others, 45)
     assert [(change.old, change.new) for change in w.changes] == [
@@ -265,14 +265,14 @@ def test_equal_numbers_in_another_history_are_not_equal_objects() -> None:
 
 
 def test_an_older_own_write_that_comes_late_does_not_hide_a_newer_one() -> None:
-    w = Watched().listed(5)
+    w = Watched().list_revision(5)
     w.cache.apply_own_write(widget("a", 9))
     w.cache.apply_own_write(widget("a", 8))
     assert w.cache.get(A) == widget("a", 9)
 
 
 def test_after_two_own_writes_the_delivered_object_is_still_known() -> None:
-    w = Watched().listed(5, widget("a", 4))
+    w = Watched().list_revision(5, widget("a", 4))
     w.cache.apply_own_write(widget("a", 8))
     w.cache.apply_own_write(widget("a", 9))
     w.cache.bookmark(9)
@@ -280,7 +280,7 @@ def test_after_two_own_writes_the_delivered_object_is_still_known() -> None:
 
 
 def test_a_late_response_does_not_show_an_object_older_than_a_deleted_one() -> None:
-    w = Watched().listed(10)
+    w = Watched().list_revision(10)
     w.cache.mark_deleted(Version.from_object(widget("a", 14, uid="second")))
     w.cache.apply_own_write(widget("a", 11, uid="first"))
     assert w.cache.get(A) is None
@@ -288,7 +288,7 @@ def test_a_late_response_does_not_show_an_object_older_than_a_deleted_one() -> N
 
 
 def test_a_lagging_list_does_not_show_an_object_older_than_a_deleted_one() -> None:
-    w = Watched().listed(10)
+    w = Watched().list_revision(10)
     w.cache.mark_deleted(Version.from_object(widget("a", 14, uid="second")))
     w.cache.replace([widget("a", 11, uid="first")], 11)
     assert w.cache.get(A) is None

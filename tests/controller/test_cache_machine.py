@@ -150,7 +150,7 @@ class CacheMachine(RuleBasedStateMachine):
             self.ahead[name] = answer
         self.cache.apply_own_write(answer)
 
-    def passed(self, position: int) -> None:
+    def pass_position(self, position: int) -> None:
         """Forget the answers that the position has reached."""
         self.floor = position
         self.ahead = {n: o for n, o in self.ahead.items() if o.metadata.revision > position}
@@ -161,7 +161,7 @@ class CacheMachine(RuleBasedStateMachine):
         coming = [e for e in self.server.events if e.revision > self.cache.position][:count]
         for event in coming:
             self.cache.apply(event)
-            self.passed(event.revision)
+            self.pass_position(event.revision)
         if again:
             for event in self.server.events[-count:]:
                 if event.revision <= self.cache.position:
@@ -172,7 +172,7 @@ class CacheMachine(RuleBasedStateMachine):
     def a_bookmark_comes_after_all_events(self) -> None:
         self.the_watch_delivers(10**6, again=False)
         self.cache.bookmark(self.server.revision)
-        self.passed(self.server.revision)
+        self.pass_position(self.server.revision)
 
     @precondition(lambda self: self.steps is None)
     @rule(data=st.data())
@@ -192,7 +192,7 @@ class CacheMachine(RuleBasedStateMachine):
         for _ in range(count):
             if next(self.steps, "end") == "end":
                 self.steps = None
-                self.passed(self.listed)
+                self.pass_position(self.listed)
                 return
 
     def end_long_list(self) -> None:
@@ -207,7 +207,7 @@ class CacheMachine(RuleBasedStateMachine):
             st.integers(max(self.cache.position, 1), self.server.revision), label="revision"
         )
         self.cache.replace(self.server.at(revision).values(), revision)
-        self.passed(revision)
+        self.pass_position(revision)
 
     @precondition(lambda self: self.cache.synced and self.steps is None)
     @rule()

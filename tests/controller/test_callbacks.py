@@ -185,7 +185,7 @@ class Harness:
         path = f"/apis/example.com/v1/namespaces/default/widgets/{name}"
         self.store.put(path, {"metadata": {"name": name, "namespace": "default"}})
 
-    def undelivered(self) -> float | None:
+    def count_undelivered(self) -> float | None:
         return self.manager.metrics.registry.get_sample_value(
             "controller_undelivered_changes_total", {"resource": "widgets.example.com"}
         )
@@ -235,7 +235,7 @@ async def test_a_wrong_result_ends_nothing_and_the_change_is_delivered_again(
             harness.put("a")
             await harness.clock.advance(0)
             assert harness.reconciled == []
-            assert harness.undelivered() == 1
+            assert harness.count_undelivered() == 1
             setattr(harness, role, right)
             harness.put("b")
             await harness.clock.advance(0)

@@ -55,11 +55,11 @@ class Recording(Scripted):
 
 
 def answering(*answers: object) -> tuple[Client, Recording]:
-    server = Recording([a if isinstance(a, bytes | Exception) else encoded(a) for a in answers])
+    server = Recording([a if isinstance(a, bytes | Exception) else encode(a) for a in answers])
     return Client(server), server
 
 
-def encoded(answer: object) -> bytes:
+def encode(answer: object) -> bytes:
     return json.dumps(wire(answer) if isinstance(answer, Widget) else answer).encode()
 
 
@@ -187,7 +187,7 @@ async def test_a_deletion_returns_the_object_if_it_still_exists(
     answer: dict[str, Any], there: bool
 ) -> None:
     seen: list[Object] = []
-    server = Recording([encoded(answer)])
+    server = Recording([encode(answer)])
     client = Client(server, on_object=lambda _, obj: seen.append(obj))
     result = await client.delete(WIDGETS, AT, propagation="Background")
     assert (result is not None, len(seen)) == (there, int(there))
@@ -221,7 +221,7 @@ async def test_apply_sends_its_manager_and_version() -> None:
 async def test_every_object_in_a_response_is_passed_to_on_object_and_no_error() -> None:
     seen: list[tuple[str, Object]] = []
     server = Recording(
-        [encoded(widget("a", 7)), Conflict(409, "Conflict", "no"), encoded(widget("a", 8))]
+        [encode(widget("a", 7)), Conflict(409, "Conflict", "no"), encode(widget("a", 8))]
     )
     client = Client(server, on_object=lambda resource, obj: seen.append((resource.kind, obj)))
     await client.get(WIDGETS, A)
@@ -241,7 +241,7 @@ async def test_a_response_that_is_no_object_of_the_kind_is_malformed(answer: byt
 
 
 async def test_writes_have_the_client_s_field_manager() -> None:
-    server = Recording([encoded(widget("a", 8))] * 2)
+    server = Recording([encode(widget("a", 8))] * 2)
     client = Client(server, field_manager="us")
     await client.patch(WIDGETS, AT, {})
     await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
@@ -272,7 +272,7 @@ NOT_LISTED = pytest.mark.parametrize(
 
 
 def definitions(
-    *, version: str = "v1", served: bool = True, established: str = "True"
+    *, version: str = "v1", is_served: bool = True, established: str = "True"
 ) -> dict[str, Any]:
     """Return a list with the CustomResourceDefinition of the widgets."""
     return {
@@ -282,7 +282,7 @@ def definitions(
         "items": [
             {
                 "metadata": {"name": WIDGETS.full_name, "uid": "u", "resourceVersion": "5"},
-                "spec": {"versions": [{"name": version, "served": served, "storage": True}]},
+                "spec": {"versions": [{"name": version, "served": is_served, "storage": True}]},
                 "status": {"conditions": [{"type": "Established", "status": established}]},
             }
         ],
@@ -296,7 +296,7 @@ async def test_a_kind_is_absent_when_discovery_lacks_it_and_no_definition_serves
     for listed in (
         {**definitions(), "items": []},
         definitions(version="v2"),
-        definitions(served=False),
+        definitions(is_served=False),
         definitions(established="False"),
     ):
         client, server = answering(*answers, listed)

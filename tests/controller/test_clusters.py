@@ -127,30 +127,30 @@ async def test_stopping_closes_all_clusters() -> None:
 
 async def test_when_all_slots_are_used_the_least_recently_used_idle_cluster_is_closed() -> None:
     fleet = Fleet(ClusterSettings(limit=2, idle_seconds=60))
-    one, two, three = (fleet.cluster(name, "a") for name in ("one", "two", "three"))
+    first, two, three = (fleet.cluster(name, "a") for name in ("one", "two", "three"))
     async with running(fleet):
-        assert fleet.clusters.open(one)
+        assert fleet.clusters.open(first)
         await fleet.clock.advance(10)
         assert fleet.clusters.open(two)
         await fleet.clock.advance(10)
         assert not fleet.clusters.open(three)
-        assert fleet.names(one) == ["a"]  # reading the cache counts as using
+        assert fleet.names(first) == ["a"]  # reading the cache counts as using
         await fleet.clock.advance(55)
         assert fleet.clusters.open(three)
         await fleet.clock.advance(0)
         assert fleet.names(two) is None
-        assert fleet.names(one) == fleet.names(three) == ["a"]
+        assert fleet.names(first) == fleet.names(three) == ["a"]
         assert fleet.open_connections == 2
 
 
 async def test_a_cluster_that_is_used_keeps_its_slot() -> None:
     fleet = Fleet(ClusterSettings(limit=1, idle_seconds=60))
-    one, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
+    cluster, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
     async with running(fleet):
-        fleet.clusters.open(one)
+        fleet.clusters.open(cluster)
         for _ in range(100):
             await fleet.clock.advance(50)
-            assert fleet.clusters.open(one)
+            assert fleet.clusters.open(cluster)
             assert not fleet.clusters.open(two)
         assert [name for _, name in fleet.opened] == ["one"]
 
@@ -294,19 +294,19 @@ async def test_a_connection_to_another_cluster_shows_nothing_of_the_old_one() ->
 
 async def test_own_writes_enter_the_cache_of_their_cluster() -> None:
     fleet = Fleet()
-    one, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
+    cluster, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
     async with running(fleet):
-        for key in (one, two):
+        for key in (cluster, two):
             fleet.clusters.open(key)
         await fleet.clock.advance(0)
-        fleet.transport(one).watches_stalled = True
-        client, known = fleet.clusters.client(one), fleet.get(one, "a")
+        fleet.transport(cluster).watches_stalled = True
+        client, known = fleet.clusters.client(cluster), fleet.get(cluster, "a")
         assert client is not None
         assert known is not None
         written = await client.patch(
             WIDGETS, Version.from_object(known), {"spec": {"color": "blue"}}
         )
-        assert fleet.get(one, "a") is written
+        assert fleet.get(cluster, "a") is written
         other = fleet.get(two, "a")
         assert other is not None
         assert other.spec.color == "red"
@@ -314,10 +314,10 @@ async def test_own_writes_enter_the_cache_of_their_cluster() -> None:
 
 async def test_changes_in_other_clusters_become_keys_here() -> None:
     fleet = Fleet()
-    one, two = fleet.cluster("one", "a"), fleet.cluster("two", "b")
+    first, two = fleet.cluster("one", "a"), fleet.cluster("two", "b")
     queue = WorkQueue[Key](fleet.clock)
     async with running(fleet):
-        fleet.clusters.open(one)
+        fleet.clusters.open(first)
         await fleet.clock.advance(0)
         watch = ClusterWatch(fleet.widgets, lambda cluster, _: (cluster,))
         registration = watch.connect(queue)
@@ -337,19 +337,19 @@ async def test_changes_in_other_clusters_become_keys_here() -> None:
 
 async def test_a_predicate_keeps_changes_in_other_clusters_from_the_queue() -> None:
     fleet = Fleet()
-    one = fleet.cluster("one", "a")
+    first = fleet.cluster("one", "a")
     queue = WorkQueue[Key](fleet.clock)
     watch = ClusterWatch(fleet.widgets, lambda cluster, _: (cluster,), lambda change: False)
     watch.connect(queue)
     async with running(fleet):
-        fleet.clusters.open(one)
+        fleet.clusters.open(first)
         await fleet.clock.advance(0)
         assert queue.statistics().ready == {}
 
 
 async def test_a_handler_that_raises_does_not_stop_the_others() -> None:
     fleet = Fleet()
-    one = fleet.cluster("one", "a")
+    first = fleet.cluster("one", "a")
     seen: list[str] = []
 
     def failing(cluster: Key, change: Change[Widget]) -> None:
@@ -358,9 +358,9 @@ async def test_a_handler_that_raises_does_not_stop_the_others() -> None:
     fleet.widgets.add_handler(failing)
     fleet.widgets.add_handler(lambda cluster, _: seen.append(cluster.name))
     async with running(fleet):
-        fleet.clusters.open(one)
+        fleet.clusters.open(first)
         await fleet.clock.advance(0)
-        fleet.put(one, "b")
+        fleet.put(first, "b")
         await fleet.clock.advance(0)
     assert seen == ["one", "one"]
 
@@ -374,15 +374,15 @@ async def test_kinds_are_declared_before_clusters_are_opened() -> None:
 
 async def test_an_error_of_open_cluster_is_reported_and_retried() -> None:
     fleet = Fleet()
-    one = fleet.cluster("one", "a")
-    fleet.down[one] = ConfigurationError("the kubeconfig names a program to run")
+    cluster = fleet.cluster("one", "a")
+    fleet.down[cluster] = ConfigurationError("the kubeconfig names a program to run")
     async with running(fleet):
-        fleet.clusters.open(one)
+        fleet.clusters.open(cluster)
         await fleet.clock.advance(0)
-        assert "names a program to run" in str(fleet.clusters.last_error(one))
-        del fleet.down[one]
+        assert "names a program to run" in str(fleet.clusters.last_error(cluster))
+        del fleet.down[cluster]
         await fleet.clock.advance(5)
-        assert fleet.names(one) == ["a"]
+        assert fleet.names(cluster) == ["a"]
 
 
 def open_plainly(_: Key) -> Any:

@@ -107,7 +107,7 @@ OUTLINED = replace(WIDGETS, outline=_Outline)
 
 
 def _outlines(spec: object) -> list[_Outline | None]:
-    """Return what an event and a list make of a widget with this spec."""
+    """Return the outlines that an event and a list make of a widget with this spec."""
     odd = wire(widget("a", 7)) | {"spec": spec}
     event = decode_event(OUTLINED, line("MODIFIED", odd))
     data = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [odd]}).encode()
@@ -133,7 +133,7 @@ def test_an_empty_list_may_be_null() -> None:
 
 @pytest.mark.parametrize("data", [b"<html>", b"{}", b'{"metadata":{}}', b"[" * 100_000])
 def test_a_response_that_is_no_list_is_malformed(data: bytes) -> None:
-    with pytest.raises(MalformedAnswer, match="no WidgetList"):
+    with pytest.raises(MalformedAnswer, match="not a WidgetList"):
         decode_page(WIDGETS, data)
 
 

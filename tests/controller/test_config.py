@@ -21,7 +21,7 @@ from tests.controller.kubeconfigs import kubeconfig
 pytestmark = pytest.mark.usefixtures("no_cluster")
 
 
-async def reached(*arguments: Any) -> bytes:
+async def connect_and_read(*arguments: Any) -> bytes:
     """Connect and ask for something."""
     transport = await connect(*arguments)
     try:
@@ -31,18 +31,18 @@ async def reached(*arguments: Any) -> bytes:
 
 
 async def test_a_given_kubeconfig_is_used(tmp_path: Path, server: str) -> None:
-    assert await reached(kubeconfig(tmp_path / "k", server, {"token": "good"})) == b"{}"
+    assert await connect_and_read(kubeconfig(tmp_path / "k", server, {"token": "good"})) == b"{}"
 
 
 async def test_the_kubeconfigs_of_the_environment_and_of_the_home_directory_are_used(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubeconfig(tmp_path / "home" / ".kube" / "config", server, {"token": "good"})
-    assert await reached() == b"{}"
+    assert await connect_and_read() == b"{}"
     named_file = kubeconfig(tmp_path / "named", server, {"token": "bad"})
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}{os.pathsep}{named_file}")
     with pytest.raises(Unauthorized):
-        await reached()
+        await connect_and_read()
 
 
 async def test_of_several_kubeconfigs_the_first_current_context_counts_as_in_kubectl(
@@ -54,7 +54,7 @@ async def test_of_several_kubeconfigs_the_first_current_context_counts_as_in_kub
     for current in ("two", ""):
         document = yaml.safe_load(first.read_text()) | {"current-context": current}
         second.write_text(yaml.safe_dump(document))
-        assert await reached() == b"{}"
+        assert await connect_and_read() == b"{}"
 
 
 async def test_clusters_users_and_contexts_may_be_in_a_kubeconfig_each(
@@ -66,7 +66,7 @@ async def test_clusters_users_and_contexts_may_be_in_a_kubeconfig_each(
         (tmp_path / name).write_text(yaml.safe_dump({name: document[name]}))
     names = ("users", "clusters", "contexts", "current-context")
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(str(tmp_path / name) for name in names))
-    assert await reached() == b"{}"
+    assert await connect_and_read() == b"{}"
     assert config.context_names() == ["one", "two"]
 
 
@@ -149,7 +149,7 @@ async def test_keys_of_a_kubeconfig_are_written_where_only_we_can_read(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("content", "words"),
     [
         ("a: [", "is not YAML: "),
         ("kind: Pod", "has no contexts"),
@@ -157,10 +157,10 @@ async def test_keys_of_a_kubeconfig_are_written_where_only_we_can_read(tmp_path:
     ],
 )
 async def test_a_file_that_is_no_kubeconfig_is_refused_by_name(
-    text: str, words: str, tmp_path: Path
+    content: str, words: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "odd"
-    path.write_text(text)
+    path.write_text(content)
     with pytest.raises(ConfigurationError) as caught:
         await connect(path)
     assert str(path) in str(caught.value)
@@ -184,7 +184,7 @@ async def test_a_missing_kubeconfig_or_context_is_named(
         await connect()
 
 
-def changed(path: Path, change: dict[str, Any]) -> Path:
+def change_kubeconfig(path: Path, change: dict[str, Any]) -> Path:
     """Change entries of a kubeconfig."""
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | change))
     return path
@@ -246,7 +246,7 @@ async def test_a_name_in_a_kubeconfig_that_leads_nowhere_is_said(
     tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     path = kubeconfig(tmp_path / "k", "https://127.0.0.1", {"token": "t"})
-    assert words in await refusal(changed(path, change))
+    assert words in await refusal(change_kubeconfig(path, change))
 
 
 async def test_what_the_context_does_not_name_may_be_odd(tmp_path: Path, server: str) -> None:
@@ -254,13 +254,13 @@ async def test_what_the_context_does_not_name_may_be_odd(tmp_path: Path, server:
     document = yaml.safe_load(path.read_text())
     document["users"] += [{"name": "v", "user": "text"}, {"name": "w", "user": {"tokenFile": 5}}]
     path.write_text(yaml.safe_dump(document))
-    assert await reached(path) == b"{}"
+    assert await connect_and_read(path) == b"{}"
 
 
 async def test_a_server_of_plain_http_needs_no_user(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "k", "http://127.0.0.1:8001", {})
     contexts = [{"name": "one", "context": {"cluster": "c"}}]
-    transport = await connect(changed(path, {"contexts": contexts}))
+    transport = await connect(change_kubeconfig(path, {"contexts": contexts}))
     await transport.aclose()
 
 
@@ -288,7 +288,7 @@ async def test_an_empty_file_among_several_is_passed_over_as_in_kubectl(
     full = kubeconfig(tmp_path / "full", server, {"token": "good"})
     for order in ((empty, full, comment), (full, comment, empty)):
         monkeypatch.setenv("KUBECONFIG", ":".join(map(str, order)))
-        assert await reached()
+        assert await connect_and_read()
 
 
 async def test_empty_files_alone_are_refused(
@@ -307,7 +307,7 @@ async def test_the_token_file_of_a_user_counts_before_the_token_as_in_kubectl(
     """client-go, transport.NewBearerAuthWithRefreshRoundTripper: the file as last read, if any."""
     (tmp_path / "token").write_text("good\n")
     user = {"token": "bad", "tokenFile": "token"}
-    assert await reached(kubeconfig(tmp_path / "config", server, user))
+    assert await connect_and_read(kubeconfig(tmp_path / "config", server, user))
 
 
 @pytest.mark.parametrize("content", [None, "", "  \n"])
@@ -317,4 +317,4 @@ async def test_the_token_of_a_user_counts_while_the_token_file_cannot_be_read(
     if content is not None:
         (tmp_path / "token").write_text(content)
     user = {"token": "good", "tokenFile": "token"}
-    assert await reached(kubeconfig(tmp_path / "config", server, user))
+    assert await connect_and_read(kubeconfig(tmp_path / "config", server, user))

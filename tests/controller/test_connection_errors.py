@@ -17,7 +17,7 @@ from tests.controller.certs import authority_and_pair
 
 
 async def sentence(url: str) -> str:
-    """Return what a request to a server says that cannot be connected to."""
+    """Return the error of a request to a server that cannot be connected to."""
     transport = HttpTransport(Endpoint(url, tls=tls_context()))
     try:
         with pytest.raises(NoAnswer) as caught:

@@ -53,15 +53,21 @@ def test_every_public_name_has_a_docstring(name: str) -> None:
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_every_parameter_is_explained(name: str) -> None:
-    text = _text(name)
-    missing = [one for one in _parameters(MEMBERS[name]) if not _names(text, one)]
+    documentation = _text(name)
+    missing = [
+        parameter
+        for parameter in _parameters(MEMBERS[name])
+        if not _names(documentation, parameter)
+    ]
     assert not missing, f"{name} does not say what {missing} are: add them to Args"
 
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_every_error_raised_in_the_body_is_documented(name: str) -> None:
-    text = _text(name) + _text(name.partition(".")[0])
-    assert {one for one in _raised(MEMBERS[name]) if one not in text} == set()
+    documentation = _text(name) + _text(name.partition(".")[0])
+    assert {
+        error_name for error_name in _list_raised(MEMBERS[name]) if error_name not in documentation
+    } == set()
 
 
 def _text(name: str) -> str:
@@ -90,26 +96,26 @@ def _parameters(value: Any) -> list[str]:
             return []
         if issubclass(value, tuple):
             return []
-    found = inspect.signature(value).parameters
-    return [name for name in found if name not in ("self", "cls")]
+    parameters = inspect.signature(value).parameters
+    return [name for name in parameters if name not in ("self", "cls")]
 
 
-def _names(text: str, parameter: str) -> bool:
+def _names(content: str, parameter: str) -> bool:
     """Whether a text explains a parameter: in its Args, or as a word in backticks."""
-    quoted = re.search(rf"`{parameter}`|`{parameter.upper()}`", text)
-    listed = re.search(rf"^\s+\*{{0,2}}{parameter}: ", text, re.MULTILINE)
+    quoted = re.search(rf"`{parameter}`|`{parameter.upper()}`", content)
+    listed = re.search(rf"^\s+\*{{0,2}}{parameter}: ", content, re.MULTILINE)
     return bool(quoted or listed)
 
 
-def _raised(value: Any) -> set[str]:
+def _list_raised(value: Any) -> set[str]:
     """Return the names of exceptions in the `raise` statements of a function."""
     if inspect.isclass(value):
         return set()
     tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
-    found = set()
+    error_names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and node.exc is not None:
             raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
             if isinstance(raised, ast.Name) and raised.id[0].isupper():
-                found.add(raised.id)
-    return found
+                error_names.add(raised.id)
+    return error_names

@@ -45,7 +45,7 @@ class Harness:
     def counts(self) -> list[int]:
         return [event.get("series", {}).get("count", 1) for event in self.events]
 
-    def dropped(self, reason: str) -> float | None:
+    def count_dropped(self, reason: str) -> float | None:
         return self.registry.get_sample_value(
             "controller_events_dropped_total", {"reason": reason}
         )
@@ -208,7 +208,7 @@ async def test_a_refused_event_is_dropped_and_counted_and_the_next_is_written() 
         harness.record("b")
         await harness.clock.advance(0)
     assert [event["regarding"]["name"] for event in harness.events] == ["b"]
-    assert harness.dropped("refused") == 1
+    assert harness.count_dropped("refused") == 1
 
 
 async def test_an_event_that_cannot_be_written_does_not_keep_back_the_next() -> None:
@@ -218,7 +218,7 @@ async def test_an_event_that_cannot_be_written_does_not_keep_back_the_next() -> 
         harness.record(message="cannot read \udcff")
         await harness.clock.advance(0)
         assert [event["note"] for event in harness.events] == ["cannot read \\udcff"]
-        assert harness.dropped("refused") == 1
+        assert harness.count_dropped("refused") == 1
 
 
 async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost() -> None:
@@ -227,7 +227,7 @@ async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost(
     async with running(harness):
         harness.record("a")
         await harness.clock.advance(0)
-    assert harness.dropped("refused") == 0
+    assert harness.count_dropped("refused") == 0
 
 
 async def test_an_event_is_dropped_after_twelve_attempts() -> None:
@@ -237,14 +237,14 @@ async def test_an_event_is_dropped_after_twelve_attempts() -> None:
         harness.record("a")
         await harness.clock.advance(3600)
     assert len(harness.transport.sent) == 12
-    assert harness.dropped("refused") == 1
+    assert harness.count_dropped("refused") == 1
 
 
 async def test_a_full_queue_drops_events_and_never_blocks() -> None:
     harness = Harness()
     for number in range(QUEUE_LENGTH + 3):
         harness.record(str(number))
-    assert harness.dropped("full") == 3
+    assert harness.count_dropped("full") == 3
     async with running(harness):
         await harness.clock.advance(0)
     assert len(harness.events) == QUEUE_LENGTH
@@ -328,14 +328,14 @@ async def test_an_object_that_flaps_gets_25_events_and_then_one_every_five_minut
         await harness.clock.advance(0)
         names = [event["regarding"]["name"] for event in harness.events]
         assert (names.count("a"), names.count("b")) == (25, 1)
-        assert harness.dropped("limited") == 5
+        assert harness.count_dropped("limited") == 5
         await harness.clock.advance(299)
         harness.record(reason="Reason30")
         await harness.clock.advance(1)
         harness.record(reason="Reason31")
         await harness.clock.advance(0)
         assert [event["reason"] for event in harness.events][26:] == ["Reason31"]
-        assert harness.dropped("limited") == 6
+        assert harness.count_dropped("limited") == 6
 
 
 async def test_repetitions_do_not_count_against_the_limit() -> None:
@@ -347,7 +347,7 @@ async def test_repetitions_do_not_count_against_the_limit() -> None:
         harness.record(reason="Shrunk")
         await harness.clock.advance(0)
     assert harness.counts() == [100, 1]
-    assert harness.dropped("limited") == 0
+    assert harness.count_dropped("limited") == 0
 
 
 def test_buckets_of_objects_without_events_are_removed() -> None:

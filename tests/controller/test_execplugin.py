@@ -15,7 +15,7 @@ from controller import execplugin
 from controller.config import connect
 from controller.errors import ConfigurationError
 from tests.controller.kubeconfigs import kubeconfig
-from tests.polling import checked, until
+from tests.polling import make_awaitable, until
 from tests.program import script
 
 VERSION = "client.authentication.k8s.io/v1"
@@ -40,9 +40,9 @@ anyio.run(main)
 """
 
 
-def plugin(folder: Path, text: str, **more: str) -> Path:
+def plugin(folder: Path, content: str, **more: str) -> Path:
     """Return a kubeconfig whose user has a shell script as its plugin."""
-    described = {"apiVersion": VERSION, "command": "sh", "args": ["-c", text], **more}
+    described = {"apiVersion": VERSION, "command": "sh", "args": ["-c", content], **more}
     return kubeconfig(folder / "kubeconfig", "https://127.0.0.1:1", {"exec": described})
 
 
@@ -70,7 +70,7 @@ async def test_a_plugin_that_waits_has_ended_when_its_caller_was_cancelled(
     file, started = waiting(tmp_path, before)
     async with anyio.create_task_group() as group:
         group.start_soon(connect, file)
-        await until(checked(started.exists), bool)
+        await until(make_awaitable(started.exists), bool)
         group.cancel_scope.cancel()
     assert not runs(int(started.read_text()))
 
@@ -84,7 +84,7 @@ async def test_a_plugin_may_end_by_itself_when_its_caller_was_cancelled(
     file = plugin(tmp_path, f"{trap}; sleep 600 & echo $$ > {started}; wait")
     async with anyio.create_task_group() as group:
         group.start_soon(connect, file)
-        pid = await until(checked(lambda: started.exists() and started.read_text()), bool)
+        pid = await until(make_awaitable(lambda: started.exists() and started.read_text()), bool)
         group.cancel_scope.cancel()
         os.kill(int(pid), signal.SIGINT)  # as the terminal does
     assert tidied.read_text() == "yes\n"
@@ -99,7 +99,7 @@ def terminal() -> Iterator[tuple[int, int]]:
     os.close(its)
 
 
-def asked(
+def connect_on_terminal(
     terminal: tuple[int, int], file: Path, stdin: int, may_ask: str = "may ask"
 ) -> tuple[str, str]:
     """Connect with standard error on a terminal; return what was printed and what it shows."""
@@ -122,7 +122,7 @@ def test_on_a_terminal_a_plugin_may_ask_and_reads_unless_its_mode_is_never(
 ) -> None:
     told = tmp_path / "told"
     file = plugin(tmp_path, ASKS.replace("TOLD", str(told)), **mode)
-    printed, screen = asked(terminal, file, terminal[1])
+    printed, screen = connect_on_terminal(terminal, file, terminal[1])
     assert "the code: " in screen
     assert printed == ("Bearer 1234" if reads else "Bearer none")
     assert json.loads(told.read_text())["spec"] == {"interactive": reads}
@@ -136,7 +136,7 @@ def test_a_plugin_is_not_given_standard_input_that_is_no_terminal(
         piped.write("5678\n")
         piped.seek(0)
         file = plugin(tmp_path, ASKS.replace("TOLD", str(told)))
-        printed, screen = asked(terminal, file, piped.fileno())
+        printed, screen = connect_on_terminal(terminal, file, piped.fileno())
     assert "the code: " in screen
     assert printed == "Bearer none"
     assert json.loads(told.read_text())["spec"] == {"interactive": False}
@@ -146,7 +146,7 @@ def test_a_plugin_is_run_without_the_terminal_where_it_must_not_ask(
     tmp_path: Path, terminal: tuple[int, int]
 ) -> None:
     file = plugin(tmp_path, ASKS.replace("TOLD", str(tmp_path / "told")))
-    printed, screen = asked(terminal, file, terminal[1], "must not ask")
+    printed, screen = connect_on_terminal(terminal, file, terminal[1], "must not ask")
     assert "the code: " not in screen
     assert printed == "Bearer none"
 
@@ -157,7 +157,7 @@ def test_a_plugin_is_run_without_the_terminal_where_it_must_not_ask(
         ([], "missing key 'apiVersion'"),
         ({"apiVersion": VERSION, "kind": "ExecCredential"}, "missing key 'status'"),
         ({"apiVersion": "v0", "kind": "E", "status": {}}, "api version v0 does not match"),
-        ({"apiVersion": VERSION, "kind": "E", "status": "ready"}, "status is no object"),
+        ({"apiVersion": VERSION, "kind": "E", "status": "ready"}, "status is not an object"),
     ],
 )
 async def test_an_answer_that_is_no_credential_of_its_version_says_so(

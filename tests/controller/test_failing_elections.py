@@ -20,7 +20,7 @@ MISSING = NotFound(404, "NotFound", 'namespaces "system" not found')
 
 
 @contextmanager
-def refused(election: Election, **errors: Exception) -> Iterator[None]:
+def refuse_requests(election: Election, **errors: Exception) -> Iterator[None]:
     """Let the requests of candidate `b` fail, by method."""
     election.b.transport.refused = dict(errors)
     yield
@@ -55,7 +55,7 @@ async def test_an_election_that_cannot_be_won_is_an_error_in_log_and_readiness(
 ) -> None:
     election = Election()
     ready = election.b.elector.check_holder()
-    with capture_logs() as logs, refused(election, **errors):
+    with capture_logs() as logs, refuse_requests(election, **errors):
         async with anyio.create_task_group() as group:
             group.start_soon(election.b.run)
             await election.clock.advance(4)

@@ -16,7 +16,7 @@ WORK_SECONDS = 0.01
 INITIAL = 2000
 
 
-async def simulated(live_per_second: float, seconds: float) -> tuple[list[float], list[float]]:
+async def simulate(live_per_second: float, seconds: float) -> tuple[list[float], list[float]]:
     """Play one worker that needs 10 ms per key, a backlog, and a steady stream of live keys.
 
     Returns:
@@ -58,20 +58,20 @@ async def simulated(live_per_second: float, seconds: float) -> tuple[list[float]
 
 @pytest.mark.slow
 async def test_initial_objects_are_reconciled_under_load_and_hardly_delay_live_changes() -> None:
-    live, initial = await simulated(live_per_second=90, seconds=250)
+    live, initial = await simulate(live_per_second=90, seconds=250)
     assert len(initial) == INITIAL
     assert max(live) < 5 * WORK_SECONDS
 
 
 @pytest.mark.slow
 async def test_initial_objects_do_not_starve_even_when_live_keys_exceed_the_capacity() -> None:
-    _, initial = await simulated(live_per_second=150, seconds=60)
+    _, initial = await simulate(live_per_second=150, seconds=60)
     share = (60 - 10) / WORK_SECONDS / SHARE
     assert len(initial) == pytest.approx(share, rel=0.1)
 
 
 def tenant(key: Key) -> str:
-    """Return whose key this is."""
+    """Return the tenant of a key."""
     return key.namespace
 
 

@@ -63,7 +63,7 @@ WAYS = [
 ]
 
 
-def started(how: str) -> subprocess.Popen[str]:
+def start_manager(how: str) -> subprocess.Popen[str]:
     """Start a manager whose reconciler does not end, and wait until it has begun."""
     process = subprocess.Popen(
         script(PROGRAM, how),
@@ -80,7 +80,7 @@ def started(how: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_process_ends_after_its_grace_period_whatever_still_runs(how: str) -> None:
-    with started(how) as process:
+    with start_manager(how) as process:
         try:
             process.send_signal(signal.SIGTERM)
             rest, _ = process.communicate(timeout=60)
@@ -91,7 +91,7 @@ def test_a_process_ends_after_its_grace_period_whatever_still_runs(how: str) -> 
 
 
 def test_what_blocks_the_event_loop_is_logged_with_its_stack() -> None:
-    with started("blocks the event loop") as process:
+    with start_manager("blocks the event loop") as process:
         try:
             assert process.stdout is not None
             output, deadline = "", time.monotonic() + 60

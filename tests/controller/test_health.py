@@ -134,7 +134,7 @@ async def test_a_port_that_is_taken_is_a_configuration_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "bind"),
+    ("content", "bind"),
     [
         (":8080", Bind("", 8080)),
         ("127.0.0.1:0", Bind("127.0.0.1", 0)),
@@ -143,14 +143,14 @@ async def test_a_port_that_is_taken_is_a_configuration_error() -> None:
         ("", None),
     ],
 )
-def test_addresses_are_written_as_for_other_controllers(text: str, bind: Bind | None) -> None:
-    assert parse_bind(text, "metrics") == bind
+def test_addresses_are_written_as_for_other_controllers(content: str, bind: Bind | None) -> None:
+    assert parse_bind(content, "metrics") == bind
 
 
-@pytest.mark.parametrize("text", ["8080", ":x", ":70000", "::1:80", "localhost"])
-def test_what_is_no_address_is_refused_by_name(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"--flag: '{text}' cannot be parsed"):
-        parse_bind(text, "--flag")
+@pytest.mark.parametrize("content", ["8080", ":x", ":70000", "::1:80", "localhost"])
+def test_what_is_no_address_is_refused_by_name(content: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"--flag: '{content}' cannot be parsed"):
+        parse_bind(content, "--flag")
 
 
 def test_a_failing_report_names_every_check_and_withholds_reasons() -> None:

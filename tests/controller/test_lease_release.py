@@ -91,14 +91,14 @@ async def test_a_lease_that_is_labelled_while_it_is_released_is_still_released()
         await election.clock.advance(0)
         labels = iter(["net"])
 
-        async def labelled() -> None:
+        async def label_lease() -> None:
             for team in labels:
                 lease = election.store.objects[PATH]
                 election.store.put(
                     PATH, {**lease, "metadata": {**lease["metadata"], "labels": {"team": team}}}
                 )
 
-        election.a.transport.before_answer = labelled
+        election.a.transport.before_answer = label_lease
         await election.a.elector.release()
         assert election.record["holderIdentity"] == ""
         assert election.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}

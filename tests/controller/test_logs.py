@@ -20,7 +20,7 @@ from tests.controller.widgets import WIDGETS
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
+def restore_loggers() -> Iterator[None]:
     """Give the process its loggers back."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
@@ -35,7 +35,7 @@ def lines(stream: io.StringIO) -> list[dict[str, str]]:
     return [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
 
 
-async def reconciled(error: Exception) -> dict[str, str]:
+async def reconcile_and_log(error: Exception) -> dict[str, str]:
     """Return the log line of a reconciler that raised `error`."""
     stream, clock = io.StringIO(), VirtualClock()
     logs.configure_logs("json", "info", stream=stream)
@@ -55,7 +55,7 @@ async def reconciled(error: Exception) -> dict[str, str]:
 
 
 async def test_a_line_has_the_controller_the_object_and_the_reconcile_id() -> None:
-    line = await reconciled(Forbidden(403, "Forbidden", "no"))
+    line = await reconcile_and_log(Forbidden(403, "Forbidden", "no"))
     assert list(line)[:10] == list(logs.KEY_ORDER)
     assert line["level"] == "error"
     assert line["msg"] == "Reconciler error"
@@ -71,14 +71,14 @@ async def test_a_line_has_the_controller_the_object_and_the_reconcile_id() -> No
 
 
 async def test_a_bug_is_logged_with_its_traceback() -> None:
-    line = await reconciled(ZeroDivisionError("oops"))
+    line = await reconcile_and_log(ZeroDivisionError("oops"))
     assert "in reconcile" in line["exception"]
     assert "ZeroDivisionError: oops" in line["exception"]
 
 
 async def test_a_conflict_is_no_error_and_a_terminal_error_is() -> None:
-    assert (await reconciled(Conflict(409, "Conflict", "x")))["level"] == "info"
-    assert (await reconciled(TerminalError("x")))["level"] == "error"
+    assert (await reconcile_and_log(Conflict(409, "Conflict", "x")))["level"] == "info"
+    assert (await reconcile_and_log(TerminalError("x")))["level"] == "error"
 
 
 def test_lines_of_other_libraries_have_the_same_format() -> None:

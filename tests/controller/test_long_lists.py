@@ -209,12 +209,12 @@ async def test_other_tasks_run_while_many_events_that_came_together_are_read(
     assert turns.count >= SLICES * (2 if streams else 1)
 
 
-async def start(job: ControllerJob, turns: Turns, wanted: int, done: list[Key]) -> int:
+async def start(job: ControllerJob, turns: Turns, expected: int, done: list[Key]) -> int:
     """Run a controller until it has reconciled so many keys; return the turns until the first."""
     before = 0
     async with counting(turns), anyio.create_task_group() as group:
         group.start_soon(job.run)
-        while len(done) < wanted:
+        while len(done) < expected:
             before = before if done else turns.count
             await checkpoint()
         group.cancel_scope.cancel()

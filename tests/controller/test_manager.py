@@ -62,7 +62,7 @@ class Harness:
         finally:
             self._ended.set()
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the manager has returned or raised."""
         return self._ended.is_set()
 
@@ -135,7 +135,7 @@ async def test_a_controller_that_still_waits_for_its_kind_does_not_delay_the_sto
     async with running(harness):
         harness.manager.stop()
         await harness.clock.advance(0)
-        assert harness.ended()
+        assert harness.has_ended()
         assert harness.failure is None
 
 
@@ -147,9 +147,9 @@ async def test_stopping_lets_running_work_end_and_begins_no_more() -> None:
     async with running(harness):
         harness.manager.stop()
         await harness.clock.advance(9)
-        assert not harness.ended()
+        assert not harness.has_ended()
         await harness.clock.advance(1)
-        assert harness.ended()
+        assert harness.has_ended()
     assert harness.seen == ["begin a", "end a"]
 
 
@@ -160,7 +160,7 @@ async def test_work_that_does_not_end_within_the_grace_period_is_cancelled() -> 
     async with running(harness):
         harness.manager.stop()
         await harness.clock.advance(5)
-        assert harness.ended()
+        assert harness.has_ended()
     assert harness.seen == ["begin a"]
     assert harness.failure is None
 
@@ -189,7 +189,7 @@ async def test_a_standby_can_be_stopped_while_it_waits() -> None:
     async with running(harness):
         harness.manager.stop()
         await harness.clock.advance(0)
-        assert harness.ended()
+        assert harness.has_ended()
     assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == "other"
 
 
@@ -202,7 +202,7 @@ async def test_the_lease_is_held_until_the_last_work_has_ended_and_then_released
         await harness.clock.advance(19)
         assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
         await harness.clock.advance(1)
-        assert harness.ended()
+        assert harness.has_ended()
     assert harness.seen == ["begin a", "end a"]
     assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == ""
 
@@ -256,9 +256,9 @@ async def test_losing_the_lease_cancels_the_work_and_is_raised() -> None:
     async with running(harness):
         harness.transport.hangs = True
         await harness.clock.advance(9.9)
-        assert not harness.ended()
+        assert not harness.has_ended()
         await harness.clock.advance(0.1)
-        assert harness.ended()
+        assert harness.has_ended()
     assert isinstance(harness.failure, LeaderLost)
     assert harness.seen == ["begin a"]
     assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
@@ -316,7 +316,7 @@ async def test_nothing_is_left_behind_after_many_starts_and_stops() -> None:
         async with running(harness):
             harness.manager.stop()
             await harness.clock.advance(1)
-        assert harness.ended()
+        assert harness.has_ended()
         assert harness.failure is None
         assert harness.clock.waiting == 0
         assert harness.widgets.cache._subscribers == []

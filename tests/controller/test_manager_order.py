@@ -75,8 +75,8 @@ class Harness:
         await self.manager.run()
         self.ended.set()
 
-    async def served(self) -> set[str]:
-        """Return what answers at this moment."""
+    async def list_answering(self) -> set[str]:
+        """Return the servers that answer at this moment."""
         ports = {
             "probes": f"http://127.0.0.1:{self.ports['probes']}/healthz",
             "metrics": f"http://127.0.0.1:{self.ports['metrics']}/metrics",
@@ -131,7 +131,7 @@ async def test_a_standby_answers_probes_scrapes_and_webhooks(tmp_path: Path) -> 
     harness.store.put(LEASE, {"metadata": {"name": "leader", "namespace": "system"}, "spec": spec})
     async with running(harness):
         await harness.clock.advance(5)
-        assert await harness.served() == ALL
+        assert await harness.list_answering() == ALL
         assert not harness.begun.is_set()
 
 
@@ -142,11 +142,11 @@ async def test_everything_is_served_until_the_last_work_has_ended(tmp_path: Path
         await harness.begun.wait()
         harness.manager.stop()
         await harness.clock.advance(1)
-        assert await harness.served() == ALL
+        assert await harness.list_answering() == ALL
         assert harness.holder == "us"
         harness.go_on.set()
         await harness.ended.wait()
-        assert await harness.served() == set()
+        assert await harness.list_answering() == set()
 
 
 async def test_the_lease_goes_last_when_nothing_is_served_any_more(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_the_lease_goes_last_when_nothing_is_served_any_more(tmp_path: Pat
     async def look_around() -> None:
         if harness.ended.is_set() or harness.holder:
             return
-        served_at_release.append(await harness.served())
+        served_at_release.append(await harness.list_answering())
 
     async with running(harness):
         await harness.clock.advance(0)
@@ -240,7 +240,7 @@ async def test_servers_leave_neither_files_nor_tasks_behind(tmp_path: Path) -> N
         harness.go_on.set()
         async with running(harness):
             await harness.clock.advance(0)
-            assert await harness.served() == ALL
+            assert await harness.list_answering() == ALL
             harness.manager.stop()
             await harness.ended.wait()
         gc.collect()

@@ -133,8 +133,8 @@ async def test_the_traceback_of_a_failed_request_names_the_request(api: FakeApi)
     with pytest.raises(NotFound) as raised:
         await Client(api).get(WIDGETS, Key("default", "a"))
     assert raised.value.request == "get widgets.example.com default/a"
-    shown = "".join(traceback.format_exception(raised.value))
-    assert "request: get widgets.example.com default/a" in shown
+    trace = "".join(traceback.format_exception(raised.value))
+    assert "request: get widgets.example.com default/a" in trace
     assert raised.value.hint == ""
 
 

@@ -76,7 +76,7 @@ class Harness:
     def failing(self) -> Failing | None:
         return self.widgets.check().run()
 
-    def unlisted(self) -> float | None:
+    def count_unlisted(self) -> float | None:
         return self.manager.metrics.registry.get_sample_value(
             "controller_informers_not_listed", {"resource": "widgets.example.com"}
         )
@@ -94,7 +94,7 @@ async def test_a_namespace_that_cannot_be_listed_waits_alone_until_it_can(
         with capture_logs() as lines:
             await harness.clock.advance(10)
         assert harness.reconciled == ["a/one"]
-        assert harness.unlisted() == 1
+        assert harness.count_unlisted() == 1
         assert harness.widgets.failures.keys() == {"b"}
         (line,) = [line for line in lines if "A namespace cannot be listed" in line["event"]]
         assert (line["resource"], line["unserved"]) == ("widgets.example.com", "b")
@@ -105,7 +105,7 @@ async def test_a_namespace_that_cannot_be_listed_waits_alone_until_it_can(
         harness.transport.refused_namespaces.clear()
         await harness.clock.advance(120)
         assert harness.reconciled == ["a/one", "a/three", "b/two"]
-        assert harness.unlisted() == 0
+        assert harness.count_unlisted() == 0
         harness.put("b", "four")
         await harness.clock.advance(1)
         assert harness.reconciled[-1] == "b/four"
@@ -118,8 +118,8 @@ async def test_a_namespace_is_served_once_all_kinds_are_listed_in_it() -> None:
     seen: list[tuple[str, int]] = []
 
     async def reconcile(key: Key) -> Outcome:
-        found = [obj for obj in gadgets.cache if obj.metadata.namespace == key.namespace]
-        seen.append((str(key), len(found)))
+        of_namespace = [obj for obj in gadgets.cache if obj.metadata.namespace == key.namespace]
+        seen.append((str(key), len(of_namespace)))
         return SETTLED
 
     watches: list[Watch[Any]] = [Watch(harness.widgets, to_self), Watch(gadgets, to_self)]
@@ -239,7 +239,7 @@ async def test_namespaces_come_and_go_while_the_manager_runs() -> None:
         harness.put("a", "three")
         await harness.clock.advance(1)
         assert harness.reconciled[-1] == "a/three"
-        assert harness.unlisted() == 0
+        assert harness.count_unlisted() == 0
         harness.manager.stop()
 
 

@@ -26,17 +26,17 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize(("text", "shown"), SHOWN.values(), ids=SHOWN)
-def test_a_text_is_shown_in_one_line_without_controls(text: str, shown: str) -> None:
-    assert escape_text(text) == shown
-    assert escape_text(shown) == shown, "twice is the same"
+@pytest.mark.parametrize(("content", "plain"), SHOWN.values(), ids=SHOWN)
+def test_a_text_is_shown_in_one_line_without_controls(content: str, plain: str) -> None:
+    assert escape_text(content) == plain
+    assert escape_text(plain) == plain, "twice is the same"
 
 
-@pytest.mark.parametrize("text", [text for text, _ in SHOWN.values()], ids=list(SHOWN))
-def test_json_keeps_its_values(text: str) -> None:
-    document = json.dumps({"text": text}, indent=2, ensure_ascii=False)
+@pytest.mark.parametrize("content", [raw_text for raw_text, _ in SHOWN.values()], ids=list(SHOWN))
+def test_json_keeps_its_values(content: str) -> None:
+    document = json.dumps({"text": content}, indent=2, ensure_ascii=False)
     escaped = escape_json(document)
-    assert json.loads(escaped) == {"text": text}
+    assert json.loads(escaped) == {"text": content}
     assert escape_lines(escaped) == escaped
 
 

@@ -124,7 +124,7 @@ async def test_a_server_on_loopback_is_reached_past_the_proxy_of_the_environment
 
 
 async def refusal(proxy: str) -> str:
-    """Return what a request to a server behind a proxy says that lets nothing through."""
+    """Return the error of a request through a proxy that lets nothing through."""
     transport = HttpTransport(Endpoint("https://api.example:6443", proxy=proxy))
     try:
         with pytest.raises(NoAnswer) as caught:

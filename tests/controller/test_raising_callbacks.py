@@ -37,15 +37,15 @@ def cache() -> Cache[Widget]:
     )
 
 
-def consistent(found: Cache[Widget]) -> bool:
+def consistent(widget: Cache[Widget]) -> bool:
     """Whether both indexes name exactly the objects in the cache."""
     return all(
         sorted(
             cached.metadata.key
-            for value in found._indexes._keys[index]
-            for cached in found.by_index(index, value)
+            for value in widget._indexes._keys[index]
+            for cached in widget.by_index(index, value)
         )
-        == sorted(cached.metadata.key for cached in found)
+        == sorted(cached.metadata.key for cached in widget)
         for index in ("size", "color")
     )
 

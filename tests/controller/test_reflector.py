@@ -265,7 +265,7 @@ async def test_retry_after_is_respected() -> None:
         assert loop.watches == ["5", "5"]
 
 
-def logged(lines: Sequence[MutableMapping[str, Any]]) -> list[tuple[str, str]]:
+def list_log_lines(lines: Sequence[MutableMapping[str, Any]]) -> list[tuple[str, str]]:
     """Return level and text of the lines above debug."""
     return [
         (entry["log_level"], entry["event"]) for entry in lines if entry["log_level"] != "debug"
@@ -285,7 +285,7 @@ async def test_a_server_that_stays_silent_is_logged_once_and_once_more_when_it_a
             await loop.clock.advance(600)
             assert loop.reflector.last_error is None
     failed = ("warning", "list/watch failed, retrying")
-    assert logged(lines) == [failed, failed, failed, ("info", "list/watch works again")]
+    assert list_log_lines(lines) == [failed, failed, failed, ("info", "list/watch works again")]
 
 
 async def test_watches_that_are_refused_beside_lists_that_work_are_logged_once() -> None:
@@ -295,7 +295,7 @@ async def test_watches_that_are_refused_beside_lists_that_work_are_logged_once()
         async with Loop([listing(5)] * 6, watches).running() as loop:
             await loop.clock.advance(600)
             assert A in loop.cache
-    assert logged(lines) == [
+    assert list_log_lines(lines) == [
         ("warning", "list/watch failed, retrying"),
         ("info", "list/watch works again"),
     ]

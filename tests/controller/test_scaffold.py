@@ -109,7 +109,7 @@ KIND = CustomKind(
 
 
 def problems(definition: Json) -> list[Any]:
-    """Return what a server finds wrong with a definition."""
+    """Return the errors that a server finds in a definition."""
     default_crd(definition)
     stored = [version["name"] for version in definition["spec"]["versions"] if version["storage"]]
     definition["status"] = {"storedVersions": stored}
@@ -339,7 +339,7 @@ def manager_of(options: ManagerOptions, *namespaces: str) -> Manager:
     return manager
 
 
-def allowed(objects: list[Json]) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+def list_allowed(objects: list[Json]) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield namespace, resource, verbs and names of each rule."""
     for role in objects:
         for rule in role.get("rules", ()):
@@ -358,14 +358,14 @@ def test_roles_allow_what_is_watched_and_what_is_declared() -> None:
         "home",
         [Writes(GADGETS, ("patch",), status=True, owner=True), Writes.children(WIDGETS)],
     )
-    assert set(allowed(objects)) == {
+    assert set(list_allowed(objects)) == {
         ("", "gadgets", "get list watch patch", ()),
         ("", "gadgets/status", "patch", ()),
         ("", "gadgets/finalizers", "update", ()),
         ("", "widgets", "get list watch create patch delete", ()),
         ("", "events", "create patch", ()),
     }
-    assert [one["kind"] for one in objects] == [
+    assert [manifest["kind"] for manifest in objects] == [
         "ServiceAccount",
         "ClusterRole",
         "ClusterRoleBinding",
@@ -379,7 +379,7 @@ def test_a_kind_that_is_watched_in_namespaces_is_allowed_in_these_only() -> None
     objects = grant(
         manager_of(ManagerOptions(), "a", "b"), "op", "home", [Writes(GADGETS, ("patch",))]
     )
-    assert {rule for rule in allowed(objects) if rule[1] == "gadgets"} == {
+    assert {rule for rule in list_allowed(objects) if rule[1] == "gadgets"} == {
         ("a", "gadgets", "get list watch patch", ()),
         ("b", "gadgets", "get list watch patch", ()),
     }
@@ -392,7 +392,7 @@ def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there(
     manager.recorder("example.com/gadgets")
     writes = [Writes(GADGETS, ("patch",)), Writes.children(WIDGETS)]
     objects = grant(manager, "op", "home", writes, watched=["b"])
-    assert set(allowed(objects)) == {
+    assert set(list_allowed(objects)) == {
         (space, *rule)
         for space in ("a", "b")
         for rule in (
@@ -401,9 +401,11 @@ def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there(
             ("events", "create patch", ()),
         )
     }
-    assert {one["kind"] for one in objects} == {"ServiceAccount", "Role", "RoleBinding"}
+    assert {manifest["kind"] for manifest in objects} == {"ServiceAccount", "Role", "RoleBinding"}
     spaces.remove("a")
-    assert [one["kind"] for one in grant(manager, "op", "home", writes)] == ["ServiceAccount"]
+    assert [manifest["kind"] for manifest in grant(manager, "op", "home", writes)] == [
+        "ServiceAccount"
+    ]
     assert list_unwatched(manager) == ["gadgets.example.com"]
     assert list_unwatched(manager, ["b"]) == []
 
@@ -413,13 +415,13 @@ def test_a_written_kind_that_is_cluster_scoped_is_allowed_in_the_whole_cluster()
     manager.informer(GADGETS, namespaces=NamespaceSet(["a"]))
     nodes = Resource("", "v1", "Node", "nodes", MetadataOnly, namespaced=False)
     objects = grant(manager, "op", "home", [Writes(nodes, ("patch",))])
-    assert ("", "nodes", "patch", ()) in set(allowed(objects))
+    assert ("", "nodes", "patch", ()) in set(list_allowed(objects))
 
 
 def test_leases_secure_metrics_and_certificates_are_allowed_where_they_are_used() -> None:
     signed = SelfSigned("home", "svc", "certs", validating=("v",), converting=("c.example.com",))
     options = ManagerOptions(leader_elect=True, metrics_secure=True, webhook_self_signed=signed)
-    rules = set(allowed(grant(manager_of(options, ""), "op", "home")))
+    rules = set(list_allowed(grant(manager_of(options, ""), "op", "home")))
     assert ("home", "leases", "get create update", ()) in rules
     assert ("home", "secrets", "create", ()) in rules
     assert ("home", "secrets", "list watch patch", ("certs",)) in rules
@@ -485,8 +487,12 @@ def test_the_command_prints_all_manifests_of_a_module(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     main(["gadget_operator", "--image", "registry/op:1", "--namespace", "home"])
-    printed = [one for one in read_all_yaml(capsys.readouterr().out) if isinstance(one, dict)]
-    assert [one["kind"] for one in printed] == [
+    printed = [
+        document
+        for document in read_all_yaml(capsys.readouterr().out)
+        if isinstance(document, dict)
+    ]
+    assert [manifest["kind"] for manifest in printed] == [
         "Namespace",
         "CustomResourceDefinition",
         "ServiceAccount",
@@ -550,8 +556,8 @@ def test_the_command_prints_webhooks_and_one_namespace_for_all_parts(
     monkeypatch.delenv("POD_NAMESPACE", raising=False)
     main([name, "--image", "registry/op:1", "--name", "gadgets", *flags])
     output = capsys.readouterr()
-    printed = [one for one in read_all_yaml(output.out) if isinstance(one, dict)]
-    namespaces = {one["metadata"].get("namespace", home) for one in printed}
+    printed = [document for document in read_all_yaml(output.out) if isinstance(document, dict)]
+    namespaces = {manifest["metadata"].get("namespace", home) for manifest in printed}
     assert (printed[0]["metadata"]["name"], namespaces) == (home, {home})
     service, configuration = printed[-2:]
     assert service["metadata"] == {"name": "gadgets-webhooks", "namespace": home}
@@ -619,8 +625,12 @@ def test_the_command_names_kinds_whose_set_of_namespaces_is_empty(
     assert "gadgets.example.com is in no role, because its NamespaceSet" in capsys.readouterr().err
     main(["spaces_operator", "--only", "roles", "--watched", "blue", "--watched", "red"])
     output = capsys.readouterr()
-    roles = [one for one in read_all_yaml(output.out) if isinstance(one, dict)]
-    spaces = [one["metadata"]["namespace"] for one in roles if one["kind"] == "RoleBinding"]
+    roles = [manifest for manifest in read_all_yaml(output.out) if isinstance(manifest, dict)]
+    spaces = [
+        manifest["metadata"]["namespace"]
+        for manifest in roles
+        if manifest["kind"] == "RoleBinding"
+    ]
     assert (spaces, output.err) == (["blue", "red"], "")
 
 

@@ -17,7 +17,7 @@ from controller.httpserver import listening
 from controller.pages import Bind
 from controller.transport import Transport
 from tests.controller.kubeconfigs import kubeconfig
-from tests.polling import checked, until
+from tests.polling import make_awaitable, until
 
 pytestmark = pytest.mark.usefixtures("no_cluster")
 
@@ -109,7 +109,7 @@ async def test_a_request_waits_for_a_hanging_plugin_no_longer_than_its_timeout(
         for _ in range(3):
             with pytest.raises(NoAnswer, match=r"no credentials within 0\.2 s: the kubeconfig's"):
                 await transport.request("GET", "/x", timeout=0.2)
-        await until(checked((tmp_path / "PID").exists), bool)
+        await until(make_awaitable((tmp_path / "PID").exists), bool)
         assert runs(tmp_path) == 2, "all of them wait for the same run"
         process = int((tmp_path / "PID").read_text())
     with pytest.raises(ProcessLookupError):  # it ends with the transport

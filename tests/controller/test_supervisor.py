@@ -102,7 +102,7 @@ class Harness:
         finally:
             self._ended.set()
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the manager has returned or raised."""
         return self._ended.is_set()
 
@@ -130,7 +130,7 @@ async def test_a_worker_tries_a_key_again_and_goes_on_with_others(way: Way) -> N
         harness.widget("b")
         await harness.clock.advance(1)
         assert harness.seen == ["a", "a", "b"]
-        assert not harness.ended()
+        assert not harness.has_ended()
     assert harness.sample("controller_runtime_reconcile_panics_total", controller="widget") == 1
 
 
@@ -147,7 +147,7 @@ async def test_a_worker_that_is_cancelled_while_it_waits_goes_on() -> None:
         harness.widget("a")
         await harness.clock.advance(1)
         assert harness.seen == ["a"]
-        assert not harness.ended()
+        assert not harness.has_ended()
 
 
 @every_way
@@ -166,7 +166,7 @@ async def test_a_service_is_started_again(way: Way, leader_only: bool) -> None:
     async with running(harness):
         await harness.clock.advance(10)
         assert begun == [0, 1]
-        assert not harness.ended()
+        assert not harness.has_ended()
     assert harness.sample("controller_service_restarts_total", service="job") == 1
 
 
@@ -180,9 +180,9 @@ async def test_a_service_that_returns_ends_the_manager_with_an_error(leader_only
     harness.manager.add_service("job", serve, leader_only=leader_only)
     async with running(harness):
         await harness.clock.advance(4.9)
-        assert not harness.ended()
+        assert not harness.has_ended()
         await harness.clock.advance(0.1)
-        assert harness.ended()
+        assert harness.has_ended()
     assert isinstance(harness.failure, UnexpectedEnd)
     assert "job returned" in str(harness.failure)
 
@@ -196,7 +196,7 @@ async def test_a_service_may_return_when_the_manager_is_stopped() -> None:
     harness.manager.add_service("job", serve)
     async with running(harness):
         await harness.clock.advance(1)
-        assert harness.ended()
+        assert harness.has_ended()
     assert harness.failure is None
 
 
@@ -220,7 +220,7 @@ async def test_probes_fail_from_the_moment_in_which_a_part_ends_by_itself() -> N
         for page in ("healthz", "readyz"):
             assert (await probes.get(f"{url}/{page}")).status_code == 200
         await harness.clock.advance(5)
-        assert not harness.ended()
+        assert not harness.has_ended()
         for page in ("healthz", "readyz"):
             answer = await probes.get(f"{url}/{page}")
             assert answer.status_code == 503
@@ -232,10 +232,10 @@ async def test_probes_fail_from_the_moment_in_which_a_part_ends_by_itself() -> N
 async def test_a_controller_whose_workers_end_by_themselves_ends_the_manager(drain: bool) -> None:
     harness = Harness()
     async with running(harness):
-        assert not harness.ended()
+        assert not harness.has_ended()
         harness.controller.queue.shut_down(drain=drain)
         await harness.clock.advance(0)
-        assert harness.ended()
+        assert harness.has_ended()
     assert isinstance(harness.failure, UnexpectedEnd)
     assert "controller/widget" in str(harness.failure)
 
@@ -252,7 +252,7 @@ async def test_a_controller_that_cannot_start_ends_the_manager_with_an_error(way
     harness.manager.controller("bad", harness.reconcile, watches=[Bad(harness.widgets, to_self)])
     async with running(harness):
         await harness.clock.advance(1)
-        assert harness.ended()
+        assert harness.has_ended()
     assert harness.failure is not None
 
 
@@ -266,7 +266,7 @@ async def test_an_informer_lists_and_watches_again(way: Way, method: str) -> Non
         harness.widget("a")
         await harness.clock.advance(30)
         assert harness.seen == ["a"]
-        assert not harness.ended()
+        assert not harness.has_ended()
     assert harness.transport.ways == {}
 
 
@@ -277,7 +277,7 @@ async def test_one_bad_request_does_not_cost_the_lease(way: Way) -> None:
         harness.transport.ways |= {"PUT": way, "GET": way}
         await harness.clock.advance(30)
         assert harness.transport.ways == {}
-        assert not harness.ended()
+        assert not harness.has_ended()
         harness.widget("a")
         await harness.clock.advance(1)
         assert harness.seen == ["a"]
@@ -291,7 +291,7 @@ async def test_a_leader_whose_requests_all_fail_has_lost_the_lease(way: Way) -> 
         harness.transport.always = True
         harness.transport.ways["PUT"] = way
         await harness.clock.advance(10)
-        assert harness.ended()
+        assert harness.has_ended()
     assert isinstance(harness.failure, LeaderLost)
     assert harness.manager.lost.is_set()
 
@@ -304,7 +304,7 @@ async def test_a_candidate_goes_on_after_a_bad_request(way: Way) -> None:
     async with running(harness):
         await harness.clock.advance(30)
         assert harness.seen == ["a"]
-        assert not harness.ended()
+        assert not harness.has_ended()
 
 
 @every_way

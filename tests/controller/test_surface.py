@@ -31,10 +31,10 @@ def _as_ruff_sorts(name: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_imports_of_a_package_are_its_public_names(package: ModuleType) -> None:
-    assert sorted(_imported(package)) == sorted(package.__all__)
+    assert sorted(_list_imports(package)) == sorted(package.__all__)
 
 
-def _imported(package: ModuleType) -> dict[str, tuple[str, str]]:
+def _list_imports(package: ModuleType) -> dict[str, tuple[str, str]]:
     """Return the names that a package imports from modules of the framework, with the modules."""
     tree = ast.parse(Path(str(package.__file__)).read_text())
     return {
@@ -49,7 +49,7 @@ def _imported(package: ModuleType) -> dict[str, tuple[str, str]]:
 
 
 def test_lazily_loaded_names_are_what_type_checkers_see() -> None:
-    for name, (module, original) in _imported(controller).items():
+    for name, (module, original) in _list_imports(controller).items():
         assert getattr(controller, name) is getattr(import_module(module), original), name
     assert set(controller.__all__) <= set(dir(controller))
     with pytest.raises(AttributeError, match="no attribute 'Informant'"):
@@ -69,11 +69,11 @@ def test_every_exported_name_is_used_by_the_reconcilers_or_by_a_tested_example(
     used = {
         (node.module, alias.name)
         for source in sources
-        for node in ast.walk(_parsed(source))
+        for node in ast.walk(_parse(source))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    origins = _imported(package)
+    origins = _list_imports(package)
     assert [
         name
         for name in package.__all__
@@ -81,7 +81,7 @@ def test_every_exported_name_is_used_by_the_reconcilers_or_by_a_tested_example(
     ] == []
 
 
-def _parsed(source: str) -> ast.AST:
+def _parse(source: str) -> ast.AST:
     """Return the tree of a module, or of a block of a page, which may await at its top level."""
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     tree = compile(source, "<source>", "exec", flags=flags)

@@ -74,7 +74,7 @@ def test_a_single_context_needs_no_current_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "user", "named"),
+    ("cluster", "user", "field_name"),
     [
         ({}, {"exec": {"command": "/bin/sh"}}, "'exec': it names a program to run"),
         ({}, {"auth-provider": {"name": "gcp"}}, "'auth-provider': it names a plugin"),
@@ -104,11 +104,11 @@ def test_a_single_context_needs_no_current_one() -> None:
     ],
 )
 def test_other_fields_of_a_kubeconfig_are_refused_by_name(
-    cluster: dict[str, Any], user: dict[str, Any], named: str
+    cluster: dict[str, Any], user: dict[str, Any], field_name: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_kubeconfig(kubeconfig(cluster, user))
-    assert named in str(caught.value)
+    assert field_name in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 

@@ -78,7 +78,7 @@ def test_an_update_maps_the_old_and_the_new_state_each_key_once() -> None:
     assert keys_of(change, color) == (Key("", "red"), Key("", "always"), Key("", "blue"))
 
 
-def connected(clock: Clock, watch: Watch[Widget]) -> WorkQueue[Key]:
+def connect_queue(clock: Clock, watch: Watch[Widget]) -> WorkQueue[Key]:
     queue = WorkQueue[Key](clock)
     watch.connect(queue)
     return queue
@@ -88,7 +88,7 @@ async def test_objects_in_the_cache_are_enqueued_with_lower_priority_than_change
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)
     informer.cache.replace([widget("a", 1)], 5)
-    queue = connected(clock, Watch(informer, to_self))
+    queue = connect_queue(clock, Watch(informer, to_self))
     informer.cache.apply_own_write(widget("b", 6))
     assert queue.statistics().ready == {LOW_PRIORITY: 1, 0: 1}
     assert await queue.get() == Key("default", "b")
@@ -97,7 +97,7 @@ async def test_objects_in_the_cache_are_enqueued_with_lower_priority_than_change
 async def test_a_watch_may_enqueue_with_lower_priority_than_others() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)
-    queue = connected(clock, Watch(informer, to_self, priority=LOW_PRIORITY))
+    queue = connect_queue(clock, Watch(informer, to_self, priority=LOW_PRIORITY))
     Watch(informer, lambda _: [Key("default", "asked")]).connect(queue)
     informer.cache.apply_own_write(widget("a", 1))
     assert queue.statistics().ready == {LOW_PRIORITY: 1, 0: 1}
@@ -108,7 +108,7 @@ async def test_a_predicate_keeps_changes_from_the_queue() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)
     informer.cache.replace([widget("a", 1)], 5)
-    queue = connected(clock, Watch(informer, to_self, lambda _: False))
+    queue = connect_queue(clock, Watch(informer, to_self, lambda _: False))
     assert queue.statistics().ready == {}
 
 
@@ -122,7 +122,7 @@ async def test_changes_with_a_delay_are_gathered_and_those_without_are_due_at_on
         return delay[change.new.spec.color]
 
     watch = Watch(informer, to_self, delay=due)
-    queue = connected(clock, watch)
+    queue = connect_queue(clock, watch)
     for revision in (1, 2, 3):
         informer.cache.apply_own_write(widget("a", revision, color="red"))
         await clock.advance(2)
@@ -138,7 +138,7 @@ async def test_changes_with_a_delay_are_gathered_and_those_without_are_due_at_on
 async def test_a_delay_may_be_a_number() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)
-    queue = connected(clock, Watch(informer, to_self, delay=5))
+    queue = connect_queue(clock, Watch(informer, to_self, delay=5))
     informer.cache.apply_own_write(widget("a", 1))
     await clock.advance(4)
     assert queue.statistics().ready == {}
@@ -154,7 +154,7 @@ async def test_spec_at_once_gathers_what_does_not_change_the_spec() -> None:
         changed = widget("a", revision)
         return replace(changed, metadata=replace(changed.metadata, generation=generation))
 
-    queue = connected(clock, Watch(informer, to_self, delay=spec_at_once(0.1)))
+    queue = connect_queue(clock, Watch(informer, to_self, delay=spec_at_once(0.1)))
     informer.cache.apply_own_write(at(1, 1))
     assert await queue.get() == Key("default", "a"), "one that came is due at once"
     queue.done(Key("default", "a"))

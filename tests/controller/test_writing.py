@@ -15,7 +15,7 @@ from tests.controller.widgets import WIDGETS, Widget, widget
 A = Key("default", "a")
 
 
-def stored(**metadata: object) -> tuple[Store, StoreTransport, Client]:
+def make_store(**metadata: object) -> tuple[Store, StoreTransport, Client]:
     """Return a store with one widget, and a client."""
     store = Store()
     store.put(path("a"), {"metadata": {"name": "a", "namespace": "default", **metadata}})
@@ -24,7 +24,7 @@ def stored(**metadata: object) -> tuple[Store, StoreTransport, Client]:
 
 
 async def test_adding_and_removing_a_finalizer_keeps_those_of_others() -> None:
-    store, transport, client = stored(finalizers=["other"])
+    store, transport, client = make_store(finalizers=["other"])
     with_finalizer = await add_finalizer(client, WIDGETS, await client.get(WIDGETS, A), "ours")
     assert store.objects[path("a")]["metadata"]["finalizers"] == ["other", "ours"]
     assert has_finalizer(with_finalizer, "ours")
@@ -36,7 +36,7 @@ async def test_adding_and_removing_a_finalizer_keeps_those_of_others() -> None:
 
 
 async def test_a_finalizer_is_not_written_over_the_change_of_another() -> None:
-    store, _, client = stored()
+    store, _, client = make_store()
     read = await client.get(WIDGETS, A)
     theirs = {"metadata": {"name": "a", "namespace": "default", "finalizers": ["theirs"]}}
     store.put(path("a"), theirs)
@@ -46,7 +46,9 @@ async def test_a_finalizer_is_not_written_over_the_change_of_another() -> None:
 
 
 async def test_an_object_that_is_being_deleted_gets_no_finalizer() -> None:
-    _, transport, client = stored(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["other"])
+    _, transport, client = make_store(
+        deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["other"]
+    )
     going = await client.get(WIDGETS, A)
     assert await add_finalizer(client, WIDGETS, going, "ours") is going
     assert [verb for verb, _ in transport.sent] == ["GET"]
@@ -80,7 +82,7 @@ def test_an_object_has_at_most_one_controlling_owner() -> None:
 
 
 async def test_an_owned_object_is_created_in_the_namespace_of_its_owner() -> None:
-    store, _, client = stored()
+    store, _, client = make_store()
     body = with_owner({"metadata": {"name": "child"}}, OWNER, WIDGETS)
     assert body["metadata"]["namespace"] == "default"
     await client.create(WIDGETS, "default", body)
@@ -100,7 +102,7 @@ def test_an_owner_in_another_namespace_is_refused() -> None:
 
 
 async def test_a_status_is_merged_at_the_version_that_was_read_and_at_no_other() -> None:
-    store, connection, client = stored()
+    store, connection, client = make_store()
     read = await client.get(WIDGETS, A)
     written = await client.patch_status(WIDGETS, read, {"phase": "New", "ready": 0})
     assert store.objects[path("a")]["status"] == {"phase": "New", "ready": 0}

@@ -56,7 +56,7 @@ def spoken(module: ModuleType, node: ast.expr) -> Iterator[str]:
 
 
 @cache
-def written() -> tuple[frozenset[str], frozenset[str]]:
+def list_written_reasons() -> tuple[frozenset[str], frozenset[str]]:
     """Return the reasons of conditions and of events that the controllers write."""
     reasons, events = set[str](), set[str]()
     for module, tree in sources():
@@ -90,15 +90,17 @@ def test_the_page_is_what_the_command_prints() -> None:
 
 
 def test_every_reason_that_a_condition_can_have_is_documented() -> None:
-    reported = {r for words in WORDS.values() for one in words.conditions for r in one.reasons}
-    reasons, _ = written()
+    reported = {
+        r for words in WORDS.values() for condition in words.conditions for r in condition.reasons
+    }
+    reasons, _ = list_written_reasons()
     assert len(reasons) > 30
     assert reasons - reported == set()
 
 
 def test_every_event_that_is_recorded_is_documented() -> None:
     reported = {event.reason for words in WORDS.values() for event in words.events}
-    _, events = written()
+    _, events = list_written_reasons()
     assert len(events) > 3
     assert events - reported == set()
 
@@ -108,8 +110,8 @@ def test_every_documented_word_is_used_by_the_code() -> None:
     composed = {f"Pool{tier}" for tier in tiers}
     assert tiers <= literals()
     for kind, words in WORDS.items():
-        reported = {one.type for one in words.conditions}
-        reported |= {reason for one in words.conditions for reason in one.reasons}
+        reported = {condition.type for condition in words.conditions}
+        reported |= {reason for condition in words.conditions for reason in condition.reasons}
         reported |= {event.reason for event in words.events}
         assert reported - composed - literals() == set(), kind
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.test_on_a_cluster import CILIUM_PAGE, READY, exit_code
-from tests.docs.text import ROOT, commands, fenced
-from tests.reconcilers.cli.commands import environment, started
+from tests.docs.text import ROOT, commands, list_fenced_blocks
+from tests.reconcilers.cli.commands import environment, start
 
 
 @pytest.mark.long
@@ -20,15 +20,15 @@ async def test_every_line_of_the_page_about_cilium_works_on_up(
     variables = environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
     monkeypatch.setenv("KUBECONFIG", str(config))
     monkeypatch.chdir(desk)
-    for text in fenced(CILIUM_PAGE, "yaml"):
-        name = text.partition("\n")[0].removeprefix("# ")
-        (desk / name).write_text(text, encoding="utf-8")
+    for block in list_fenced_blocks(CILIUM_PAGE, "yaml"):
+        name = block.partition("\n")[0].removeprefix("# ")
+        (desk / name).write_text(block, encoding="utf-8")
     failed = []
-    async with started("up", "--load-balancer=cilium", f"--kubeconfig={config}") as up:
+    async with start("up", "--load-balancer=cilium", f"--kubeconfig={config}") as up:
         await up.until(READY)
         for command in commands(CILIUM_PAGE):
             if command.block:
                 code, complaint = await exit_code(command, desk, variables)
                 if code:
-                    failed.append(f"{command.place}: {command.text}: {code}: {complaint}")
+                    failed.append(f"{command.place}: {command.line_text}: {code}: {complaint}")
     assert failed == []

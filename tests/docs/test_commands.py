@@ -17,7 +17,16 @@ from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.cli.main import COMMANDS, cli
 from reconcilers.reporting.allocationlabels import build_labels
-from tests.docs.text import DOCUMENTS, GUIDES, ROOT, Command, commands, fenced, ours, read
+from tests.docs.text import (
+    DOCUMENTS,
+    GUIDES,
+    ROOT,
+    Command,
+    commands,
+    list_fenced_blocks,
+    ours,
+    read,
+)
 from tests.reconcilers.cli.commandline import run
 
 SAMPLES = ROOT / "manifests" / "samples"
@@ -37,20 +46,20 @@ OFFLINE = [
 ]
 
 
-def reported(calls: Sequence[tuple[list[str], Command]]) -> list[str]:
-    """Return what tests are called after."""
+def list_reported_names(calls: Sequence[tuple[list[str], Command]]) -> list[str]:
+    """Return the names of subjects that tests are named after."""
     return [f"{command.place}: {' '.join(call)}" for call, command in calls]
 
 
-def made(name: str) -> click.Command:
-    found = cli.get_command(click.Context(cli), name)
-    assert found is not None, f"there is no command {name}"
-    return found
+def make_command(name: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None, f"there is no command {name}"
+    return command
 
 
 def flags(name: str) -> set[str]:
-    options = (one for one in made(name).params if isinstance(one, click.Option))
-    return {flag for one in options for flag in (*one.opts, *one.secondary_opts)} | {
+    options = (param for param in make_command(name).params if isinstance(param, click.Option))
+    return {flag for option in options for flag in (*option.opts, *option.secondary_opts)} | {
         "-h",
         "--help",
     }
@@ -80,24 +89,26 @@ def test_commands_are_found_in_the_documents() -> None:
     }
 
 
-@pytest.mark.parametrize(("call", "command"), CALLS, ids=reported(CALLS))
+@pytest.mark.parametrize(("call", "command"), CALLS, ids=list_reported_names(CALLS))
 def test_every_call_of_butler_ipam_names_a_command_and_flags_that_exist(
     call: Sequence[str], command: Command
 ) -> None:
     known = flags(call[0])
-    named = {word.partition("=")[0] for word in call[1:] if word.startswith("-") and word != "-"}
-    assert named - known == set(), command.place
+    used_flags = {
+        word.partition("=")[0] for word in call[1:] if word.startswith("-") and word != "-"
+    }
+    assert used_flags - known == set(), command.place
 
 
-@pytest.mark.parametrize(("call", "command"), COPIED, ids=reported(COPIED))
+@pytest.mark.parametrize(("call", "command"), COPIED, ids=list_reported_names(COPIED))
 def test_every_line_that_can_be_copied_parses_as_it_is(
     call: Sequence[str], command: Command, desk: Path
 ) -> None:
     (desk / "report.yaml").write_text("")
-    made(call[0]).make_context(call[0], list(call[1:]), resilient_parsing="--help" in call)
+    make_command(call[0]).make_context(call[0], list(call[1:]), resilient_parsing="--help" in call)
 
 
-@pytest.mark.parametrize(("call", "command"), OFFLINE, ids=reported(OFFLINE))
+@pytest.mark.parametrize(("call", "command"), OFFLINE, ids=list_reported_names(OFFLINE))
 def test_every_line_that_needs_no_cluster_does_what_it_should(
     call: Sequence[str], command: Command, desk: Path
 ) -> None:
@@ -107,7 +118,11 @@ def test_every_line_that_needs_no_cluster_does_what_it_should(
 
 
 def test_the_picture_in_the_readme_is_what_the_command_draws(desk: Path) -> None:
-    [block] = [one for one in fenced("README.md", "") if one.startswith("NetworkPool ")]
+    [block] = [
+        candidate
+        for candidate in list_fenced_blocks("README.md", "")
+        if candidate.startswith("NetworkPool ")
+    ]
     drawn = run("map", "brownfield-pool", "-f", desk / "ipam-backup.json").out
     assert block.splitlines() == [line.rstrip() for line in drawn.splitlines()]
 
@@ -117,26 +132,29 @@ def test_a_backup_of_files_is_restored_with_every_range_where_it_was(desk: Path)
     if jq is None:
         pytest.skip("no jq on this machine; the line that makes a restore of a backup is not run")
     [command] = [
-        one
-        for one in commands("docs/operating/backup-and-restore.md")
-        if one.text.startswith("jq -s ")
+        command
+        for command in commands("docs/operating/backup-and-restore.md")
+        if command.line_text.startswith("jq -s ")
     ]
-    subprocess.run(["sh", "-c", command.text], cwd=desk, check=True, timeout=30)
+    subprocess.run(["sh", "-c", command.line_text], cwd=desk, check=True, timeout=30)
 
-    def held(text: str) -> dict[str, tuple[str, str]]:
+    def list_held_ranges(content: str) -> dict[str, tuple[str, str]]:
         return {
-            one["metadata"]["name"]: (one["status"]["startAddress"], one["status"]["endAddress"])
-            for one in json.loads(text)["items"]
-            if one["kind"] == "IPAllocation"
+            item["metadata"]["name"]: (
+                item["status"]["startAddress"],
+                item["status"]["endAddress"],
+            )
+            for item in json.loads(content)["items"]
+            if item["kind"] == "IPAllocation"
         }
 
     restored = (desk / "restore.json").read_text()
     assert "tenant-uid" not in restored
-    assert all("status" not in one for one in json.loads(restored)["items"])
+    assert all("status" not in item for item in json.loads(restored)["items"])
     outcome = run("plan", "-f", desk / "restore.json", "-o", "json")
-    before = held((desk / "ipam-backup.json").read_text())
+    before = list_held_ranges((desk / "ipam-backup.json").read_text())
     assert len(before) > 5
-    assert held(outcome.out) == before
+    assert list_held_ranges(outcome.out) == before
 
 
 def targets() -> set[str]:
@@ -145,14 +163,14 @@ def targets() -> set[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_make_target_exists(document: str) -> None:
-    named = {
+    known_commands = {
         word
         for command in commands(document)
         if command.words and command.words[0] == "make"
         for word in command.words[1:]
         if re.fullmatch(r"[a-z-]+", word) and not word.startswith("-")
     }
-    assert named - targets() == set()
+    assert known_commands - targets() == set()
 
 
 def test_make_help_lists_every_target_that_people_need() -> None:
@@ -165,7 +183,9 @@ def test_make_help_lists_every_target_that_people_need() -> None:
 def test_every_script_and_module_that_is_run_exists() -> None:
     for document in DOCUMENTS:
         for command in commands(document):
-            for module in re.findall(r"-m ((?:tests|manifests|reconcilers)[\w.]*)", command.text):
+            for module in re.findall(
+                r"-m ((?:tests|manifests|reconcilers)[\w.]*)", command.line_text
+            ):
                 path = ROOT / module.replace(".", "/")
                 assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
 
@@ -176,11 +196,11 @@ def test_the_table_of_commands_is_complete() -> None:
 
 
 def test_the_completion_line_of_the_readme_is_a_script_for_bash() -> None:
-    [command] = [one for one in commands("README.md") if "_COMPLETE" in one.text]
+    [command] = [command for command in commands("README.md") if "_COMPLETE" in command.line_text]
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("no bash on this machine; the line that switches completion on is not run")
-    called = f'butler-ipam() {{ "{sys.executable}" -c "{_CALL}" "$@"; }}; {command.text}'
+    called = f'butler-ipam() {{ "{sys.executable}" -c "{_CALL}" "$@"; }}; {command.line_text}'
     done = subprocess.run(
         [bash, "-c", f"{called}; complete -p butler-ipam"],
         cwd=ROOT,
@@ -203,7 +223,7 @@ def test_commands_that_select_the_allocations_of_a_cluster_select_its_team_too()
         command
         for document in DOCUMENTS
         for command in commands(document)
-        if f"{names.LABEL_TENANT}=" in command.text
+        if f"{names.LABEL_TENANT}=" in command.line_text
     ]
     assert selecting
     for command in selecting:
@@ -223,6 +243,6 @@ def test_commands_that_select_the_allocations_of_a_cluster_select_its_team_too()
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_logs_are_read_of_all_replicas_and_each_line_names_its_own(document: str) -> None:
-    lines = [command.text for command in commands(document) if " logs " in command.text]
+    lines = [command.line_text for command in commands(document) if " logs " in command.line_text]
     of_kubectl = [line for line in lines if line.startswith("kubectl")]
     assert [line for line in of_kubectl if " -l " not in line or "--prefix" not in line] == []

@@ -30,8 +30,8 @@ from tests.docs.text import (
     URLS,
     headings,
     links,
+    list_quoted,
     prose,
-    quoted,
     read,
     sentences,
     slug,
@@ -53,10 +53,14 @@ OTHERS = ("--set", "--take-ownership", "--prefix", "--replicas", "--lb-class", "
 
 def paths(document: str) -> list[str]:
     """Return the files and folders that a document names in backticks."""
-    folders = "|".join(re.escape(one) for one in PACKAGES)
+    folders = "|".join(re.escape(package) for package in PACKAGES)
     return [
-        word for word in quoted(document) if re.fullmatch(rf"(?:{folders})/[\w./-]*", word)
-    ] + [word for word in quoted(document) if re.fullmatch(r"[\w.-]+\.(?:md|txt|json|toml)", word)]
+        word for word in list_quoted(document) if re.fullmatch(rf"(?:{folders})/[\w./-]*", word)
+    ] + [
+        word
+        for word in list_quoted(document)
+        if re.fullmatch(r"[\w.-]+\.(?:md|txt|json|toml)", word)
+    ]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -83,7 +87,7 @@ def test_every_link_leads_somewhere(document: str) -> None:
         target = (base / path).resolve() if path else ROOT / document
         assert target.exists(), link
         if anchor:
-            known = [slug(one) for one in headings(str(target.relative_to(ROOT)))]
+            known = [slug(heading) for heading in headings(str(target.relative_to(ROOT)))]
             assert anchor in known, link
 
 
@@ -96,59 +100,59 @@ def test_every_url_of_the_project_is_that_of_a_file_or_page_of_its_repository() 
 @cache
 def options() -> dict[str, set[str]]:
     """Return the flags and variables of every command."""
-    found: dict[str, set[str]] = {"flags": {"--help", "--version"}, "variables": set()}
+    names_by_subject: dict[str, set[str]] = {"flags": {"--help", "--version"}, "variables": set()}
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
-        for one in command.params:
-            if isinstance(one, click.Option):
-                found["flags"].update((*one.opts, *one.secondary_opts))
-                found["variables"].add(str(one.envvar))
-    return found
+        for param in command.params:
+            if isinstance(param, click.Option):
+                names_by_subject["flags"].update((*param.opts, *param.secondary_opts))
+                names_by_subject["variables"].add(str(param.envvar))
+    return names_by_subject
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_flag_is_one_of_some_command(document: str) -> None:
     if document == "controller/README.md":
         return  # has no command line
-    named = {
-        found.group(0)
-        for word in quoted(document)
-        if (found := re.match(r"--[a-z][a-z-]+", word)) and not word.startswith(OTHERS)
+    groups = {
+        match.group(0)
+        for word in list_quoted(document)
+        if (match := re.match(r"--[a-z][a-z-]+", word)) and not word.startswith(OTHERS)
     }
-    assert named - options()["flags"] == set()
+    assert groups - options()["flags"] == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_environment_variable_is_read_by_the_code(document: str) -> None:
-    named = set(re.findall(r"\bBUTLER_IPAM_[A-Z_]*[A-Z]\b", read(document)))
+    matches = set(re.findall(r"\bBUTLER_IPAM_[A-Z_]*[A-Z]\b", read(document)))
     tests = {"BUTLER_IPAM_TEST_SEEDS", "BUTLER_IPAM_TEST_ROUNDS", OLDEST_ASSETS}
-    assert named - options()["variables"] - tests == set()
+    assert matches - options()["variables"] - tests == set()
 
 
 @cache
 def metrics() -> set[str]:
     """Return the metrics that the sources register, by the names that Prometheus shows."""
-    found = {f"butler_network_pool_{name}" for name, *_ in (*POOL_GAUGES, OPEN_PROMISES)}
+    metric_names = {f"butler_network_pool_{name}" for name, *_ in (*POOL_GAUGES, OPEN_PROMISES)}
     for prefix in (kubermatic.METRICS, vitistack.METRICS):
-        found |= {f"{prefix}_{name}" for name in (*(name for name, _, _ in GAUGES), OLDEST)}
+        metric_names |= {f"{prefix}_{name}" for name in (*(name for name, _, _ in GAUGES), OLDEST)}
     for package in ("controller", "reconcilers"):
         for path in (ROOT / package).rglob("*.py"):
-            text = path.read_text(encoding="utf-8")
-            found.update(re.findall(r'"([a-z]+(?:_[a-z0-9]+)+)"', text))
+            content = path.read_text(encoding="utf-8")
+            metric_names.update(re.findall(r'"([a-z]+(?:_[a-z0-9]+)+)"', content))
     queues = {"waiting_allocations", "oldest_waiting_seconds"}
     queues |= {"releasing_allocations", "oldest_release_seconds"}
-    assert queues <= found
-    return found | {f"butler_network_pool_{name}" for name in queues}
+    assert queues <= metric_names
+    return metric_names | {f"butler_network_pool_{name}" for name in queues}
 
 
 @pytest.mark.parametrize("document", ["README.md", *OPERATING])
 def test_every_metric_is_exposed_by_the_code(document: str) -> None:
     prefixes = r"(?:butler_|controller_runtime_|workqueue_|rest_client_|leader_election_)"
-    for word in quoted(document):
+    for word in list_quoted(document):
         for name in re.findall(rf"^({prefixes}[a-z_]+)(\*?)(?:\{{.*)?$", word):
             if name[1]:
-                assert any(one.startswith(name[0]) for one in metrics()), word
+                assert any(metric.startswith(name[0]) for metric in metrics()), word
             else:
                 assert name[0] in metrics(), word
 
@@ -156,50 +160,57 @@ def test_every_metric_is_exposed_by_the_code(document: str) -> None:
 @cache
 def words() -> set[str]:
     """Return every CamelCase word that our objects, alerts and reports say."""
-    found = {kind.kind for kind in crd.KINDS} | {f"{kind.kind}s" for kind in crd.KINDS}
-    found |= {SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
+    kinds = {kind.kind for kind in crd.KINDS} | {f"{kind.kind}s" for kind in crd.KINDS}
+    kinds |= {SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
     for reported in WORDS.values():
-        for one in reported.conditions:
-            found |= {one.type, *one.reasons}
-        found |= {event.reason for event in reported.events}
+        for condition in reported.conditions:
+            kinds |= {condition.type, *condition.reasons}
+        kinds |= {event.reason for event in reported.events}
     findings = {
         kind
         for module in (audit, tenants, pools, requests, controllers)
         for kind in re.findall(r'[Ff]inding\(\s*"(\w+)"', getsource(module))
     }
     assert {"Overlap", "Orphan", "ServicesWait", "ReleaseWaits"} <= findings
-    found |= findings | {pools.POOL_OVERLAPPING}
-    return found | {alert["alert"] for alert in alerts()}
+    kinds |= findings | {pools.POOL_OVERLAPPING}
+    return kinds | {alert["alert"] for alert in alerts()}
 
 
 def alerts() -> list[dict[str, str]]:
     [rule] = yaml.safe_load_all((ROOT / "manifests/prometheus/alerts.yaml").read_text("utf-8"))
-    return [one for group in rule["spec"]["groups"] for one in group["rules"] if "alert" in one]
+    return [
+        alert_rule
+        for group in rule["spec"]["groups"]
+        for alert_rule in group["rules"]
+        if "alert" in alert_rule
+    ]
 
 
 @pytest.mark.parametrize("document", ["README.md", *OPERATING, "CHANGELOG.md"])
 def test_every_condition_reason_and_event_is_one_that_is_written(document: str) -> None:
-    named = {
+    quoted_words = {
         word
-        for word in quoted(document)
+        for word in list_quoted(document)
         if re.fullmatch(r"(?:[A-Z][a-z]+|IP|LB|MetalLB|GC){2,}", word)
     }
-    assert named - words() - FOREIGN == set()
+    assert quoted_words - words() - FOREIGN == set()
 
 
 def test_conditions_in_queries_of_the_guide_exist() -> None:
-    text = "".join(map(read, OPERATING))
-    types = re.findall(r'@\.type=="(\w+)"', text)
-    conditions = {one.type for reported in WORDS.values() for one in reported.conditions}
+    pages = "".join(map(read, OPERATING))
+    types = re.findall(r'@\.type=="(\w+)"', pages)
+    conditions = {
+        condition.type for reported in WORDS.values() for condition in reported.conditions
+    }
     assert types
     assert set(types) <= conditions
 
 
 def test_every_label_and_annotation_exists() -> None:
     for document in DOCUMENTS:
-        text = read(document).replace("\\", "")
-        named = re.findall(r"butler\.butlerlabs\.dev/[a-z-]*[a-z]", text)  # `key-` removes it
-        assert set(named) - set(MARKS) - {"butler.butlerlabs.dev/v"} == set(), document
+        content = read(document).replace("\\", "")
+        matches = re.findall(r"butler\.butlerlabs\.dev/[a-z-]*[a-z]", content)  # `key-` removes it
+        assert set(matches) - set(MARKS) - {"butler.butlerlabs.dev/v"} == set(), document
 
 
 def test_every_symptom_of_the_guide_is_a_chapter() -> None:
@@ -217,13 +228,13 @@ def test_every_symptom_of_the_guide_is_a_chapter() -> None:
 
 
 def test_every_runbook_is_of_an_alert_and_the_other_way_round() -> None:
-    text = prose("docs/operating/runbooks.md")
-    titles = re.findall(r"^### (.+)$", text, re.MULTILINE)
+    runbooks = prose("docs/operating/runbooks.md")
+    titles = re.findall(r"^### (.+)$", runbooks, re.MULTILINE)
     assert sorted(titles) == sorted(alert["alert"] for alert in alerts())
 
 
 def test_log_lines_that_the_guide_greps_for_are_logged() -> None:
-    text = "\n".join(
+    content = "\n".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / "reconcilers").rglob("*.py")
         if "cli" not in path.relative_to(ROOT).parts
@@ -235,7 +246,7 @@ def test_log_lines_that_the_guide_greps_for_are_logged() -> None:
         "shrink withdrawn",
         "elastic IPAM: shrinking unused allocation",
     ):
-        assert line in text, line
+        assert line in content, line
 
 
 ROUTE = re.compile(r"`((?:controller|reconcilers)/[\w/]+)\.py`")
@@ -249,11 +260,11 @@ def route() -> list[str]:
     """Return the modules on the route of one event, in the order in which it passes them."""
     chapter = prose("ARCHITECTURE.md").partition("## The route of one event\n")[2]
     steps = chapter.partition("\nThere is no waiting")[0]
-    found = [one.replace("/", ".") for one in ROUTE.findall(steps)]
-    return [one for one in found if not one.startswith("reconcilers.api")]
+    modules = [match.replace("/", ".") for match in ROUTE.findall(steps)]
+    return [module for module in modules if not module.startswith("reconcilers.api")]
 
 
-def imported(graph: Any, module: str) -> set[str]:
+def list_imports(graph: Any, module: str) -> set[str]:
     """Return the modules that one imports, those of the framework by its public names too."""
     direct: set[str] = graph.find_modules_directly_imported_by(module)
     if "controller" not in direct:
@@ -261,7 +272,7 @@ def imported(graph: Any, module: str) -> set[str]:
     names = re.search(r"^from controller import (\([^)]*\)|.*)$", source(module), re.MULTILINE)
     assert names is not None
     public = [getattr(controller, name) for name in re.findall(r"\w+", names[1])]
-    return direct | {str(getattr(one, "__module__", "")) for one in public}
+    return direct | {str(getattr(member, "__module__", "")) for member in public}
 
 
 def source(module: str) -> str:
@@ -277,13 +288,13 @@ def test_the_route_of_one_event_is_one_along_which_modules_import_each_other() -
     for place, module in enumerate(passed):
         assert module in graph.modules, module
         before, behind = passed[:place], passed[place + 1 :]
-        down = set(before) & imported(graph, module)
+        down = set(before) & list_imports(graph, module)
         called_as = PROTOCOLS.get(module, module)
-        up = [one for one in behind if called_as in imported(graph, one)]
+        up = [module for module in behind if called_as in list_imports(graph, module)]
         assert down or up, f"{module} stands where nothing leads"
         # The framework never reaches for what is built on it.
         if module.startswith("controller."):
-            later = [one for one in behind if one.startswith("reconcilers.")]
+            later = [module for module in behind if module.startswith("reconcilers.")]
             assert not set(later) & graph.find_modules_directly_imported_by(module)
 
 
@@ -309,13 +320,15 @@ def test_every_page_of_the_guide_has_at_most_250_lines_and_is_in_the_index() -> 
 
 @pytest.mark.parametrize("page", OPERATING)
 def test_every_sentence_of_the_guide_has_at_most_30_words(page: str) -> None:
-    long = [one for one in sentences(page) if len(re.findall(r"[\w'/-]+", one)) > 30]
+    long = [
+        sentence for sentence in sentences(page) if len(re.findall(r"[\w'/-]+", sentence)) > 30
+    ]
     assert long == []
 
 
 def test_links_to_a_section_of_the_index_lead_to_the_page_that_has_it() -> None:
     """Links from outside name anchors of the guide as it was when it was one document."""
-    text = read("OPERATIONS.md")
-    anchors = re.findall(r'<a id="([^"]+)"></a>(?=[^|]*?\]\(docs/operating/)', text)
+    content = read("OPERATIONS.md")
+    anchors = re.findall(r'<a id="([^"]+)"></a>(?=[^|]*?\]\(docs/operating/)', content)
     assert len(anchors) == len(set(anchors)) == 70
     assert set(anchors) >= {alert["alert"].lower() for alert in alerts()}

@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.docs.text import GUIDES, ROOT, Command, commands, fenced, ours
+from tests.docs.text import GUIDES, ROOT, Command, commands, list_fenced_blocks, ours
 from tests.reconcilers.cli.commandline import run
-from tests.reconcilers.cli.commands import Kubectl, environment, started
+from tests.reconcilers.cli.commands import Kubectl, environment, start
 
 READY = "Ctrl-C ends it"
 HOW_DO_I = "docs/operating/how-do-i.md"
@@ -36,22 +36,22 @@ FINDS = ("check --tenants --strict",)
 """What exits 1 here: most of the samples' tenants are not there, and a strict check says so."""
 
 
-def typed() -> list[Command]:
+def list_typed_commands() -> list[Command]:
     """Return the lines that look at a cluster with the samples, in the order of the documents."""
-    found = []
+    objects = []
     for document in GUIDES:
         if document in {HOW_DO_I, CILIUM_PAGE}:
             continue
         for command in commands(document):
-            if not command.block or any(part in command.text for part in ELSEWHERE):
+            if not command.block or any(part in command.line_text for part in ELSEWHERE):
                 continue
             words = command.words
             looks = words[0] == "kubectl" and LOOKS & set(words)
             if looks or any(call and call[0] in LOOKING for call in ours(command)):
-                found.append(command)
-    once = {command.text: command for command in found}
+                objects.append(command)
+    once = {command.line_text: command for command in objects}
     # The back-up is told after the migration that begins with one.
-    return sorted(once.values(), key=lambda command: "> ipam-backup" not in command.text)
+    return sorted(once.values(), key=lambda command: "> ipam-backup" not in command.line_text)
 
 
 async def exit_code(command: Command, desk: Path, environ: Mapping[str, str]) -> tuple[int, str]:
@@ -60,7 +60,7 @@ async def exit_code(command: Command, desk: Path, environ: Mapping[str, str]) ->
         [call] = calls
         outcome = await anyio.to_thread.run_sync(partial(run, *call))
         return outcome.code, outcome.err
-    line = command.text.replace("tenant.kubeconfig", str(desk.parent / "config-tenant"))
+    line = command.line_text.replace("tenant.kubeconfig", str(desk.parent / "config-tenant"))
     with anyio.fail_after(60):
         done = await anyio.run_process(["sh", "-c", line], check=False, env=environ, cwd=desk)
     return done.returncode, done.stderr.decode()
@@ -77,19 +77,21 @@ async def test_every_line_that_looks_at_a_cluster_and_every_object_works_on_up(
     variables = environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
     monkeypatch.setenv("KUBECONFIG", str(config))
     monkeypatch.chdir(desk)
-    lines, failed = typed(), []
+    lines, failed = list_typed_commands(), []
     assert len(lines) > 25
-    async with started("up", f"--kubeconfig={config}") as up:
+    async with start("up", f"--kubeconfig={config}") as up:
         await up.until(READY)
         for command in lines:
             code, complaint = await exit_code(command, desk, variables)
-            if code != command.text.endswith(FINDS):
-                failed.append(f"{command.place}: {command.text}: exit code {code}\n{complaint}")
+            if code != command.line_text.endswith(FINDS):
+                failed.append(
+                    f"{command.place}: {command.line_text}: exit code {code}\n{complaint}"
+                )
         documents = [document for document in GUIDES if document != CILIUM_PAGE]
-        files = [one for document in documents for one in fenced(document, "yaml")]
-        objects = [one for one in files if "apiVersion: " in one]  # others are configurations
-        for text in objects:
-            (desk / "object.yaml").write_text(text, encoding="utf-8")
+        files = [block for document in documents for block in list_fenced_blocks(document, "yaml")]
+        objects = [file for file in files if "apiVersion: " in file]  # others are configurations
+        for block in objects:
+            (desk / "object.yaml").write_text(block, encoding="utf-8")
             await kubectl.run("apply", "--dry-run=server", "-f", str(desk / "object.yaml"))
     assert failed == []
     assert objects
@@ -107,24 +109,26 @@ async def test_every_line_of_the_page_about_tasks_works_on_up(
     variables = environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
     monkeypatch.setenv("KUBECONFIG", str(config))
     monkeypatch.chdir(desk)
-    for text in fenced(HOW_DO_I, "yaml"):
-        name = text.partition("\n")[0].removeprefix("# ")
-        (desk / name).write_text(text, encoding="utf-8")
+    for block in list_fenced_blocks(HOW_DO_I, "yaml"):
+        name = block.partition("\n")[0].removeprefix("# ")
+        (desk / name).write_text(block, encoding="utf-8")
     kubectl = Kubectl(config, tmp_path / "cache")
-    async with started("up", f"--kubeconfig={config}") as up:
+    async with start("up", f"--kubeconfig={config}") as up:
         await up.until(READY)
         for command in commands(HOW_DO_I):
             if command.block:
                 code, complaint = await exit_code(command, desk, variables)
                 # No Lease is there, which is a warning of `status`: exit code 3.
-                assert code == (3 if command.text == "butler-ipam status" else 0), (
-                    f"{command.place}: {command.text}: {complaint}"
+                assert code == (3 if command.line_text == "butler-ipam status" else 0), (
+                    f"{command.place}: {command.line_text}: {complaint}"
                 )
         columns = "custom-columns=N:.metadata.name,R:.status.cidr"
         listed = await kubectl.run("get", "ipallocations", "-A", "--no-headers", "-o", columns)
-        held = dict(line.split() for line in listed.stdout.decode().splitlines())
-        assert held["team-platform-lab-cluster-new"] == "10.40.2.0/28"
-        assert "team-platform-lab-cluster-lb" not in held
+        allocation_count_by_name = dict(
+            line.split() for line in listed.stdout.decode().splitlines()
+        )
+        assert allocation_count_by_name["team-platform-lab-cluster-new"] == "10.40.2.0/28"
+        assert "team-platform-lab-cluster-lb" not in allocation_count_by_name
         pools = await kubectl.run("get", "networkpools", "-A", "-o", "name")
         names = {line.rpartition("/")[2] for line in pools.stdout.decode().split()}
         assert "vlan47-pool" in names
@@ -132,7 +136,7 @@ async def test_every_line_of_the_page_about_tasks_works_on_up(
 
 
 def test_lines_with_placeholders_are_filled_in_and_deletions_left_out() -> None:
-    texts = [command.text for command in typed()]
+    texts = [command.line_text for command in list_typed_commands()]
     assert "kubectl -n butler-system describe networkpool lab-pool" in texts
-    assert any("--field-selector spec.poolRef.name=lab-pool" in text for text in texts)
-    assert not any(text.startswith("kubectl delete") for text in texts)
+    assert any("--field-selector spec.poolRef.name=lab-pool" in command for command in texts)
+    assert not any(command.startswith("kubectl delete") for command in texts)

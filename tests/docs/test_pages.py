@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.text import PAGES, ROOT, fenced, read
+from tests.docs.text import PAGES, ROOT, list_fenced_blocks, read
 from tests.scripts import load_script
 
 LANGUAGES = {"python", "yaml", "text"}
@@ -27,8 +27,8 @@ LISTINGS = {
 
 def snippets(page: str) -> list[str]:
     """Return the blocks of a page that are no listing of a file that another test runs."""
-    text = SITE.PAIRS.sub("", read(page))
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    content = SITE.PAIRS.sub("", read(page))
+    blocks = re.findall(r"^```python\n(.*?)^```", content, re.DOTALL | re.MULTILINE)
     return [block for block in blocks if block not in LISTINGS]
 
 
@@ -54,18 +54,20 @@ async def test_the_python_of_a_page_runs_from_top_to_bottom(
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_a_page_is_of_a_language_that_a_test_reads(page: str) -> None:
     assert set(re.findall(r"^```(\S+)$", read(page), re.MULTILINE)) <= LANGUAGES
-    for block in fenced(page, "yaml"):
+    for block in list_fenced_blocks(page, "yaml"):
         assert block in LISTINGS, "a YAML block is a listing of a file in examples/"
 
 
 def test_every_example_stands_beside_the_same_for_kopf_part_by_part() -> None:
     pairs = SITE.PAIRS.findall(read("docs/from-kopf.md"))
-    every = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "__init__.py")
-    assert sorted(pairs) == [(f"examples/{one}", f"examples/kopf/{one}") for one in every]
+    names = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "__init__.py")
+    assert sorted(pairs) == [(f"examples/{name}", f"examples/kopf/{name}") for name in names]
     for ours, theirs in pairs:
-        left, right = (SITE.parts((ROOT / name).read_text("utf-8")) for name in (ours, theirs))
+        remaining, right = (
+            SITE.parts((ROOT / name).read_text("utf-8")) for name in (ours, theirs)
+        )
         assert len(right) > 3
-        assert set(right) <= set(left)
+        assert set(right) <= set(remaining)
 
 
 def test_parts_in_another_order_are_refused() -> None:
@@ -76,5 +78,5 @@ def test_parts_in_another_order_are_refused() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_listing_is_what_the_file_is(page: str) -> None:
-    text = read(page)
-    assert SITE.with_pairs(SITE.with_listings(text)) == text, "run `make docs`"
+    content = read(page)
+    assert SITE.with_pairs(SITE.with_listings(content)) == content, "run `make docs`"

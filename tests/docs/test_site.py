@@ -28,13 +28,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_document_is_a_page_of_the_site(site: Path) -> None:
-    made = {path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")}
+    built_pages = {
+        path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")
+    }
     own = {
         Path(page).relative_to("docs").with_suffix("").as_posix()
         for page in (*PAGES, *OPERATING, *DESIGN)
     }
     top = {Path(name).stem.lower() for name in DOCUMENTS if "/" not in name} - {"readme"}
-    assert made == own | top | {"index", "controller", "reference", "404"}
+    assert built_pages == own | top | {"index", "controller", "reference", "404"}
 
 
 def test_the_reference_has_every_name_that_the_framework_exports(site: Path) -> None:
@@ -55,16 +57,16 @@ def test_the_search_finds_pages_of_the_guide_and_of_the_reference(site: Path) ->
 
 
 def test_every_picture_and_recording_that_a_page_shows_is_in_the_site(site: Path) -> None:
-    shown = set()
+    linked_pages = set()
     for page in site.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        found = re.findall(r'(?:src|href)="([^":#]+\.(?:png|cast))"', text)
-        shown |= {
+        content = page.read_text(encoding="utf-8")
+        matches = re.findall(r'(?:src|href)="([^":#]+\.(?:png|cast))"', content)
+        linked_pages |= {
             name[1:] if name.startswith("/") else relpath(page.parent / name, site)
-            for name in found
+            for name in matches
         }
-    assert {"demo.cast", "images/map.png", "images/page.png", "images/pools.png"} <= shown
-    assert [name for name in shown if not (site / name).is_file()] == []
+    assert {"demo.cast", "images/map.png", "images/page.png", "images/pools.png"} <= linked_pages
+    assert [name for name in linked_pages if not (site / name).is_file()] == []
 
 
 def test_a_broken_link_fails_the_build(site: Path) -> None:
@@ -79,5 +81,5 @@ def test_a_broken_link_fails_the_build(site: Path) -> None:
 def test_the_site_asks_no_other_server_for_anything(site: Path) -> None:
     loaded = r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"'
     for page in site.rglob("*.html"):
-        found = re.findall(loaded, page.read_text(encoding="utf-8"))
-        assert [url for url in found if "example" not in url] == [], page.name
+        matches = re.findall(loaded, page.read_text(encoding="utf-8"))
+        assert [url for url in matches if "example" not in url] == [], page.name

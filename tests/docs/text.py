@@ -39,13 +39,13 @@ class Command:
     """A line that a reader may type.
 
     Args:
-        text: the line, continued ones joined.
+        line_text: the line, continued ones joined.
         block: whether it stands in a block, to be copied as it is; else it is in a sentence.
         document: the document that has it.
         line: its line, counted from the heading if a section was asked for.
     """
 
-    text: str
+    line_text: str
     block: bool
     document: str
     line: int
@@ -53,7 +53,7 @@ class Command:
     @property
     def words(self) -> list[str]:
         """The words of the shell, without a comment at the end."""
-        return shlex.split(self.text, comments=True)
+        return shlex.split(self.line_text, comments=True)
 
     @property
     def place(self) -> str:
@@ -65,7 +65,7 @@ def read(document: str) -> str:
     return (ROOT / document).read_text(encoding="utf-8")
 
 
-def fenced(document: str, language: str) -> list[str]:
+def list_fenced_blocks(document: str, language: str) -> list[str]:
     """Return the blocks between ``` of one language."""
     blocks = re.findall(
         rf"^( *)```{language}\n(.*?)^\1```$", read(document), re.DOTALL | re.MULTILINE
@@ -78,14 +78,14 @@ def prose(document: str) -> str:
     return _without_blocks(read(document))
 
 
-def _without_blocks(text: str) -> str:
-    return "\n".join("" if in_block else line for line, in_block, _ in _marked(text))
+def _without_blocks(content: str) -> str:
+    return "\n".join("" if in_block else line for line, in_block, _ in _mark_lines(content))
 
 
-def _marked(text: str) -> Iterator[tuple[str, bool, str]]:
+def _mark_lines(content: str) -> Iterator[tuple[str, bool, str]]:
     """Yield each line, whether a block between ``` has it, and the language of that block."""
     language: str | None = None
-    for line in text.splitlines():
+    for line in content.splitlines():
         fence = _FENCE.match(line)
         if fence is None:
             yield line, language is not None, language or ""
@@ -107,10 +107,10 @@ def commands(document: str, heading: str = "") -> Iterator[Command]:
     The pages of the operator's guide have their lines to copy in blocks of the language `shell`,
     the other documents in indented blocks.
     """
-    text = section(document, heading) if heading else read(document)
+    content = section(document, heading) if heading else read(document)
     fences = document in OPERATING
     open_line, begun = "", 0
-    for number, (line, in_block, language) in enumerate(_marked(text), 1):
+    for number, (line, in_block, language) in enumerate(_mark_lines(content), 1):
         copied = language == "shell" if fences else line.startswith(" " * INDENT) and not in_block
         if not open_line and not copied:
             continue
@@ -123,26 +123,26 @@ def commands(document: str, heading: str = "") -> Iterator[Command]:
             continue
         open_line = ""
         yield Command(joined.replace("\\\n", ""), True, document, begun)
-    sentences = _sentences(text, fences=fences)
-    for found in re.finditer(r"`((?:butler-ipam|kubectl|make|python|helm) [^`]+)`", sentences):
-        line_number = sentences[: found.start()].count("\n") + 1
-        yield Command(" ".join(found[1].split()), False, document, line_number)
+    sentences = _sentences(content, fences=fences)
+    for match in re.finditer(r"`((?:butler-ipam|kubectl|make|python|helm) [^`]+)`", sentences):
+        line_number = sentences[: match.start()].count("\n") + 1
+        yield Command(" ".join(match[1].split()), False, document, line_number)
 
 
-def _sentences(text: str, *, fences: bool) -> str:
+def _sentences(content: str, *, fences: bool) -> str:
     """Return a text with the lines to copy left empty."""
     return "\n".join(
         "" if not fences and line.startswith(" " * INDENT) else line
-        for line in _without_blocks(text).splitlines()
+        for line in _without_blocks(content).splitlines()
     )
 
 
-def _is_open(text: str) -> bool:
+def _is_open(content: str) -> bool:
     """Whether the next line belongs to this one."""
-    if text.endswith("\\"):
+    if content.endswith("\\"):
         return True
     try:
-        shlex.split(text, comments=True)
+        shlex.split(content, comments=True)
     except ValueError:
         return True
     return False
@@ -151,7 +151,7 @@ def _is_open(text: str) -> bool:
 def ours(command: Command) -> list[list[str]]:
     """Return the arguments of each call of `butler-ipam` in a line."""
     calls = []
-    for part in re.split(r"[|;&()]|\$\(|>", command.text.split("  #")[0]):
+    for part in re.split(r"[|;&()]|\$\(|>", command.line_text.split("  #")[0]):
         words = shlex.split(part.replace('"', "").replace("'", ""), comments=True)
         if words and Path(words[0]).name == "butler-ipam":
             calls.append(words[1:])
@@ -174,16 +174,16 @@ def links(document: str) -> list[str]:
     return re.findall(r"\]\(([^)\s]+)\)", patterns.sub("code", prose(document)))
 
 
-def quoted(document: str) -> list[str]:
-    """Return what stands in backticks within sentences, with line breaks as blanks."""
+def list_quoted(document: str) -> list[str]:
+    """Return the words in backticks within sentences, with line breaks as blanks."""
     outside = _sentences(read(document), fences=document in OPERATING)
-    return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", outside)]
+    return [" ".join(match.split()) for match in re.findall(r"`([^`]+)`", outside)]
 
 
 def sentences(document: str) -> list[str]:
     """Return the sentences of the paragraphs, list items and cells of tables, without headings."""
-    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", prose(document)))
-    parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?= *[|#])", text)
+    plain_text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", prose(document)))
+    parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?= *[|#])", plain_text)
     units = [
         cell
         for part in parts

@@ -17,29 +17,29 @@ class Assets:
     def add(self, name: str, **behaviour: object) -> Path:
         """Put a program there, or change how it behaves."""
         program = self.folder / name
-        text = Path(__file__).with_name("stand_in.py").read_text(encoding="utf-8")
-        program.write_text(f"#!{sys.executable} -S\n{text}", encoding="utf-8")
+        content = Path(__file__).with_name("stand_in.py").read_text(encoding="utf-8")
+        program.write_text(f"#!{sys.executable} -S\n{content}", encoding="utf-8")
         program.chmod(0o755)
         (self.folder / f"{name}.json").write_text(json.dumps(behaviour))
         return program
 
     def notes(self, name: str) -> list[dict[str, Any]]:
-        """Return what a program noted."""
+        """Return the notes of a program."""
         path = self.folder / f"{name}.notes"
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) for line in lines]
 
     def flags(self, name: str) -> dict[str, str]:
         """Return the flags of a program's last start."""
-        flags: dict[str, str] = [one for one in self.notes(name) if "flags" in one][-1]["flags"]
+        flags: dict[str, str] = [note for note in self.notes(name) if "flags" in note][-1]["flags"]
         return flags
 
     def starts(self, name: str) -> list[int]:
         """Return the process ids of a program."""
-        return [one["pid"] for one in self.notes(name) if "pid" in one]
+        return [note["pid"] for note in self.notes(name) if "pid" in note]
 
     def alive(self) -> list[int]:
-        """Return which of all processes ever started are still there."""
+        """Return the process ids, of all processes ever started, that still run."""
         started = [pid for path in self.folder.glob("*.notes") for pid in self.starts(path.stem)]
         return [pid for pid in started if Path(f"/proc/{pid}/cmdline").exists()]
 

@@ -33,12 +33,12 @@ def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Assets:
         monkeypatch.delenv(variable, raising=False)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    found = Assets(tmp_path / "assets")
-    found.folder.mkdir()
-    found.add("etcd")
-    found.add("kube-apiserver")
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(found.folder))
-    return found
+    asset_folder = Assets(tmp_path / "assets")
+    asset_folder.folder.mkdir()
+    asset_folder.add("etcd")
+    asset_folder.add("kube-apiserver")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(asset_folder.folder))
+    return asset_folder
 
 
 @pytest.fixture

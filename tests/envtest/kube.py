@@ -30,9 +30,9 @@ def skip_reason() -> str:
         version = json.loads(output)["clientVersion"]
     except (ValueError, KeyError):
         return f"{program} does not tell its version"
-    found = (int(version["major"]), int(re.sub(r"\D", "", version["minor"])))
-    if found < _OLDEST:
-        return f"{program} is {found[0]}.{found[1]}; 1.28 or newer is needed"
+    version_numbers = (int(version["major"]), int(re.sub(r"\D", "", version["minor"])))
+    if version_numbers < _OLDEST:
+        return f"{program} is {version_numbers[0]}.{version_numbers[1]}; 1.28 or newer is needed"
     return ""
 
 
@@ -49,9 +49,9 @@ class Kubectl:
     def _env(self) -> dict[str, str]:
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
 
-    async def __call__(self, *arguments: str, text: str = "", **env: str) -> str:
+    async def __call__(self, *arguments: str, content: str = "", **env: str) -> str:
         """Run a command that must succeed; return what it prints."""
-        code, output = await self.run(*arguments, text=text, **env)
+        code, output = await self.run(*arguments, content=content, **env)
         assert code == 0, f"kubectl {' '.join(arguments)}: {output}"
         return output
 
@@ -73,11 +73,11 @@ class Kubectl:
             finally:
                 process.terminate()
 
-    async def run(self, *arguments: str, text: str = "", **env: str) -> tuple[int, str]:
+    async def run(self, *arguments: str, content: str = "", **env: str) -> tuple[int, str]:
         """Run a command; return its code and all that it prints."""
         done = await anyio.run_process(
             ["kubectl", self._cache, *arguments],
-            input=text.encode(),
+            input=content.encode(),
             stderr=subprocess.STDOUT,
             check=False,
             env={**self._env(), **env},

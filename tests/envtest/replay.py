@@ -75,19 +75,19 @@ def names() -> list[str]:
 
 def steps(scenario: str) -> list[Step]:
     """Read a scenario."""
-    text = (SCENARIOS / f"{scenario}.json").read_text(encoding="utf-8")
+    content = (SCENARIOS / f"{scenario}.json").read_text(encoding="utf-8")
     return [
         Step(
-            id=one["id"],
-            mode=one.get("mode", "exact"),
-            request=one["request"],
-            response=one["response"],
-            capture=one.get("capture", {}),
-            until=one.get("until"),
-            events=one.get("watch"),
-            pause=one.get("sleep", 0),
+            id=step["id"],
+            mode=step.get("mode", "exact"),
+            request=step["request"],
+            response=step["response"],
+            capture=step.get("capture", {}),
+            until=step.get("until"),
+            events=step.get("watch"),
+            pause=step.get("sleep", 0),
         )
-        for one in json.loads(text)["steps"]
+        for step in json.loads(content)["steps"]
     ]
 
 
@@ -106,10 +106,10 @@ class Player:
         if step.pause and self._patient:
             await anyio.sleep(step.pause)
         got = await (self._stream(step) if step.events else self._answer(step))
-        wanted = step.response
-        if set(wanted) == {"status"}:
+        response = step.response
+        if set(response) == {"status"}:
             got = {"status": got["status"]}
-        return list(_compare(wanted, got, "", exact=step.mode == "exact"))
+        return list(_compare(response, got, "", exact=step.mode == "exact"))
 
     async def _answer(self, step: Step) -> dict[str, Any]:
         with anyio.move_on_after(_UNTIL_SECONDS):
@@ -120,14 +120,14 @@ class Player:
                     break
                 await anyio.sleep(_PAUSE_SECONDS)
         self._remember(step, body)
-        return _described(response, body)
+        return _describe(response, body)
 
     async def _stream(self, step: Step) -> dict[str, Any]:
         events: list[Any] = []
-        async with self._opened(step) as response:
+        async with self._open(step) as response:
             if response.status_code != 200:
                 await response.aread()
-                return _described(response, self._body(response))
+                return _describe(response, self._body(response))
             async with unwound(response.aiter_lines()) as lines:
                 async for line in lines:
                     if line.strip():
@@ -138,7 +138,7 @@ class Player:
         return {"status": 200, "events": mask(events)}
 
     @asynccontextmanager
-    async def _opened(self, step: Step) -> AsyncIterator[httpx.Response]:
+    async def _open(self, step: Step) -> AsyncIterator[httpx.Response]:
         response = await self._client.send(self._request(step), stream=True)
         try:
             yield response
@@ -146,12 +146,12 @@ class Player:
             await response.aclose()
 
     def _body(self, response: httpx.Response) -> Any:
-        """Return what came back; the server's own address is taken for the recorded one."""
-        text = response.text.replace(self._url, RECORDED_URL)
+        """Return the body of a response, with the recorded address in place of the server's."""
+        body = response.text.replace(self._url, RECORDED_URL)
         try:
-            return json.loads(text)
+            return json.loads(body)
         except ValueError:
-            return text
+            return body
 
     def _request(self, step: Step) -> httpx.Request:
         request = self._filled_in(step.request)
@@ -184,7 +184,7 @@ class Player:
             self._captured[name] = str(value)
 
 
-def _described(response: httpx.Response, body: Any) -> dict[str, Any]:
+def _describe(response: httpx.Response, body: Any) -> dict[str, Any]:
     described: dict[str, Any] = {
         "status": response.status_code,
         "contentType": response.headers.get("content-type", "").partition(";")[0],
@@ -222,8 +222,8 @@ def _as_within_one_second(entries: list[Any]) -> list[Any]:
     The server orders them by time before anything else, in whole seconds. What was recorded within
     one second may fall on both sides of a full one when it is played.
     """
-    made = [datetime.fromisoformat(entry["time"]) for entry in entries if entry.get("time")]
-    if len(made) < len(entries) or not made or max(made) - min(made) != timedelta(seconds=1):
+    times = [datetime.fromisoformat(entry["time"]) for entry in entries if entry.get("time")]
+    if len(times) < len(entries) or not times or max(times) - min(times) != timedelta(seconds=1):
         return entries
     return sorted(
         entries,
@@ -236,38 +236,40 @@ def _as_within_one_second(entries: list[Any]) -> list[Any]:
     )
 
 
-def differences(wanted: Any, got: Any) -> list[str]:
+def differences(expected: Any, got: Any) -> list[str]:
     """Return a line per place where two values are not the same."""
-    return list(_compare(wanted, got, "", exact=True))
+    return list(_compare(expected, got, "", exact=True))
 
 
-def _compare(wanted: Any, got: Any, path: str, *, exact: bool) -> Iterator[str]:
+def _compare(expected: Any, got: Any, path: str, *, exact: bool) -> Iterator[str]:
     """Yield a line per place that is not as recorded."""
-    if isinstance(wanted, dict) and isinstance(got, dict):
-        for key, item in wanted.items():
+    if isinstance(expected, dict) and isinstance(got, dict):
+        for key, item in expected.items():
             if key in got:
                 yield from _compare(item, got[key], f"{path}/{key}", exact=exact)
             else:
                 yield f"{path}/{key}: missing, expected {_short(item)}"
         if exact:
-            extra = [key for key in got if key not in wanted]
+            extra = [key for key in got if key not in expected]
             yield from (f"{path}/{key}: unexpected {_short(got[key])}" for key in extra)
-    elif isinstance(wanted, list) and isinstance(got, list):
-        yield from _compare_lists(wanted, got, path, exact=exact)
-    elif wanted not in (got, "<any>"):
-        yield f"{path}: {_short(got)}, expected {_short(wanted)}"
+    elif isinstance(expected, list) and isinstance(got, list):
+        yield from _compare_lists(expected, got, path, exact=exact)
+    elif expected not in (got, "<any>"):
+        yield f"{path}: {_short(got)}, expected {_short(expected)}"
 
 
-def _compare_lists(wanted: list[Any], got: list[Any], path: str, *, exact: bool) -> Iterator[str]:
+def _compare_lists(
+    expected: list[Any], got: list[Any], path: str, *, exact: bool
+) -> Iterator[str]:
     if not exact:
-        for item in wanted:
-            if not any(not list(_compare(item, one, "", exact=False)) for one in got):
+        for item in expected:
+            if not any(not list(_compare(item, received, "", exact=False)) for received in got):
                 yield f"{path}: no element is {_short(item)}"
         return
-    if len(wanted) != len(got):
-        yield f"{path}: {len(got)} elements, expected {len(wanted)}"
-    for at, (item, one) in enumerate(zip(wanted, got, strict=False)):
-        yield from _compare(item, one, f"{path}/{at}", exact=True)
+    if len(expected) != len(got):
+        yield f"{path}: {len(got)} elements, expected {len(expected)}"
+    for at, (item, received) in enumerate(zip(expected, got, strict=False)):
+        yield from _compare(item, received, f"{path}/{at}", exact=True)
 
 
 def _short(value: Any) -> str:

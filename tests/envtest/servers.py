@@ -11,7 +11,7 @@ from envtest.certs import client_tls
 
 
 @asynccontextmanager
-async def started(data: Path | None = None) -> AsyncIterator[httpx.AsyncClient]:
+async def start_server(data: Path | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """Start a server; yield its administrator's client."""
     async with serve(data=data) as server:
         trust = client_tls(server.authority.pair.certificate, None)

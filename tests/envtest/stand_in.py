@@ -24,17 +24,17 @@ _SELF = Path(sys.argv[0])
 _FLAGS = dict(flag.removeprefix("--").partition("=")[::2] for flag in sys.argv[1:])
 
 
-def _noted(**what: object) -> None:
+def _note(**values: object) -> None:
     with _SELF.with_name(f"{_SELF.name}.notes").open("a", encoding="utf-8") as notes:
-        notes.write(json.dumps(what) + "\n")
+        notes.write(json.dumps(values) + "\n")
 
 
 def _behaviour() -> dict[str, Any]:
     path = _SELF.with_name(f"{_SELF.name}.json")
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    if found.get("taken"):
-        path.write_text(json.dumps({**found, "taken": found["taken"] - 1}))
-    return found
+    stored_calls: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    if stored_calls.get("taken"):
+        path.write_text(json.dumps({**stored_calls, "taken": stored_calls["taken"] - 1}))
+    return stored_calls
 
 
 def _address() -> tuple[str, int]:
@@ -69,9 +69,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         connection = self.connection
         if isinstance(connection, ssl.SSLSocket):
-            shown: Any = connection.getpeercert() or {}
-            names = {key: value for part in shown.get("subject", ()) for key, value in part}
-            _noted(path=self.path, subject=names)
+            certificate: Any = connection.getpeercert() or {}
+            names = {key: value for part in certificate.get("subject", ()) for key, value in part}
+            _note(path=self.path, subject=names)
         if _Handler.tells:
             Path(_Handler.tells).write_text("asked")
             _Handler.tells = ""
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(_Handler.content)
 
     # typing_extensions is out of reach of what runs without site-packages.
-    def log_message(self, *what: object) -> None:  # type: ignore[explicit-override]
+    def log_message(self, *values: object) -> None:  # type: ignore[explicit-override]
         """Say nothing."""
 
 
@@ -92,7 +92,7 @@ def main() -> None:
     if sys.argv[1:] == ["-h"]:
         return
     behaviour = _behaviour()
-    _noted(pid=os.getpid(), flags=_FLAGS)
+    _note(pid=os.getpid(), flags=_FLAGS)
     sys.stderr.write(behaviour.get("says", "") + "\n")
     if behaviour.get("taken") and _is_metallb():
         # It only notes that in its log, and goes on without.

@@ -24,9 +24,9 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 def test_a_token_file_is_read_as_the_real_server_reads_it() -> None:
-    text = '# people\n\nt1,joe,7\nt2,ann,8,"a,b"\nt3,nobody,9,""\n'
+    token_file = '# people\n\nt1,joe,7\nt2,ann,8,"a,b"\nt3,nobody,9,""\n'
 
-    assert parse_token_file(text) == {
+    assert parse_token_file(token_file) == {
         "t1": User("joe", (), "7"),
         "t2": User("ann", ("a", "b"), "8"),
         "t3": User("nobody", ("",), "9"),
@@ -34,19 +34,19 @@ def test_a_token_file_is_read_as_the_real_server_reads_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("content", "message"),
     [
         ("t1,joe\n", "tokens.csv, line 1: 2 columns; write token,user,uid"),
         (",joe,1\n", "line 1: the token is empty"),
         ("t,a,1\nt,b,2\n", "line 2: the token of b is listed twice"),
     ],
 )
-def test_a_bad_token_file_is_refused_by_its_line(text: str, message: str) -> None:
+def test_a_bad_token_file_is_refused_by_its_line(content: str, message: str) -> None:
     with pytest.raises(TokenFileError, match=message):
-        parse_token_file(text, "tokens.csv")
+        parse_token_file(content, "tokens.csv")
 
 
-def allows(rules: Rule, wanted: Attributes, *, namespace: str = "") -> bool:
+def allows(rules: Rule, attributes: Attributes, *, namespace: str = "") -> bool:
     """Ask for one user with one role, bound everywhere or in a namespace."""
     store = Store()
     kind, place = ("Role", "rolebindings") if namespace else ("ClusterRole", "clusterrolebindings")
@@ -59,7 +59,7 @@ def allows(rules: Rule, wanted: Attributes, *, namespace: str = "") -> bool:
         "subjects": [{"kind": "User", "name": "joe"}],
     }
     store.write(f"{RBAC}/{place}", f"{prefix}r", binding)
-    return Authorizer(store).is_allowed(User("joe"), wanted)
+    return Authorizer(store).is_allowed(User("joe"), attributes)
 
 
 def test_a_rule_allows_its_verbs_groups_and_resources_only() -> None:
@@ -74,14 +74,14 @@ def test_a_rule_allows_its_verbs_groups_and_resources_only() -> None:
 def test_rules_match_wildcards_names_subresources_and_paths() -> None:
     anything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     status = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*/status"]}
-    named = {"verbs": ["*"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
+    rule = {"verbs": ["*"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
     paths = {"verbs": ["get"], "nonResourceURLs": ["/metrics", "/logs/*", "/all/**"]}
 
     assert allows(anything, Attributes("x", "y", "z", "status"))
     assert allows(status, Attributes("x", "y", "z", "status"))
     assert not allows(status, Attributes("x", "y", "z"))
-    assert allows(named, Attributes("get", "", "pods", name="a"))
-    assert not allows(named, Attributes("get", "", "pods", name="b"))
+    assert allows(rule, Attributes("get", "", "pods", name="a"))
+    assert not allows(rule, Attributes("get", "", "pods", name="b"))
     assert allows(paths, Attributes("get", path="/logs/a"))
     assert allows(paths, Attributes("get", path="/all/a"))
     assert not allows(paths, Attributes("get", path="/metrics/a"))
@@ -161,10 +161,10 @@ async def test_a_client_certificate_is_its_users_name_and_groups() -> None:
             context.load_cert_chain(*pair.write(Path(folder), "eve"))
         async with httpx.AsyncClient(base_url=server.url, verify=context) as client:
             path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-            found = (await client.post(path, json={})).json()["status"]["userInfo"]
+            shown_user = (await client.post(path, json={})).json()["status"]["userInfo"]
 
-    assert found["username"] == "eve"
-    assert found["groups"] == ["system:masters", "system:authenticated"]
+    assert shown_user["username"] == "eve"
+    assert shown_user["groups"] == ["system:masters", "system:authenticated"]
 
 
 NAMES = st.sampled_from(["a", "b", "system:serviceaccount:n:a"])
@@ -197,7 +197,7 @@ def test_every_user_has_the_rules_of_the_bindings_that_name_it(
     bindings: Sequence[tuple[str, Any]], name: str, groups: Sequence[str], namespace: str
 ) -> None:
     store, user = Store(), User(name, tuple(groups))
-    wanted = []
+    expected = []
     for number, (home, subjects) in enumerate(bindings):
         role = f"r{number}"
         rules = [{"verbs": [role], "apiGroups": [""], "resources": ["x"]}]
@@ -210,9 +210,9 @@ def test_every_user_has_the_rules_of_the_bindings_that_name_it(
         }
         place, key = ("rolebindings", f"{home}/{role}") if home else ("clusterrolebindings", role)
         store.write(f"{RBAC}/{place}", key, body)
-        if home in {"", namespace} and any(is_one_of(user, one, home) for one in subjects):
-            wanted.append((bool(home), role))
+        if home in {"", namespace} and any(is_one_of(user, subject, home) for subject in subjects):
+            expected.append((bool(home), role))
 
-    found = [rule["verbs"][0] for rule in Authorizer(store).rules(user, namespace)]
+    verbs = [rule["verbs"][0] for rule in Authorizer(store).rules(user, namespace)]
 
-    assert found == [role for _, role in sorted(wanted)]
+    assert verbs == [role for _, role in sorted(expected)]

@@ -80,8 +80,8 @@ async def test_a_config_map_above_a_mebibyte_is_invalid(http: httpx.AsyncClient)
 
 
 async def test_numbers_in_queries_are_read_as_go_reads_them(http: httpx.AsyncClient) -> None:
-    for text in ("abc", "9" * 5000, "1.5"):
-        answer = await http.get(MAPS, params={"limit": text})
+    for number_text in ("abc", "9" * 5000, "1.5"):
+        answer = await http.get(MAPS, params={"limit": number_text})
         assert answer.status_code == 400
         assert answer.json()["message"].startswith("strconv.ParseInt: parsing ")
 
@@ -157,26 +157,26 @@ async def test_percent_signs_without_digits_are_refused_in_paths_and_left_out_of
     assert listed.json()["items"] == []
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "a: {" * 5_000, "- " * 50_000 + "a"])
-async def test_deep_yaml_is_refused_at_once(http: httpx.AsyncClient, text: str) -> None:
-    code, message = await send(http, text.encode(), "application/yaml")
+@pytest.mark.parametrize("content", ["[" * 100_000, "a: {" * 5_000, "- " * 50_000 + "a"])
+async def test_deep_yaml_is_refused_at_once(http: httpx.AsyncClient, content: str) -> None:
+    code, message = await send(http, content.encode(), "application/yaml")
 
     assert (code, "exceeded max depth" in message) == (400, True)
 
 
-@pytest.mark.parametrize("text", [b"a: [", b"a: b: c", b"a: \xff", b"a: *x", b"&a [*a]"])
+@pytest.mark.parametrize("body", [b"a: [", b"a: b: c", b"a: \xff", b"a: *x", b"&a [*a]"])
 async def test_what_is_no_yaml_is_refused_with_its_place(
-    http: httpx.AsyncClient, text: bytes
+    http: httpx.AsyncClient, body: bytes
 ) -> None:
-    code, message = await send(http, text, "application/yaml")
+    code, message = await send(http, body, "application/yaml")
 
     assert (code, "yaml: " in message) == (400, True)
 
 
 def test_yaml_is_read_as_json_would_be() -> None:
-    text = b"a: 2020-01-01\n1: on\nb: &x {c: [1, 2.5, null, y, z]}\nd: *x\n---\nnext: document"
+    body = b"a: 2020-01-01\n1: on\nb: &x {c: [1, 2.5, null, y, z]}\nd: *x\n---\nnext: document"
 
-    value, complaints = read_yaml(text)
+    value, complaints = read_yaml(body)
 
     inner = {"c": [1, 2.5, None, True, "z"]}
     assert value == {"a": "2020-01-01", "1": True, "b": inner, "d": inner}

@@ -39,7 +39,7 @@ anyio.run(main)
 
 
 def content(path: str) -> str:
-    """Return what is in a file."""
+    """Return the content of a file."""
     return Path(path).read_text(encoding="utf-8")
 
 
@@ -72,14 +72,14 @@ async def test_the_administrator_is_known_by_a_certificate(assets: Assets) -> No
         with pytest.raises(PlaneError, match="add it with add_user"):
             plane.kubeconfig("joe")
         assert "client-certificate-data" in await plane.add_user("joe", ["readers"])
-    seen = next(one for one in assets.notes("kube-apiserver") if one.get("path") == "/version")
+    seen = next(note for note in assets.notes("kube-apiserver") if note.get("path") == "/version")
     assert seen["subject"] == {"organizationName": "system:masters", "commonName": "admin"}
 
 
 async def test_start_waits_until_the_server_is_ready(assets: Assets) -> None:
     assets.add("kube-apiserver", refusals=3)
     async with ControlPlane.start():
-        paths = [one["path"] for one in assets.notes("kube-apiserver") if "path" in one]
+        paths = [note["path"] for note in assets.notes("kube-apiserver") if "path" in note]
     assert paths == ["/readyz"] * 4 + ["/api/v1/namespaces/default"]
 
 
@@ -167,10 +167,10 @@ async def test_a_name_to_listen_on_is_refused_before_anything_starts(assets: Ass
 
 
 async def test_a_port_that_was_asked_for_is_not_replaced(assets: Assets) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as bound_socket:
+        bound_socket.bind(("127.0.0.1", 0))
+        bound_socket.listen()
+        listen = f"127.0.0.1:{bound_socket.getsockname()[1]}"
         with pytest.raises(PlaneError, match="kube-apiserver found its port taken"):
             async with ControlPlane.start(listen=listen):
                 pass
@@ -251,8 +251,8 @@ async def test_controllers_run_where_they_are_asked_for(assets: Assets) -> None:
         assert len(assets.alive()) == 3
     async with ControlPlane.start(namespace_controller=True, garbage_collector=True) as plane:
         assert plane.controllers == {"namespaces", "garbage"}
-        wanted = "garbage-collector-controller,namespace-controller"
-        assert assets.flags("kube-controller-manager")["controllers"] == wanted
+        expected = "garbage-collector-controller,namespace-controller"
+        assert assets.flags("kube-controller-manager")["controllers"] == expected
     assert left_behind(assets) == ([], [])
 
 
@@ -278,15 +278,15 @@ def test_output_is_shown_where_that_is_asked_for(assets: Assets) -> None:
         except PlaneError as error:
             print(error)
     """)
-    shown = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT": "true"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "here I am" in shown.stderr
-    assert shown.stdout == "etcd ended with code 1; what it said is shown above\n"
+    assert "here I am" in process.stderr
+    assert process.stdout == "etcd ended with code 1; what it said is shown above\n"
 
 
 async def test_a_cluster_that_runs_already_is_used_and_left_running(

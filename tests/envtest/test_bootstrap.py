@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from envtest.listening import reachable
-from tests.envtest.servers import started
+from tests.envtest.servers import start_server
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES = f"{RBAC}/clusterroles"
@@ -18,14 +18,14 @@ HOME = "/api/v1/namespaces/default"
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
     """The administrator of a fresh server."""
-    async with started() as client:
+    async with start_server() as client:
         yield client
 
 
 async def test_a_fresh_server_has_the_namespaces_of_the_system(http: httpx.AsyncClient) -> None:
-    found = (await http.get("/api/v1/namespaces")).json()["items"]
+    namespace = (await http.get("/api/v1/namespaces")).json()["items"]
 
-    assert [one["metadata"]["name"] for one in found] == [
+    assert [obj["metadata"]["name"] for obj in namespace] == [
         "default",
         "kube-node-lease",
         "kube-public",
@@ -47,13 +47,13 @@ async def test_admin_grants_what_edit_grants_and_edit_what_view_grants(
 
 
 async def test_a_role_that_was_removed_is_there_again_after_a_start(tmp_path: Path) -> None:
-    async with started(tmp_path) as http:
+    async with start_server(tmp_path) as http:
         removed = await http.delete(f"{ROLES}/cluster-admin")
         gone = await http.get(f"{ROLES}/cluster-admin")
-    async with started(tmp_path) as http:
+    async with start_server(tmp_path) as http:
         again = await http.get(f"{ROLES}/cluster-admin")
 
-    assert [one.status_code for one in (removed, gone, again)] == [200, 404, 200]
+    assert [response.status_code for response in (removed, gone, again)] == [200, 404, 200]
 
 
 async def test_the_server_prints_where_it_listens(http: httpx.AsyncClient) -> None:
@@ -76,7 +76,7 @@ async def test_the_server_prints_where_it_listens(http: httpx.AsyncClient) -> No
 async def test_a_server_that_moved_says_so(tmp_path: Path) -> None:
     ports = []
     for _ in range(2):
-        async with started(tmp_path) as http:
+        async with start_server(tmp_path) as http:
             service = (await http.get(f"{HOME}/services/kubernetes")).json()
             old = (await http.get(f"{HOME}/endpoints/kubernetes")).json()
             ports.append(http.base_url.port)
@@ -91,7 +91,7 @@ async def test_a_server_that_moved_says_so(tmp_path: Path) -> None:
     ("bound", "family"), [("0.0.0.0", r"\d+(\.\d+){3}"), ("::", "[0-9a-f:]+"), ("::1", "::1")]
 )
 def test_a_server_is_reached_at_an_address_of_its_own(bound: str, family: str) -> None:
-    found = reachable(bound)
+    address = reachable(bound)
 
-    assert re.fullmatch(family, found)
-    assert found not in {"0.0.0.0", "::"}
+    assert re.fullmatch(family, address)
+    assert address not in {"0.0.0.0", "::"}

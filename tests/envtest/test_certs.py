@@ -9,10 +9,10 @@ from envtest.certs import Authority, KeyPair, client_tls
 from tests.controller.certs import authority_and_pair
 
 
-def shake_hands(client: ssl.SSLContext, shown: KeyPair, folder: Path) -> str | None:
+def shake_hands(client: ssl.SSLContext, key_pair: KeyPair, folder: Path) -> str | None:
     """Connect to a server that shows a certificate, in memory; return the protocol agreed on."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(*shown.write(folder, "shown"))
+    server.load_cert_chain(*key_pair.write(folder, "shown"))
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     asking = client.wrap_bio(back, there, server_hostname="127.0.0.1")
     answering = server.wrap_bio(there, back, server_side=True)

@@ -25,13 +25,13 @@ def row(kind: str, body: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bare_object_of_every_kind_has_a_row(kind: str) -> None:
-    shown = row(kind, {})
+    cells = row(kind, {})
 
-    assert next(iter(shown)) == ("Last Seen" if kind == "Event" else "Name")
+    assert next(iter(cells)) == ("Last Seen" if kind == "Event" else "Name")
     for column, _ in columns_of(kind):
         expected = {"integer": int, "boolean": bool}.get(column.type)
         if expected and column.name != "Suspend":
-            assert isinstance(shown[column.name], expected), column.name
+            assert isinstance(cells[column.name], expected), column.name
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,6 @@ def test_a_bare_object_of_every_kind_has_a_row(kind: str) -> None:
     ],
 )
 def test_cells_are_those_of_the_real_server(kind: str, body: Any, cells: dict[str, Any]) -> None:
-    shown = row(kind, body)
+    shown_cells = row(kind, body)
 
-    assert {name: shown[name] for name in cells} == cells
+    assert {name: shown_cells[name] for name in cells} == cells

@@ -51,7 +51,7 @@ async def connection(server: EmbeddedServer, *, window: int = 0) -> AsyncIterato
 
 
 async def read_to_end(stream: ByteStream) -> bytes:
-    """Return what comes until the server closes the connection."""
+    """Return the bytes that come until the server closes the connection."""
     data = b""
     with anyio.fail_after(20):
         while True:
@@ -200,7 +200,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off_and_slows_no_other() -> N
             await server.watchers.wait_for_count(2)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(heavy_changes, http)
-                await received(other, 12)
+                await read_events(other, 12)
             await server.watchers.wait_for_count(1)
 
 
@@ -211,7 +211,7 @@ async def heavy_changes(http: httpx.AsyncClient) -> None:
         assert (await http.post(MAPS, json=body)).status_code == 201
 
 
-async def received(stream: ByteStream, count: int) -> None:
+async def read_events(stream: ByteStream, count: int) -> None:
     """Read a watch until so many of the heavy objects came."""
     seen, tail = 0, b""
     while seen < count:

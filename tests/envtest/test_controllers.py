@@ -49,19 +49,19 @@ def is_gone(body: Any) -> bool:
     return bool(body.get("reason") == "NotFound")
 
 
-async def owned(
+async def create_owned(
     http: httpx.AsyncClient, name: str, *owners: dict[str, Any], block: bool = False
 ) -> Any:
     body = gauge(name)
     body["metadata"]["ownerReferences"] = [
         {
-            "apiVersion": one["apiVersion"],
-            "kind": one["kind"],
-            "name": one["metadata"]["name"],
-            "uid": one["metadata"]["uid"],
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
             "blockOwnerDeletion": block,
         }
-        for one in owners
+        for owner in owners
     ]
     return (await http.post(PATH, json=body)).json()
 
@@ -85,12 +85,12 @@ async def test_a_namespace_waits_for_finalizers_in_it() -> None:
         body["metadata"]["finalizers"] = ["lab.example.com/hold"]
         await http.post(inside, json=body)
         await http.delete("/api/v1/namespaces/tmp")
-        await becomes(http, f"{inside}/a", lambda one: "deletionTimestamp" in one["metadata"])
-        held = (await http.get("/api/v1/namespaces/tmp")).json()
+        await becomes(http, f"{inside}/a", lambda http: "deletionTimestamp" in http["metadata"])
+        namespace = (await http.get("/api/v1/namespaces/tmp")).json()
         await http.patch(f"{inside}/a", json={"metadata": {"finalizers": None}}, headers=MERGE)
         await becomes(http, "/api/v1/namespaces/tmp", is_gone)
 
-    assert held["status"]["phase"] == "Terminating"
+    assert namespace["status"]["phase"] == "Terminating"
 
 
 async def test_a_terminating_namespace_says_what_it_waits_for_and_takes_nothing_new() -> None:
@@ -103,11 +103,12 @@ async def test_a_terminating_namespace_says_what_it_waits_for_and_takes_nothing_
             await http.post(inside, json=body)
         await http.delete("/api/v1/namespaces/tmp")
         path = "/api/v1/namespaces/tmp"
-        held = await becomes(http, path, lambda pod: "conditions" in pod.get("status", {}))
+        held_pod = await becomes(http, path, lambda pod: "conditions" in pod.get("status", {}))
         refused = await http.post(inside, json=gauge("c"))
 
     reported = {
-        one["type"]: (one["status"], one["message"]) for one in held["status"]["conditions"]
+        condition["type"]: (condition["status"], condition["message"])
+        for condition in held_pod["status"]["conditions"]
     }
     assert reported == {
         "NamespaceDeletionDiscoveryFailure": ("False", "All resources successfully discovered"),
@@ -154,17 +155,17 @@ async def test_without_the_controller_a_namespace_stays_terminating() -> None:
 async def test_dependents_go_after_their_owner() -> None:
     async with cluster(garbage_collector=True) as http:
         owner = (await http.post(PATH, json=gauge("owner"))).json()
-        child = await owned(http, "child", owner)
-        await owned(http, "grandchild", child)
+        child = await create_owned(http, "child", owner)
+        await create_owned(http, "grandchild", child)
         await http.delete(f"{PATH}/owner")
         await becomes(http, PATH, lambda listed: not listed["items"])
 
 
 async def test_a_dependent_of_two_owners_stays_while_one_exists() -> None:
     async with cluster(garbage_collector=True) as http:
-        one = (await http.post(PATH, json=gauge("one"))).json()
+        gauge_body = (await http.post(PATH, json=gauge("one"))).json()
         two = (await http.post(PATH, json=gauge("two"))).json()
-        await owned(http, "child", one, two)
+        await create_owned(http, "child", gauge_body, two)
         await http.delete(f"{PATH}/one")
         child = await becomes(
             http, f"{PATH}/child", lambda body: len(body["metadata"]["ownerReferences"]) == 1
@@ -176,22 +177,22 @@ async def test_a_dependent_of_two_owners_stays_while_one_exists() -> None:
 async def test_a_foreground_deletion_waits_for_blocking_dependents() -> None:
     async with cluster(garbage_collector=True) as http:
         owner = (await http.post(PATH, json=gauge("owner"))).json()
-        child = await owned(http, "child", owner, block=True)
+        child = await create_owned(http, "child", owner, block=True)
         merge = {"metadata": {"finalizers": ["lab.example.com/hold"]}}
         await http.patch(f"{PATH}/{child['metadata']['name']}", json=merge, headers=MERGE)
         await http.request("DELETE", f"{PATH}/owner", json=FOREGROUND)
-        await becomes(http, f"{PATH}/child", lambda one: "deletionTimestamp" in one["metadata"])
-        held = (await http.get(f"{PATH}/owner")).json()
+        await becomes(http, f"{PATH}/child", lambda http: "deletionTimestamp" in http["metadata"])
+        body = (await http.get(f"{PATH}/owner")).json()
         await http.patch(f"{PATH}/child", json={"metadata": {"finalizers": None}}, headers=MERGE)
         await becomes(http, PATH, lambda listed: not listed["items"])
 
-    assert held["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert body["metadata"]["finalizers"] == ["foregroundDeletion"]
 
 
 async def test_orphans_lose_their_reference_and_stay() -> None:
     async with cluster(garbage_collector=True) as http:
         owner = (await http.post(PATH, json=gauge("owner"))).json()
-        await owned(http, "child", owner)
+        await create_owned(http, "child", owner)
         await http.request("DELETE", f"{PATH}/owner", json={"propagationPolicy": "Orphan"})
         await becomes(http, f"{PATH}/owner", is_gone)
 
@@ -201,7 +202,7 @@ async def test_orphans_lose_their_reference_and_stay() -> None:
 async def test_an_owner_that_never_was_takes_its_dependent_along() -> None:
     async with cluster(garbage_collector=True) as http:
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": "no"}}
-        await owned(http, "child", owner)
+        await create_owned(http, "child", owner)
         await becomes(http, f"{PATH}/child", is_gone)
 
 
@@ -209,12 +210,14 @@ async def test_an_owner_in_another_namespace_owns_nothing_and_an_event_says_so()
     async with cluster(garbage_collector=True) as http:
         await http.post("/api/v1/namespaces", json={"metadata": {"name": "other"}})
         owner = (await http.post(PATH.replace("default", "other"), json=gauge("far"))).json()
-        child = await owned(http, "child", owner)
+        child = await create_owned(http, "child", owner)
         await becomes(http, f"{PATH}/child", is_gone)
         events = (await http.get("/api/v1/namespaces/default/events")).json()["items"]
 
     uid = owner["metadata"]["uid"]
-    assert [(one["reason"], one["involvedObject"]["uid"], one["message"]) for one in events] == [
+    assert [
+        (event["reason"], event["involvedObject"]["uid"], event["message"]) for event in events
+    ] == [
         (
             "OwnerRefInvalidNamespace",
             child["metadata"]["uid"],
@@ -230,7 +233,7 @@ async def test_an_owner_is_known_by_its_kind_and_name_as_well() -> None:
     async with cluster(garbage_collector=True) as http:
         owner = (await http.post(PATH, json=gauge("owner"))).json()
         owner["metadata"]["name"] = "renamed"
-        await owned(http, "child", owner)
+        await create_owned(http, "child", owner)
         await becomes(http, f"{PATH}/child", is_gone)
 
 
@@ -246,8 +249,8 @@ async def test_what_cannot_be_looked_up_is_kept() -> None:
         }
         meta = {"name": "wide", "ownerReferences": [reference]}
         await http.post("/api/v1/namespaces", json={"metadata": meta})
-        await owned(http, "strange", unknown)
-        await owned(http, "marker", owner)
+        await create_owned(http, "strange", unknown)
+        await create_owned(http, "marker", owner)
         await http.delete(f"{PATH}/owner")
         await becomes(http, f"{PATH}/marker", is_gone)
 
@@ -256,7 +259,7 @@ async def test_what_cannot_be_looked_up_is_kept() -> None:
         events = (await http.get("/api/v1/namespaces/default/events")).json()["items"]
 
     assert wide["status"]["phase"] == "Active"
-    assert [(one["reason"], one["involvedObject"]["name"]) for one in events] == [
+    assert [(event["reason"], event["involvedObject"]["name"]) for event in events] == [
         ("OwnerRefInvalidNamespace", "wide")
     ]
 
@@ -284,8 +287,8 @@ async def test_an_owner_in_no_namespace_may_own_what_is_in_one() -> None:
         body = {"metadata": {"name": "owner"}, "rules": []}
         owner = (await http.post(roles, json=body)).json()
         lone = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": "no"}}
-        await owned(http, "child", owner)
-        await owned(http, "marker", lone)
+        await create_owned(http, "child", owner)
+        await create_owned(http, "marker", lone)
         await becomes(http, f"{PATH}/marker", is_gone)
         kept = await http.get(f"{PATH}/child")
         await http.delete(f"{roles}/owner")
@@ -297,7 +300,7 @@ async def test_an_owner_in_no_namespace_may_own_what_is_in_one() -> None:
 async def test_a_circle_of_owners_goes_in_the_foreground_too() -> None:
     async with cluster(garbage_collector=True) as http:
         first = (await http.post(PATH, json=gauge("first"))).json()
-        second = await owned(http, "second", first, block=True)
+        second = await create_owned(http, "second", first, block=True)
         reference = {
             "apiVersion": second["apiVersion"],
             "kind": second["kind"],

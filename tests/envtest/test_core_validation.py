@@ -8,12 +8,12 @@ import pytest
 CORE = "/api/v1/namespaces/default"
 
 
-async def refused(http: httpx.AsyncClient, path: str, **parts: Any) -> list[str]:
+async def list_causes(http: httpx.AsyncClient, path: str, **parts: Any) -> list[str]:
     """Return the causes, each as field and message."""
     answer = await http.post(path, json={"metadata": {"name": "x"}, **parts})
     assert answer.status_code == 422, answer.text
     causes = answer.json()["details"]["causes"]
-    return [f"{one['field']}: {one['message']}" for one in causes]
+    return [f"{cause['field']}: {cause['message']}" for cause in causes]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ async def refused(http: httpx.AsyncClient, path: str, **parts: Any) -> list[str]
 async def test_a_config_map_is_refused(
     http: httpx.AsyncClient, parts: dict[str, Any], causes: list[str]
 ) -> None:
-    assert await refused(http, f"{CORE}/configmaps", **parts) == causes
+    assert await list_causes(http, f"{CORE}/configmaps", **parts) == causes
 
 
 async def test_a_config_map_may_hold_a_mebibyte_of_bytes(http: httpx.AsyncClient) -> None:
@@ -58,5 +58,7 @@ async def test_a_config_map_may_hold_a_mebibyte_of_bytes(http: httpx.AsyncClient
 async def test_a_secret_has_what_its_type_is_for(
     http: httpx.AsyncClient, kind: str, data: dict[str, str], causes: list[str]
 ) -> None:
-    found = await refused(http, f"{CORE}/secrets", type=f"kubernetes.io/{kind}", stringData=data)
-    assert found == causes
+    error_messages = await list_causes(
+        http, f"{CORE}/secrets", type=f"kubernetes.io/{kind}", stringData=data
+    )
+    assert error_messages == causes

@@ -23,10 +23,10 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
         ControlPlane.start(force_embedded=True, tokens={"t": User("joe")}) as plane,
         admin_client(plane) as admin,
     ):
-        every: dict[str, Any] = {"apiGroups": ["*"], "resources": ["*"]}
+        every_resource: dict[str, Any] = {"apiGroups": ["*"], "resources": ["*"]}
         rules = [
-            {**every, "verbs": ["get", "patch", "update"]},
-            {**every, "verbs": ["create"], "resourceNames": ["mine"]},
+            {**every_resource, "verbs": ["get", "patch", "update"]},
+            {**every_resource, "verbs": ["create"], "resourceNames": ["mine"]},
         ]
         await admin.post(f"{RBAC}/clusterroles", json={"metadata": {"name": "r"}, "rules": rules})
         binding = {
@@ -53,11 +53,11 @@ async def test_an_apply_that_would_make_an_object_needs_the_right_to(
 ) -> None:
     refused = await apply(http, "other")
     dry = await apply(http, "other", dryRun="All")
-    made = await apply(http, "mine")
+    created = await apply(http, "mine")
     await http.post(MAPS, json={"metadata": {"name": "other"}})
     changed = await apply(http, "other")
 
-    codes = [one.status_code for one in (refused, dry, made, changed)]
+    codes = [response.status_code for response in (refused, dry, created, changed)]
     assert codes == [403, 403, 201, 200]
     assert refused.json()["message"] == 'configmaps "other" is forbidden: '
     assert refused.json()["reason"] == "Forbidden"
@@ -66,10 +66,10 @@ async def test_an_apply_that_would_make_an_object_needs_the_right_to(
 async def test_an_update_that_would_make_an_object_needs_the_right_to(
     http: httpx.AsyncClient,
 ) -> None:
-    found = []
+    verbs = []
     for name in ("other", "mine"):
         body = {"metadata": {"name": name}, "spec": {"holderIdentity": "joe"}}
         answer = await http.put(f"{LEASES}/{name}", json=body, headers=JOE)
-        found.append(answer.status_code)
+        verbs.append(answer.status_code)
 
-    assert found == [403, 201]
+    assert verbs == [403, 201]

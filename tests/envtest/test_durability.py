@@ -56,12 +56,12 @@ class Child:
 async def child(data: Path) -> AsyncIterator[Child]:
     command = script(SERVER, str(data))
     async with await anyio.open_process(command, stderr=subprocess.DEVNULL) as process:
-        text = ""
+        output = ""
         assert process.stdout is not None
         with anyio.fail_after(30):
-            while not text.endswith("---\n"):
-                text += (await process.stdout.receive()).decode()
-        config = yaml.safe_load(text.removesuffix("---\n"))
+            while not output.endswith("---\n"):
+                output += (await process.stdout.receive()).decode()
+        config = yaml.safe_load(output.removesuffix("---\n"))
         token = config["users"][0]["user"]["token"]
         async with httpx.AsyncClient(
             base_url=config["clusters"][0]["cluster"]["server"],
@@ -85,12 +85,12 @@ class Ledger:
     revision: int = 0
     answers: int = 0
 
-    def allows(self, name: str, found: str | None) -> bool:
+    def allows(self, name: str, stored_value: str | None) -> bool:
         """Return whether an object may be so after the crash."""
         allowed = {self.reported.get(name)}
         if name in self.asked:
             allowed.add(self.asked[name])
-        return found in allowed
+        return stored_value in allowed
 
     async def work(
         self,
@@ -130,17 +130,17 @@ class Ledger:
 
 async def killed_at_some_point(server: Child, ledgers: dict[str, Ledger], seed: int) -> None:
     """Put a server under load, and kill it after some number of answers, amid others."""
-    left = itertools.count(random.Random(seed).randint(1, 150), -1)
+    remaining = itertools.count(random.Random(seed).randint(1, 150), -1)
     enough = anyio.Event()
 
-    def answered() -> None:
-        if next(left) == 0:
+    def note_answer() -> None:
+        if next(remaining) == 0:
             enough.set()
 
     async with anyio.create_task_group() as tasks:
         for prefix, ledger in ledgers.items():
             rng = random.Random(f"{seed}{prefix}")
-            tasks.start_soon(ledger.work, server.http, rng, prefix, answered)
+            tasks.start_soon(ledger.work, server.http, rng, prefix, note_answer)
         await enough.wait()
         server.process.send_signal(signal.SIGKILL)
 
@@ -167,9 +167,9 @@ async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(
             for prefix, ledger in ledgers.items():
                 for number in range(5):
                     name = f"{prefix}-{number}"
-                    found = values.get(name)
-                    assert ledger.allows(name, found), (seed, name, found, ledger)
-                    ledger.reported[name] = found
+                    stored_value = values.get(name)
+                    assert ledger.allows(name, stored_value), (seed, name, stored_value, ledger)
+                    ledger.reported[name] = stored_value
                 ledger.asked = {}
             highest = revision
             await killed_at_some_point(server, ledgers, seed)
@@ -187,9 +187,9 @@ async def test_a_watch_from_before_the_kill_delivers_what_happened_since(tmp_pat
 
     query = {"watch": "1", "resourceVersion": str(before), "timeoutSeconds": "1"}
     async with child(tmp_path) as server:
-        text = (await server.http.get(MAPS, params=query)).text
-    events = [json.loads(line) for line in text.splitlines()]
-    assert [(one["type"], one["object"]["metadata"]["name"]) for one in events] == [
+        body = (await server.http.get(MAPS, params=query)).text
+    events = [json.loads(line) for line in body.splitlines()]
+    assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [
         ("ADDED", "a"),
         ("ADDED", "b"),
         ("DELETED", "a"),
@@ -246,7 +246,7 @@ async def test_two_servers_cannot_share_a_folder(tmp_path: Path) -> None:
                 pass
 
 
-def filled(folder: Path) -> bytes:
+def fill_folder(folder: Path) -> bytes:
     """Store objects in a folder; return what its database consists of."""
     store = Store(Disk(folder))
     for number in range(300):
@@ -263,7 +263,7 @@ def filled(folder: Path) -> bytes:
 @settings(max_examples=25, deadline=None)
 def test_a_database_cut_short_is_reported_in_a_sentence(share: float) -> None:
     with TemporaryDirectory() as name:
-        whole = filled(Path(name))
+        whole = fill_folder(Path(name))
         size = ceil(share * (len(whole) - 1))
         (Path(name) / "objects.sqlite").write_bytes(whole[:size])
 
@@ -272,7 +272,7 @@ def test_a_database_cut_short_is_reported_in_a_sentence(share: float) -> None:
 
 
 def test_a_database_with_holes_is_reported_in_a_sentence(tmp_path: Path) -> None:
-    whole = bytearray(filled(tmp_path))
+    whole = bytearray(fill_folder(tmp_path))
     for start in range(4096, len(whole), 4096):
         whole[start : start + 100] = bytes(100)
     (tmp_path / "objects.sqlite").write_bytes(whole)
@@ -296,15 +296,15 @@ def test_a_folder_that_is_no_folder_is_refused_with_a_sentence(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["ca.key", "ca.crt", "service-accounts.key", "users.csv"])
-@pytest.mark.parametrize("left", [0.0, 0.5])
+@pytest.mark.parametrize("seconds_left", [0.0, 0.5])
 async def test_a_damaged_file_is_named_and_the_folder_unlocked(
-    tmp_path: Path, name: str, left: float
+    tmp_path: Path, name: str, seconds_left: float
 ) -> None:
     async with serve(data=tmp_path) as server:
         server.credentials("admin")
     file = tmp_path / name
     whole = file.read_bytes()
-    damaged = whole[: int(len(whole) * left)]
+    damaged = whole[: int(len(whole) * seconds_left)]
     # An empty list of users is one; bytes that are no text are none.
     file.write_bytes(b"\xff" + damaged if name == "users.csv" else damaged)
 

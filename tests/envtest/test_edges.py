@@ -66,7 +66,7 @@ async def test_ownership_is_reset_as_the_kind_allows(
 
 
 @pytest.mark.parametrize(
-    ("owners", "text"),
+    ("owners", "content"),
     [
         ([owner(apiVersion="a/b/c")], '"a/b/c": version must not be empty'),
         ([owner(kind="Event")], "/v1, Kind=Event is disallowed from being an owner"),
@@ -82,14 +82,14 @@ async def test_ownership_is_reset_as_the_kind_allows(
 )
 @pytest.mark.parametrize("path", [PATH, MAPS])
 async def test_owners_that_cannot_be_are_refused(
-    http: httpx.AsyncClient, path: str, owners: list[Any], text: str
+    http: httpx.AsyncClient, path: str, owners: list[Any], content: str
 ) -> None:
     body = gauge("a") if path == PATH else config("a")
     body["metadata"]["ownerReferences"] = owners
     code, message = await send(http, "POST", path, body)
 
     assert code == 422
-    assert text in message
+    assert content in message
 
 
 @pytest.mark.parametrize(("value", "word"), [(5, "number"), ("x", "string"), ([], "array")])
@@ -224,7 +224,7 @@ async def test_finalizers_of_custom_resources_without_a_domain_give_a_warning_on
     second = await http.patch(f"{PATH}/a", content=label, headers={"Content-Type": MERGE})
 
     reported = first.headers.get_list("Warning")
-    assert [("plain" in text, "(/)" in text) for text in reported] == [
+    assert [("plain" in message, "(/)" in message) for message in reported] == [
         (True, False),
         (False, True),
     ]
@@ -238,7 +238,7 @@ async def test_an_update_of_a_built_in_kind_is_judged_by_all_its_rules(
     body = config("a", ownerReferences=[owner(uid="")])
     answer = await http.put(f"{MAPS}/a", json=body)
 
-    assert [one["field"] for one in answer.json()["details"]["causes"]] == [
+    assert [cause["field"] for cause in answer.json()["details"]["causes"]] == [
         "metadata.ownerReferences.uid"
     ] * 4
 
@@ -278,7 +278,7 @@ async def test_a_page_names_its_revision_itself(http: httpx.AsyncClient) -> None
         "specifying resource version is not allowed when using continue",
     )
     rest = await http.get(PATH, params=query | {"resourceVersion": "0"})
-    assert [one["metadata"]["name"] for one in rest.json()["items"]] == ["b"]
+    assert [item["metadata"]["name"] for item in rest.json()["items"]] == ["b"]
 
 
 async def test_heads_alone_are_given_of_custom_resources_only(http: httpx.AsyncClient) -> None:

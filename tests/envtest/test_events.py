@@ -38,10 +38,10 @@ async def event(http: httpx.AsyncClient) -> None:
 async def test_each_version_selects_by_its_own_names(
     http: httpx.AsyncClient, path: str, selector: str
 ) -> None:
-    found = await http.get(path, params={"fieldSelector": selector})
+    response = await http.get(path, params={"fieldSelector": selector})
     others = await http.get(path, params={"fieldSelector": selector.replace("=", "!=", 1)})
 
-    assert [one["metadata"]["name"] for one in found.json()["items"]] == ["e"]
+    assert [event["metadata"]["name"] for event in response.json()["items"]] == ["e"]
     assert others.json()["items"] == []
 
 

@@ -21,12 +21,12 @@ ACTIONS = st.sampled_from(["write", "write", "delete", "restart", "compact"])
 STEPS = st.lists(st.tuples(ACTIONS, st.sampled_from("abc")), max_size=40)
 
 
-async def watched(http: httpx.AsyncClient, **query: str) -> list[tuple[str, str]]:
+async def watch_events(http: httpx.AsyncClient, **query: str) -> list[tuple[str, str]]:
     """Return types and names of what a watch tells until it ends."""
     params = {"watch": "1", "timeoutSeconds": "1", **query}
-    text = (await http.get(PATH, params=params)).text
-    events: list[Any] = [json.loads(line) for line in text.splitlines()]
-    return [(one["type"], one["object"]["metadata"].get("name", "")) for one in events]
+    body = (await http.get(PATH, params=params)).text
+    events: list[Any] = [json.loads(line) for line in body.splitlines()]
+    return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
 
 
 async def test_a_watch_goes_on_where_it_was_before_a_restart(tmp_path: Path) -> None:
@@ -39,17 +39,17 @@ async def test_a_watch_goes_on_where_it_was_before_a_restart(tmp_path: Path) -> 
             await http.patch(f"{PATH}/a", json={"spec": {"count": 5}}, headers=MERGE)
             await http.patch(f"{PATH}/b", json={"spec": {"place": "there"}}, headers=MERGE)
             await http.delete(f"{PATH}/a")
-            before = await watched(http, resourceVersion=revision)
+            before = await watch_events(http, resourceVersion=revision)
             selected = {"fieldSelector": "spec.place=here", "resourceVersion": revision}
-            chosen = await watched(http, **selected)
+            chosen = await watch_events(http, **selected)
 
     async with (
         ControlPlane.start(data=tmp_path, force_embedded=True) as plane,
         admin_client(plane) as http,
     ):
-        after = await watched(http, resourceVersion=revision)
+        after = await watch_events(http, resourceVersion=revision)
         # What was there before the first kept event matters to selections.
-        assert await watched(http, **selected) == chosen == [("ADDED", "b"), ("DELETED", "b")]
+        assert await watch_events(http, **selected) == chosen == [("ADDED", "b"), ("DELETED", "b")]
     assert after == before
     assert after == [("ADDED", "b"), ("MODIFIED", "a"), ("MODIFIED", "b"), ("DELETED", "a")]
 
@@ -71,20 +71,23 @@ async def test_pages_and_quiet_kinds_survive_a_restart_too(tmp_path: Path) -> No
     ):
         rest = (await http.get(maps, params={"continue": page["continue"]})).json()
         assert [item["metadata"]["name"] for item in rest["items"]][:2] == ["b", "c"]
-        assert await watched(http, resourceVersion=quiet) == []
+        assert await watch_events(http, resourceVersion=quiet) == []
 
 
-def reported(table: Table, revision: int) -> list[tuple[str, str, int]]:
-    """Return what happened after a revision."""
-    return [(one.type, one.current.key, one.current.revision) for one in table.log.after(revision)]
+def list_events(table: Table, revision: int) -> list[tuple[str, str, int]]:
+    """Return the events after a revision."""
+    return [
+        (event.type, event.current.key, event.current.revision)
+        for event in table.log.after(revision)
+    ]
 
 
 def state(store: Store) -> tuple[Any, ...]:
     """Return all that a client can find out."""
     table = store.table("things")
     present = {key: table.get(key) for key in table.scan()}
-    then = {key: one and one.body for key, one in table.at(table.log.floor).items()}
-    return store.revision, present, reported(table, 0), table.log.floor, then
+    then = {key: stored and stored.body for key, stored in table.at(table.log.floor).items()}
+    return store.revision, present, list_events(table, 0), table.log.floor, then
 
 
 @settings(max_examples=30, deadline=None)
@@ -139,7 +142,7 @@ def test_history_is_compacted_after_a_while_on_disk_too(tmp_path: Path) -> None:
 
     again = Store(Disk(tmp_path), clock)
     assert again.table("things").log.floor == old
-    assert reported(again.table("things"), 0) == [("MODIFIED", "a", new)]
+    assert list_events(again.table("things"), 0) == [("MODIFIED", "a", new)]
     again.close()
 
 
@@ -180,7 +183,11 @@ def test_a_folder_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
         store = Store(Disk(tmp_path))
         stored = store.table("things").get("a")
         assert stored is not None
-        assert (store.revision, stored.revision, reported(store.table("things"), 0)) == (9, 7, [])
+        assert (store.revision, stored.revision, list_events(store.table("things"), 0)) == (
+            9,
+            7,
+            [],
+        )
         assert store.table("things").log.floor == 9
         store.close()
 
@@ -194,7 +201,7 @@ def test_a_dropped_kind_starts_with_a_new_history(tmp_path: Path) -> None:
     for current in (store, None):
         opened = current or Store(Disk(tmp_path))
         assert opened.table("things").log.floor == dropped
-        assert reported(opened.table("things"), 0) == []
+        assert list_events(opened.table("things"), 0) == []
         opened.close()
 
 

@@ -74,9 +74,9 @@ async def test_groups_that_a_name_implies_are_added(
     }
     await http.post(f"{RBAC}/clusterrolebindings", json=binding)
 
-    found = await who(http, {"Impersonate-User": name})
+    shown_user = await who(http, {"Impersonate-User": name})
 
-    assert (found["username"], found["groups"]) == (name, groups)
+    assert (shown_user["username"], shown_user["groups"]) == (name, groups)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,13 @@ async def test_each_part_of_another_identity_needs_a_right(
     }
     await http.post(f"{RBAC}/clusterrolebindings", json=binding)
 
-    taken = await http.get(MAPS, headers={**JOE, "Impersonate-User": "bob"})
+    config_map = await http.get(MAPS, headers={**JOE, "Impersonate-User": "bob"})
     answer = await http.get(MAPS, headers={**JOE, **headers})
 
     assert (answer.status_code, answer.json()["message"]) == (403, refused)
-    assert taken.json()["message"].startswith('configmaps is forbidden: User "bob" cannot list')
+    assert config_map.json()["message"].startswith(
+        'configmaps is forbidden: User "bob" cannot list'
+    )
 
 
 @pytest.mark.parametrize("headers", [{"Impersonate-Group": "g"}, {"Impersonate-Uid": "7"}])

@@ -48,11 +48,11 @@ def text(*objects: object) -> str:
 
 
 async def test_apply_creates_then_leaves_alone_then_changes(kubectl: Kubectl) -> None:
-    first = await kubectl("apply", "-f", "-", text=text(gauge("a", count=2)))
-    again = await kubectl("apply", "-f", "-", text=text(gauge("a", count=2)))
-    changed = await kubectl("apply", "-f", "-", text=text(gauge("a", count=3)))
+    first = await kubectl("apply", "-f", "-", content=text(gauge("a", count=2)))
+    again = await kubectl("apply", "-f", "-", content=text(gauge("a", count=2)))
+    changed = await kubectl("apply", "-f", "-", content=text(gauge("a", count=3)))
 
-    assert [one.split()[-1] for one in (first, again, changed)] == [
+    assert [output_line.split()[-1] for output_line in (first, again, changed)] == [
         "created",
         "unchanged",
         "configured",
@@ -62,20 +62,20 @@ async def test_apply_creates_then_leaves_alone_then_changes(kubectl: Kubectl) ->
 
 async def test_a_list_is_applied_and_an_unknown_kind_is_named(kubectl: Kubectl) -> None:
     whole = {"apiVersion": "v1", "kind": "List", "items": [gauge("a", count=2), gauge("b")]}
-    reported = await kubectl("apply", "-f", "-", text=text(whole))
+    reported = await kubectl("apply", "-f", "-", content=text(whole))
     assert [line.split()[-1] for line in reported.splitlines()] == ["created", "created"]
     unknown = {"apiVersion": "example.com/v1", "kind": "Nothing", "metadata": {"name": "a"}}
-    code, refused = await kubectl.run("apply", "-f", "-", text=text(unknown))
+    code, refused = await kubectl.run("apply", "-f", "-", content=text(unknown))
     assert code == 1
     assert 'no matches for kind "Nothing" in version "example.com/v1"' in refused
 
 
 async def test_server_side_apply_names_whom_it_conflicts_with(kubectl: Kubectl) -> None:
     apply = ("apply", "--server-side", "-f", "-")
-    await kubectl(*apply, "--field-manager=one", text=text(gauge("a", count=2)))
-    refused = await kubectl.run(*apply, "--field-manager=two", text=text(gauge("a", count=3)))
+    await kubectl(*apply, "--field-manager=one", content=text(gauge("a", count=2)))
+    refused = await kubectl.run(*apply, "--field-manager=two", content=text(gauge("a", count=3)))
     forced = await kubectl(
-        *apply, "--field-manager=two", "--force-conflicts", text=text(gauge("a", count=3))
+        *apply, "--field-manager=two", "--force-conflicts", content=text(gauge("a", count=3))
     )
 
     assert refused[0] != 0
@@ -84,8 +84,8 @@ async def test_server_side_apply_names_whom_it_conflicts_with(kubectl: Kubectl) 
 
 
 async def test_built_in_kinds_apply_and_merge_by_their_keys(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", text=DEPLOYMENT)
-    await kubectl("apply", "-f", "-", text=DEPLOYMENT.replace('value: "1"', 'value: "2"'))
+    await kubectl("apply", "-f", "-", content=DEPLOYMENT)
+    await kubectl("apply", "-f", "-", content=DEPLOYMENT.replace('value: "1"', 'value: "2"'))
     patch = '{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"b"}]}}}}'
     await kubectl("patch", "deployment", "web", "-p", patch)
 
@@ -98,9 +98,9 @@ async def test_built_in_kinds_apply_and_merge_by_their_keys(kubectl: Kubectl) ->
 
 
 async def test_diff_shows_what_apply_would_change(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", "-", text=text(gauge("a", count=2)))
+    await kubectl("apply", "-f", "-", content=text(gauge("a", count=2)))
 
-    code, output = await kubectl.run("diff", "-f", "-", text=text(gauge("a", count=5)))
+    code, output = await kubectl.run("diff", "-f", "-", content=text(gauge("a", count=5)))
 
     assert code == 1
     assert "+  count: 5" in output
@@ -109,7 +109,7 @@ async def test_diff_shows_what_apply_would_change(kubectl: Kubectl) -> None:
 async def test_get_prints_all_its_formats(kubectl: Kubectl) -> None:
     labelled = gauge("b", count=4)
     labelled["metadata"]["labels"] = {"tier": "gold"}
-    await kubectl("create", "-f", "-", text=text(gauge("a", place="hall"), labelled))
+    await kubectl("create", "-f", "-", content=text(gauge("a", place="hall"), labelled))
 
     assert [line.split() for line in (await kubectl("get", "ga")).splitlines()] == [
         ["NAME", "COUNT"],
@@ -132,12 +132,12 @@ async def test_get_prints_all_its_formats(kubectl: Kubectl) -> None:
 
 
 async def test_get_watch_shows_what_comes(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", text=text(gauge("early", count=6)))
+    await kubectl("create", "-f", "-", content=text(gauge("early", count=6)))
     with anyio.fail_after(SECONDS):
         async with kubectl.lines("get", "gauges", "-w", "--no-headers") as next_line:
             # What was listed is shown before the watch goes on from there.
             listed = await next_line()
-            await kubectl("create", "-f", "-", text=text(gauge("late", count=7)))
+            await kubectl("create", "-f", "-", content=text(gauge("late", count=7)))
             seen = await next_line()
 
     assert (listed.split(), seen.split()) == (["early", "6"], ["late", "7"])
@@ -153,7 +153,7 @@ async def test_explain_describes_custom_and_built_in_kinds(kubectl: Kubectl) -> 
 
 
 async def test_edit_label_annotate_and_every_kind_of_patch(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", text=text(gauge("a", count=2)))
+    await kubectl("create", "-f", "-", content=text(gauge("a", count=2)))
     await kubectl("edit", "gauge", "a", KUBE_EDITOR="sed -i /count/s/2/3/")
     await kubectl("label", "gauge", "a", "tier=gold")
     await kubectl("annotate", "gauge", "a", "note=x")
@@ -162,12 +162,12 @@ async def test_edit_label_annotate_and_every_kind_of_patch(kubectl: Kubectl) -> 
     await kubectl("patch", "gauge", "a", "--type=json", "-p", operation)
     await kubectl("scale", "gauge", "a", "--replicas=9")
 
-    found = await kubectl("get", "gauge", "a", "-o", "jsonpath={.spec}{.metadata.labels}")
-    assert found == '{"count":9,"place":"hall"}{"more":"y","tier":"gold"}'
+    shown_gauge = await kubectl("get", "gauge", "a", "-o", "jsonpath={.spec}{.metadata.labels}")
+    assert shown_gauge == '{"count":9,"place":"hall"}{"more":"y","tier":"gold"}'
 
 
 async def test_wait_sees_conditions_and_deletions(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", text=text(gauge("a")))
+    await kubectl("create", "-f", "-", content=text(gauge("a")))
     ready = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
     await kubectl("patch", "gauge", "a", "--subresource=status", "--type=merge", "-p", ready)
     await kubectl("wait", "--for=condition=Ready", "gauge/a", "--timeout=5s")

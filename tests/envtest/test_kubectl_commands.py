@@ -33,7 +33,7 @@ def text(*objects: object) -> str:
     return yaml.safe_dump_all(objects)
 
 
-def labelled(name: str, **spec: Any) -> dict[str, Any]:
+def make_labelled(name: str, **spec: Any) -> dict[str, Any]:
     body = gauge(name, **spec)
     body["metadata"]["labels"] = {"app": "x"}
     return body
@@ -76,9 +76,9 @@ async def test_every_generator_creates_its_kind(kubectl: Kubectl) -> None:
     assert token.count(".") == 2
     services = names(await kubectl("get", "svc", "--no-headers"))
     assert services == ["four", "kubernetes", "one", "three", "two"]
-    shown = await kubectl("get", "jobs,cronjobs,quota,ing,pdb,sa,role", "-o", "name")
+    listed = await kubectl("get", "jobs,cronjobs,quota,ing,pdb,sa,role", "-o", "name")
     assert {"job.batch/j", "job.batch/j2", "cronjob.batch/cj", "resourcequota/q"} <= set(
-        shown.split()
+        listed.split()
     )
 
 
@@ -113,7 +113,9 @@ async def test_imperative_changes_reach_the_objects(kubectl: Kubectl) -> None:
 
 
 async def test_get_sorts_labels_pages_and_templates(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", text=text(labelled("a", count=2), labelled("b", count=1)))
+    await kubectl(
+        "create", "-f", "-", content=text(make_labelled("a", count=2), make_labelled("b", count=1))
+    )
     template = "go-template={{range .items}}{{.metadata.name}};{{end}}"
 
     assert names(await kubectl("get", "ga", "--sort-by=.spec.count", "--no-headers")) == ["b", "a"]
@@ -129,7 +131,7 @@ async def test_get_sorts_labels_pages_and_templates(kubectl: Kubectl) -> None:
 
 
 async def test_get_watches_events_only_when_asked(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", text=text(gauge("early")))
+    await kubectl("create", "-f", "-", content=text(gauge("early")))
     columns = "-o=custom-columns=T:.type,N:.object.metadata.name"
     options = ("--watch-only", "--output-watch-events", "--no-headers", columns)
     with anyio.fail_after(SECONDS):
@@ -149,11 +151,11 @@ async def _make_more(kubectl: Kubectl) -> None:
     body = gauge("")
     body["metadata"] = {"generateName": "late-"}
     while True:
-        await kubectl("create", "-f", "-", text=text(body))
+        await kubectl("create", "-f", "-", content=text(body))
 
 
 async def test_describe_shows_custom_and_built_in_kinds(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", text=text(gauge("a", count=7)))
+    await kubectl("create", "-f", "-", content=text(gauge("a", count=7)))
     await kubectl("create", "service", "loadbalancer", "s", "--tcp=80")
     await kubectl("create", "role", "r", "--verb=get", "--resource=pods")
     await kubectl("create", "deployment", "d", "--image=nginx:1")
@@ -168,14 +170,14 @@ async def test_describe_shows_custom_and_built_in_kinds(kubectl: Kubectl) -> Non
 
 
 async def test_apply_prunes_and_rehearses(kubectl: Kubectl) -> None:
-    both = text(labelled("a", count=1), labelled("b", count=1))
-    await kubectl("apply", "-f", "-", text=both)
+    both = text(make_labelled("a", count=1), make_labelled("b", count=1))
+    await kubectl("apply", "-f", "-", content=both)
     rehearsed = await kubectl(
-        "apply", "-f", "-", "--dry-run=server", text=text(labelled("a", count=5))
+        "apply", "-f", "-", "--dry-run=server", content=text(make_labelled("a", count=5))
     )
     count = await kubectl("get", "gauge", "a", "-o", "jsonpath={.spec.count}")
     pruning = ("--prune", "-l", "app=x", "--prune-allowlist=lab.example.com/v1/Gauge")
-    pruned = await kubectl("apply", "-f", "-", *pruning, text=text(labelled("a", count=1)))
+    pruned = await kubectl("apply", "-f", "-", *pruning, content=text(make_labelled("a", count=1)))
     last = await kubectl("apply", "view-last-applied", "gauge/a")
 
     assert ("configured (server dry run)" in rehearsed, count) == (True, "1")
@@ -184,12 +186,12 @@ async def test_apply_prunes_and_rehearses(kubectl: Kubectl) -> None:
 
 
 async def test_replace_works_also_by_force(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", text=text(gauge("a", count=1)))
+    await kubectl("create", "-f", "-", content=text(gauge("a", count=1)))
     uid = ("get", "gauge", "a", "-o", "jsonpath={.metadata.uid}")
     first = await kubectl(*uid)
-    await kubectl("replace", "-f", "-", text=text(gauge("a", count=2)))
+    await kubectl("replace", "-f", "-", content=text(gauge("a", count=2)))
     second = await kubectl(*uid)
-    await kubectl("replace", "--force", "-f", "-", text=text(gauge("a", count=3)))
+    await kubectl("replace", "--force", "-f", "-", content=text(gauge("a", count=3)))
     third = await kubectl(*uid)
 
     assert first == second != third
@@ -197,12 +199,12 @@ async def test_replace_works_also_by_force(kubectl: Kubectl) -> None:
 
 
 async def test_delete_works_in_all_its_ways(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", text=text(*(labelled(name) for name in "abcdef")))
+    await kubectl("create", "-f", "-", content=text(*(make_labelled(name) for name in "abcdef")))
     await kubectl("delete", "gauge", "a", "--wait=false")
     await kubectl("delete", "gauge", "b", "--grace-period=0", "--force")
     await kubectl("delete", "gauge", "c", "--cascade=foreground", "--wait=false")
     await kubectl("delete", "gauge", "d", "--cascade=orphan", "--wait=false")
-    held = await kubectl(
+    output = await kubectl(
         "get", "gauge", "c", "d", "-o", "jsonpath={.items[*].metadata.finalizers}"
     )
     for name in "cd":
@@ -215,14 +217,14 @@ async def test_delete_works_in_all_its_ways(kubectl: Kubectl) -> None:
     await kubectl("delete", "gauge", "a", "--ignore-not-found")
 
     # With a collector at work these two are gone already.
-    assert held in {'["foregroundDeletion"] ["orphan"]', ""}
+    assert output in {'["foregroundDeletion"] ["orphan"]', ""}
     assert "deleted" in dry
     assert "(server dry run)" in dry  # newer ones name the namespace between the two
     assert "No resources found" in none
 
 
 async def test_wait_waits_for_values_and_creation(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", text=text(gauge("a", place="hall")))
+    await kubectl("create", "-f", "-", content=text(gauge("a", place="hall")))
     path = "{.spec.place}=hall"
     await kubectl("wait", f"--for=jsonpath={path}", "gauge/a", "--timeout=10s")
     code, reported = await kubectl.run(
@@ -243,8 +245,8 @@ async def test_rights_are_reconciled_and_reviewed(kubectl: Kubectl) -> None:
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "rec"},
         "subjects": [{"kind": "User", "name": "x", "apiGroup": group}],
     }
-    reported = await kubectl("auth", "reconcile", "-f", "-", text=text(role, binding))
-    again = await kubectl("auth", "reconcile", "-f", "-", text=text(role, binding))
+    reported = await kubectl("auth", "reconcile", "-f", "-", content=text(role, binding))
+    again = await kubectl("auth", "reconcile", "-f", "-", content=text(role, binding))
 
     assert "missing rules added" in reported
     assert "missing" not in again
@@ -274,7 +276,9 @@ async def test_discovery_can_be_filtered(kubectl: Kubectl) -> None:
 async def test_what_kubectl_reads_unasked_is_served(kubectl: Kubectl) -> None:
     dumped = await kubectl("cluster-info", "dump")
     # Without an allowlist it lists a fixed set of kinds, ReplicationControllers among them.
-    pruned = await kubectl("apply", "--prune", "-l", "app=x", "-f", "-", text=text(labelled("b")))
+    pruned = await kubectl(
+        "apply", "--prune", "-l", "app=x", "-f", "-", content=text(make_labelled("b"))
+    )
 
     assert '"ReplicationControllerList"' in dumped
     assert "gauge.lab.example.com/b created" in pruned
@@ -282,13 +286,13 @@ async def test_what_kubectl_reads_unasked_is_served(kubectl: Kubectl) -> None:
 
 async def test_raw_paths_are_read_written_and_proxied(kubectl: Kubectl) -> None:
     path = "/api/v1/namespaces/default/configmaps"
-    made = await kubectl(
-        "create", "--raw", path, "-f", "-", text=json.dumps({"metadata": {"name": "raw"}})
+    output = await kubectl(
+        "create", "--raw", path, "-f", "-", content=json.dumps({"metadata": {"name": "raw"}})
     )
-    found = await kubectl("get", "--raw", f"{path}/raw")
+    raw_object = await kubectl("get", "--raw", f"{path}/raw")
     gone = await kubectl("delete", "--raw", f"{path}/raw")
 
-    assert json.loads(made)["metadata"] == json.loads(found)["metadata"]
+    assert json.loads(output)["metadata"] == json.loads(raw_object)["metadata"]
     assert json.loads(gone)["status"] == "Success"
     with anyio.fail_after(SECONDS):
         async with kubectl.lines("proxy", "--port=0") as next_line:
@@ -332,7 +336,7 @@ async def test_a_kind_that_is_not_served_is_reported_as_unknown(kubectl: Kubectl
 
 async def test_nodes_are_cordoned_and_tainted(kubectl: Kubectl) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}
-    await kubectl("create", "-f", "-", text=text(node))
+    await kubectl("create", "-f", "-", content=text(node))
     await kubectl("cordon", "node")
     cordoned = await kubectl("get", "node", "node", "-o", "jsonpath={.spec.unschedulable}")
     await kubectl("uncordon", "node")
@@ -353,11 +357,11 @@ async def test_events_are_shown_with_what_they_are_about(kubectl: Kubectl) -> No
         "type": "Normal",
         "lastTimestamp": "2026-01-01T00:00:00Z",
     }
-    await kubectl("create", "-f", "-", text=text(event))
+    await kubectl("create", "-f", "-", content=text(event))
 
     for command in (("get", "events"), ("events",)):
-        shown = (await kubectl(*command)).splitlines()
-        assert shown[0].split()[:2] == ["LAST", "SEEN"]
-        assert "Measured" in shown[1]
-        assert "All is well" in shown[1]
-        assert "gauge/a" in shown[1].lower()
+        lines = (await kubectl(*command)).splitlines()
+        assert lines[0].split()[:2] == ["LAST", "SEEN"]
+        assert "Measured" in lines[1]
+        assert "All is well" in lines[1]
+        assert "gauge/a" in lines[1].lower()

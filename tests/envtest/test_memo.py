@@ -15,20 +15,20 @@ class _Answer:
 
 
 @remember_results(2)
-def _reported(text: str, *, loud: bool = False) -> _Answer:
+def _answer(content: str, *, loud: bool = False) -> _Answer:
     """Return a new answer each time that it has to be worked out."""
-    del text, loud
+    del content, loud
     return _Answer()
 
 
 def test_the_answer_to_a_short_text_is_the_one_that_was_given_before() -> None:
-    assert _reported("name") is _reported("name")
-    assert _reported("name") is not _reported("other")
-    assert _reported("name") is not _reported("name", loud=True)
+    assert _answer("name") is _answer("name")
+    assert _answer("name") is not _answer("other")
+    assert _answer("name") is not _answer("name", loud=True)
 
 
 def test_nothing_is_kept_of_a_long_text() -> None:
-    answer = weakref.ref(_reported("x" * (LONGEST + 1)))
+    answer = weakref.ref(_answer("x" * (LONGEST + 1)))
     gc.collect()
     assert answer() is None
 
@@ -40,8 +40,8 @@ def test_long_labels_are_refused_like_short_ones(judge: object) -> None:
 
 
 def test_a_schema_with_errors_is_refused_wherever_a_good_one_was_taken_before() -> None:
-    taken = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"size": {"type": "integer"}}}
     for index, kind in enumerate(("integer", "int", "integer", "int")):
-        taken["properties"] = {"size": {"type": kind}}
-        errors = _schema_errors(taken, "spec", has_status=False)
+        schema["properties"] = {"size": {"type": kind}}
+        errors = _schema_errors(schema, "spec", has_status=False)
         assert bool(errors) is (index % 2 == 1)

@@ -39,12 +39,12 @@ anyio.run(main)
 
 def environment(process: int) -> dict[str, str]:
     """Return the environment of a process."""
-    text = Path(f"/proc/{process}/environ").read_text(encoding="utf-8")
-    return dict(one.partition("=")[::2] for one in text.split("\0") if one)
+    content = Path(f"/proc/{process}/environ").read_text(encoding="utf-8")
+    return dict(variable.partition("=")[::2] for variable in content.split("\0") if variable)
 
 
 def private_text(path: str) -> str:
-    """Return what is in a file that only its owner can read."""
+    """Return the content of a file that only its owner can read."""
     assert Path(path).stat().st_mode & 0o077 == 0
     return Path(path).read_text(encoding="utf-8")
 
@@ -52,14 +52,14 @@ def private_text(path: str) -> str:
 async def test_metallb_runs_on_a_free_port_and_leaves_nothing_behind(assets: Assets) -> None:
     said = '{"msg":"MetalLB controller starting version 0.15.3 (no build information)"}'
     assets.add("metallb-controller", content=LOOKED, says=said)
-    async with metallb_controller("a kubeconfig") as one, metallb_controller("other") as other:
-        assert (one.version, other.version) == ("0.15.3", "0.15.3")
-        assert one.url != other.url
-        assert await one.metrics() == LOOKED
-        assert said in one.log()
-        given = environment(assets.starts("metallb-controller")[0])
-        assert given["METALLB_NAMESPACE"] == NAMESPACE
-        assert private_text(given["KUBECONFIG"]) == "a kubeconfig"
+    async with metallb_controller("a kubeconfig") as first, metallb_controller("other") as other:
+        assert (first.version, other.version) == ("0.15.3", "0.15.3")
+        assert first.url != other.url
+        assert await first.metrics() == LOOKED
+        assert said in first.log()
+        variables = environment(assets.starts("metallb-controller")[0])
+        assert variables["METALLB_NAMESPACE"] == NAMESPACE
+        assert private_text(variables["KUBECONFIG"]) == "a kubeconfig"
         assert "health-probe-port" not in assets.flags("metallb-controller"), "it knows none"
     assert left_behind(assets) == ([], [])
 
@@ -135,9 +135,11 @@ def test_definitions_next_to_the_program_are_taken(assets: Assets) -> None:
     (assets.folder / "metallb-crds").mkdir()
     with pytest.raises(PlaneError, match="metallb-crds holds no CustomResourceDefinition"):
         definitions(read_settings())
-    text = "{kind: CustomResourceDefinition, metadata: {name: theirs}}"
-    (assets.folder / "metallb-crds" / "one.yaml").write_text(text)
-    assert [one["metadata"]["name"] for one in definitions(read_settings())] == ["theirs"]
+    definition = "{kind: CustomResourceDefinition, metadata: {name: theirs}}"
+    (assets.folder / "metallb-crds" / "one.yaml").write_text(definition)
+    assert [definition["metadata"]["name"] for definition in definitions(read_settings())] == [
+        "theirs"
+    ]
 
 
 async def test_a_metallb_that_reads_its_own_pod_finds_it_at_every_start() -> None:
@@ -145,7 +147,7 @@ async def test_a_metallb_that_reads_its_own_pod_finds_it_at_every_start() -> Non
         await create(http, "/api/v1/namespaces", NAMESPACE)
         for _ in range(2):
             token = await admit_metallb(plane.kubeconfig(), NAMESPACE)
-            user = await authenticated(http, token)
+            user = await read_user(http, token)
             assert user["username"] == f"system:serviceaccount:{NAMESPACE}:{READER}"
             assert await may_read(http, user, "/metrics")
             assert not await may_read(http, user, "/logs")
@@ -159,18 +161,18 @@ async def test_what_metallb_needs_cannot_be_created_without_its_namespace() -> N
             await admit_metallb(plane.kubeconfig(), NAMESPACE)
 
 
-@pytest.mark.parametrize("text", ["a kubeconfig", "{clusters: []}", "a: [", "users: 1"])
-async def test_a_kubeconfig_that_cannot_be_read_is_reported(text: str) -> None:
+@pytest.mark.parametrize("content", ["a kubeconfig", "{clusters: []}", "a: [", "users: 1"])
+async def test_a_kubeconfig_that_cannot_be_read_is_reported(content: str) -> None:
     with pytest.raises(PlaneError, match="needs a cluster and a user with everything inline"):
-        await admit_metallb(text, NAMESPACE)
+        await admit_metallb(content, NAMESPACE)
 
 
 @pytest.mark.parametrize("ours", [False, True], ids=["definitions-found", "definitions-of-ours"])
 async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
     settings = real()
-    named = replace(settings, metallb=None) if ours else settings
+    chosen_settings = replace(settings, metallb=None) if ours else settings
     async with ControlPlane.start() as plane, admin_client(plane) as http:
-        await plane.install_crds(definitions(named))
+        await plane.install_crds(definitions(chosen_settings))
         await create(http, "/api/v1/namespaces", NAMESPACE)
         async with metallb_controller(plane.kubeconfig(), settings) as metallb:
             assert metallb.version
@@ -180,12 +182,12 @@ async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
             assert "metallb_allocator_addresses_in_use_total" in await metallb.metrics()
 
 
-async def authenticated(http: httpx.AsyncClient, token: str) -> dict[str, Any]:
+async def read_user(http: httpx.AsyncClient, token: str) -> dict[str, Any]:
     """Return the user of a token."""
     path = "/apis/authentication.k8s.io/v1/tokenreviews"
     answer = await http.post(path, json={"spec": {"token": token}})
-    found: dict[str, Any] = answer.json()["status"]["user"]
-    return found
+    user: dict[str, Any] = answer.json()["status"]["user"]
+    return user
 
 
 async def may_read(http: httpx.AsyncClient, user: dict[str, Any], path: str) -> bool:
@@ -225,7 +227,7 @@ async def address(http: httpx.AsyncClient, service: str) -> str:
     """Return the address of a Service as soon as it has one."""
 
     async def ingress() -> list[dict[str, Any]]:
-        found = (await http.get(f"{SERVICES}/{service}")).json()
-        return list(found["status"]["loadBalancer"].get("ingress", ()))
+        body = (await http.get(f"{SERVICES}/{service}")).json()
+        return list(body["status"]["loadBalancer"].get("ingress", ()))
 
     return str((await until(ingress, bool))[0]["ip"])

@@ -22,17 +22,17 @@ def references(value: Any) -> set[str]:
     if not isinstance(value, dict):
         return set()
     own = value.get("$ref")
-    found = {name for item in value.values() for name in references(item)}
-    return found | {own} if isinstance(own, str) else found
+    names = {name for item in value.values() for name in references(item)}
+    return names | {own} if isinstance(own, str) else names
 
 
 async def test_openapi_v3_describes_defaults_and_lists(http: httpx.AsyncClient) -> None:
     body = await document(http, f"/openapi/v3/apis/{GROUP}/v1")
-    found = body["components"]["schemas"]
+    schemas = body["components"]["schemas"]
 
-    assert found[GAUGE]["properties"]["spec"]["properties"]["count"]["default"] == 1
-    assert found[GAUGE]["x-kubernetes-selectable-fields"] == [{"fieldPath": "spec.place"}]
-    assert found[f"{GAUGE}List"]["properties"]["items"]["items"] == {
+    assert schemas[GAUGE]["properties"]["spec"]["properties"]["count"]["default"] == 1
+    assert schemas[GAUGE]["x-kubernetes-selectable-fields"] == [{"fieldPath": "spec.place"}]
+    assert schemas[f"{GAUGE}List"]["properties"]["items"]["items"] == {
         "$ref": f"#/components/schemas/{GAUGE}"
     }
 
@@ -58,7 +58,7 @@ async def test_writing_operations_name_their_parameters(http: httpx.AsyncClient)
     path = f"/apis/{GROUP}/v1/namespaces/{{namespace}}/gauges/{{name}}"
     patch = (await document(http, f"/openapi/v3/apis/{GROUP}/v1"))["paths"][path]["patch"]
 
-    assert [one["name"] for one in patch["parameters"]] == [
+    assert [parameter["name"] for parameter in patch["parameters"]] == [
         "dryRun",
         "fieldManager",
         "fieldValidation",

@@ -79,7 +79,7 @@ async def test_options_of_a_list_that_make_no_sense_are_refused(
 
 
 @pytest.mark.parametrize(
-    "given",
+    "option_value",
     [
         "x",
         token(v="v2", rv=1, start="a"),
@@ -89,9 +89,9 @@ async def test_options_of_a_list_that_make_no_sense_are_refused(
     ],
 )
 async def test_a_continue_token_that_is_none_is_refused(
-    http: httpx.AsyncClient, given: str
+    http: httpx.AsyncClient, option_value: str
 ) -> None:
-    answer = await http.get(MAPS, params={"continue": given})
+    answer = await http.get(MAPS, params={"continue": option_value})
 
     assert answer.status_code == 400
     assert answer.json()["message"].startswith("continue key is not valid: ")
@@ -245,14 +245,16 @@ async def test_an_object_in_no_namespace_may_say_that_it_is_in_one(
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     role = {"metadata": {"name": "a", "namespace": "elsewhere"}}
 
-    made = await http.post(roles, json=role)
+    response = await http.post(roles, json=role)
     put = await http.put(f"{roles}/a", json={**role, "rules": []})
     patched = await http.patch(
         f"{roles}/a", json=role, headers={"Content-Type": "application/merge-patch+json"}
     )
 
-    assert [made.status_code, put.status_code, patched.status_code] == [201, 200, 200]
-    assert all("namespace" not in one.json()["metadata"] for one in (made, put, patched))
+    assert [response.status_code, put.status_code, patched.status_code] == [201, 200, 200]
+    assert all(
+        "namespace" not in response.json()["metadata"] for response in (response, put, patched)
+    )
 
 
 async def test_a_wrong_namespace_is_reported_before_a_wrong_name(http: httpx.AsyncClient) -> None:

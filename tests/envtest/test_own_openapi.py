@@ -71,18 +71,22 @@ class Operation:
 
 
 async def operations(http: httpx.AsyncClient) -> list[Operation]:
-    found: list[Operation] = []
-    for one in (await http.get("/openapi/v3")).json()["paths"].values():
-        found += of_document((await http.get(one["serverRelativeURL"])).json())
-    return found
+    all_operations: list[Operation] = []
+    for path in (await http.get("/openapi/v3")).json()["paths"].values():
+        all_operations += of_document((await http.get(path["serverRelativeURL"])).json())
+    return all_operations
 
 
 def of_document(document: Mapping[str, Any]) -> Iterator[Operation]:
     schemas = document.get("components", {}).get("schemas", {})
     by_kind = {
-        (one["group"], one["version"], one["kind"]): schema
+        (
+            group_version_kind["group"],
+            group_version_kind["version"],
+            group_version_kind["kind"],
+        ): schema
         for schema in schemas.values()
-        for one in schema.get("x-kubernetes-group-version-kind", ())
+        for group_version_kind in schema.get("x-kubernetes-group-version-kind", ())
     }
     for path, methods in document.get("paths", {}).items():
         if path.startswith(LEFT_OUT):
@@ -92,14 +96,18 @@ def of_document(document: Mapping[str, Any]) -> Iterator[Operation]:
                 continue
             kind = described["x-kubernetes-group-version-kind"]
             schema = by_kind.get((kind["group"], kind["version"], kind["kind"]), {})
-            names = [one["name"] for one in described.get("parameters", ()) if "name" in one]
+            names = [
+                parameter["name"]
+                for parameter in described.get("parameters", ())
+                if "name" in parameter
+            ]
             yield Operation(path, method.upper(), kind, schema, schemas, names)
 
 
 def values(
     schema: Schema, schemas: Mapping[str, Schema], depth: int = 0
 ) -> st.SearchStrategy[Any]:
-    """Return what fits a schema."""
+    """Return a strategy for values that fit a schema."""
     for part in schema.get("allOf", ()):
         schema = {**part, **schema}
     if "$ref" in schema:
@@ -127,7 +135,7 @@ def structures(
         return st.just({})
 
     @st.composite
-    def made(draw: st.DrawFn) -> Any:
+    def make_body(draw: st.DrawFn) -> Any:
         chosen = set(schema.get("required", ()))
         chosen |= set(draw(st.lists(st.sampled_from(sorted(fields)), max_size=3)))
         body = {
@@ -137,7 +145,7 @@ def structures(
             body[draw(st.sampled_from([*sorted(fields), "nothing"]))] = draw(JUNK)
         return body
 
-    return made()
+    return make_body()
 
 
 @st.composite
@@ -174,8 +182,8 @@ def requests(draw: st.DrawFn, known: Sequence[Operation]) -> Any:
     return operation.method, path, query, {"Content-Type": kind}, data
 
 
-def kept(answer: httpx.Response) -> Any:
-    """Return what an answer shows without the revision of a list.
+def mask_revision(answer: httpx.Response) -> Any:
+    """Return an answer without the revision of a list.
 
     The server itself writes now and then: it renews its Lease.
     """
@@ -236,7 +244,7 @@ async def test_requests_made_from_the_servers_own_description_are_answered_and_k
             return
         after = ask("GET", path)
         if answer.status_code >= 400 or query.get("dryRun") == "All":
-            assert kept(after) == kept(before)
+            assert mask_revision(after) == mask_revision(before)
             return
         accepted.append(path)
         body = answer.json()

@@ -12,7 +12,7 @@ KIND = {"apiVersion": f"{GROUP}/v1", "kind": "Gauge"}
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-def reported(answer: httpx.Response) -> tuple[int, str]:
+def read_refusal(answer: httpx.Response) -> tuple[int, str]:
     """Return the code and the text of a refusal, be it a Status or not."""
     if answer.headers["Content-Type"] == "application/json":
         return answer.status_code, answer.json()["message"]
@@ -51,7 +51,7 @@ async def test_an_unknown_path_is_not_found(
 ) -> None:
     url = http.base_url.copy_with(raw_path=path.encode())
 
-    assert reported(await http.request(method, url)) == refusal
+    assert read_refusal(await http.request(method, url)) == refusal
 
 
 async def test_the_root_lists_the_paths(http: httpx.AsyncClient) -> None:

@@ -32,8 +32,8 @@ async def url() -> AsyncIterator[str]:
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=url, verify=False, timeout=30) as found:
-        yield found
+    async with httpx.AsyncClient(base_url=url, verify=False, timeout=30) as async_client:
+        yield async_client
 
 
 @pytest.mark.long
@@ -52,9 +52,9 @@ async def test_the_recorded_answers_come_back(
     player = Player(client, url, patient=is_real)
     failed: dict[str, list[str]] = {}
     for step in steps(scenario):
-        found = await player.differences(step)
-        if found and step.compared:
-            failed[f"{scenario}/{step.id}"] = found
+        differences = await player.differences(step)
+        if differences and step.compared:
+            failed[f"{scenario}/{step.id}"] = differences
 
     total = sum(step.compared for step in steps(scenario))
     with capsys.disabled():

@@ -40,11 +40,11 @@ async def review(http: httpx.AsyncClient, token: str, *audiences: str) -> Any:
 async def test_a_token_authenticates_its_account_until_the_account_is_deleted(
     http: httpx.AsyncClient,
 ) -> None:
-    made = await token(http)
-    known = await review(http, made)
-    forged = await review(http, made[:-4] + "AAAA")
+    issued_token = await token(http)
+    known = await review(http, issued_token)
+    forged = await review(http, issued_token[:-4] + "AAAA")
     await http.delete(f"{ACCOUNTS}/bob")
-    late = await review(http, made)
+    late = await review(http, issued_token)
 
     assert known["authenticated"]
     assert known["user"]["username"] == "system:serviceaccount:default:bob"
@@ -97,10 +97,10 @@ async def test_a_token_request_without_sense_is_refused(
 
 
 async def test_a_token_is_valid_for_its_audiences_only(http: httpx.AsyncClient) -> None:
-    made = await token(http, audiences=["vault", "bank"])
-    vault = await review(http, made, "vault", "other")
-    other = await review(http, made, "other")
-    here = await http.get("/api/v1/nodes", headers={"Authorization": f"Bearer {made}"})
+    issued_token = await token(http, audiences=["vault", "bank"])
+    vault = await review(http, issued_token, "vault", "other")
+    other = await review(http, issued_token, "other")
+    here = await http.get("/api/v1/nodes", headers={"Authorization": f"Bearer {issued_token}"})
 
     assert (vault["authenticated"], vault["audiences"]) == (True, ["vault"])
     assert other["error"] == (
@@ -131,18 +131,18 @@ async def test_access_reviews_name_the_binding_that_allows(http: httpx.AsyncClie
     await http.post(f"{RBAC}/namespaces/default/rolebindings", json=binding)
     bob = "system:serviceaccount:default:bob"
     asked = {"verb": "get", "resource": "pods", "namespace": "default"}
-    found = []
+    statuses = []
     for spec in (
         {"user": bob, "resourceAttributes": asked},
         {"user": bob, "resourceAttributes": {**asked, "namespace": "other"}},
         {"groups": ["system:masters"], "resourceAttributes": asked},
     ):
         answer = await http.post(f"{RIGHTS}/subjectaccessreviews", json={"spec": spec})
-        found.append(answer.json()["status"])
+        statuses.append(answer.json()["status"])
 
     by = 'RBAC: allowed by RoleBinding "b/default" of ClusterRole "r" to '
     by += 'ServiceAccount "bob/default"'
-    assert found == [{"allowed": True, "reason": by}, {"allowed": False}, {"allowed": True}]
+    assert statuses == [{"allowed": True, "reason": by}, {"allowed": False}, {"allowed": True}]
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,12 @@ async def test_a_review_without_sense_is_refused(
 async def test_a_rules_review_lists_what_a_user_may_do(http: httpx.AsyncClient) -> None:
     joe = {"Authorization": "Bearer t"}
     path = f"{RIGHTS}/selfsubjectrulesreviews"
-    found = await http.post(path, json={"spec": {"namespace": "default"}}, headers=joe)
+    response = await http.post(path, json={"spec": {"namespace": "default"}}, headers=joe)
     nowhere = await http.post(path, json={"spec": {}}, headers=joe)
 
-    listed = [one["resources"] for one in found.json()["status"]["resourceRules"]]
+    listed = [
+        resource_rule["resources"] for resource_rule in response.json()["status"]["resourceRules"]
+    ]
     assert sorted(listed) == [
         ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
         ["selfsubjectreviews"],
@@ -216,7 +218,7 @@ async def test_a_rules_review_lists_every_rule_once_and_roles_that_are_not_there
 ) -> None:
     spec = {"spec": {"namespace": "default"}}
     plural = f"{RIGHTS}/selfsubjectrulesreviews"
-    mine = (await http.post(plural, json=spec)).json()["status"]
+    status = (await http.post(plural, json=spec)).json()["status"]
     subject = {"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}
     for name in ("a", "b"):
         binding = {
@@ -228,8 +230,8 @@ async def test_a_rules_review_lists_every_rule_once_and_roles_that_are_not_there
     joe = await http.post(plural, json=spec, headers={"Authorization": "Bearer t"})
 
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-    assert mine["resourceRules"].count(everything) == 1
-    assert mine["nonResourceRules"].count({"verbs": ["*"], "nonResourceURLs": ["*"]}) == 1
-    assert (mine["incomplete"], mine.get("evaluationError")) == (False, None)
+    assert status["resourceRules"].count(everything) == 1
+    assert status["nonResourceRules"].count({"verbs": ["*"], "nonResourceURLs": ["*"]}) == 1
+    assert (status["incomplete"], status.get("evaluationError")) == (False, None)
     lost = 'clusterrole.rbac.authorization.k8s.io "{}" not found'
     assert joe.json()["status"]["evaluationError"] == f"[{lost.format('a')}, {lost.format('b')}]"

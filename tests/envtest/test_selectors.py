@@ -13,7 +13,7 @@ GOLD = {"tier": "gold", "size": "7"}
 
 
 @pytest.mark.parametrize(
-    ("text", "matches"),
+    ("content", "matches"),
     [
         ("", True),
         ("tier=gold", True),
@@ -36,12 +36,12 @@ GOLD = {"tier": "gold", "size": "7"}
         ("tier in (,gold)", True),
     ],
 )
-def test_a_label_selector_matches_as_kubernetes_has_it(text: str, matches: bool) -> None:
-    assert parse_labels(text).matches(GOLD) is matches
+def test_a_label_selector_matches_as_kubernetes_has_it(content: str, matches: bool) -> None:
+    assert parse_labels(content).matches(GOLD) is matches
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("content", "message"),
     [
         ("tier===", 'unable to parse requirement: "tier===" is no term of a label selector'),
         ("a b", 'unable to parse requirement: "a b" is no term of a label selector'),
@@ -81,16 +81,16 @@ def test_a_label_selector_matches_as_kubernetes_has_it(text: str, matches: bool)
         ),
     ],
 )
-def test_a_label_selector_that_is_none_is_refused(text: str, message: str) -> None:
+def test_a_label_selector_that_is_none_is_refused(content: str, message: str) -> None:
     with pytest.raises(StatusError) as refused:
-        parse_labels(text)
+        parse_labels(content)
     assert (refused.value.code, str(refused.value)) == (400, message)
 
 
 @given(st.text(alphabet="ab=!,() <>in", max_size=20))
-def test_any_text_is_a_label_selector_or_refused(text: str) -> None:
+def test_any_text_is_a_label_selector_or_refused(content: str) -> None:
     with suppress(StatusError):
-        assert parse_labels(text).matches(GOLD) in {True, False}
+        assert parse_labels(content).matches(GOLD) in {True, False}
 
 
 def test_a_field_selector_compares_texts() -> None:
@@ -102,7 +102,7 @@ def test_a_field_selector_compares_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("content", "message"),
     [
         ("zz", "invalid selector: 'zz'; can't understand 'zz'"),
         ("zz,a", "invalid selector: 'zz,a'; can't understand 'a'"),
@@ -111,9 +111,9 @@ def test_a_field_selector_compares_texts() -> None:
         (r"a=\b", r"invalid field selector: invalid escape sequence: \b"),
     ],
 )
-def test_a_field_selector_that_is_none_is_refused(text: str, message: str) -> None:
+def test_a_field_selector_that_is_none_is_refused(content: str, message: str) -> None:
     with pytest.raises(StatusError) as refused:
-        parse_fields(text)
+        parse_fields(content)
     assert (refused.value.code, str(refused.value)) == (400, message)
 
 

@@ -9,13 +9,13 @@ SERVICES = "/api/v1/namespaces/default/services"
 HTTP = {"port": 80}
 
 
-async def refused(http: httpx.AsyncClient, **spec: Any) -> list[str]:
+async def list_causes(http: httpx.AsyncClient, **spec: Any) -> list[str]:
     """Return the causes, each as field and message."""
     answer = await http.post(SERVICES, json={"metadata": {"name": "s"}, "spec": spec})
     assert answer.status_code == 422, answer.text
     assert (await http.get(f"{SERVICES}/s")).status_code == 404
     causes = answer.json()["details"]["causes"]
-    return [f"{one['field']}: {one['message']}" for one in causes]
+    return [f"{cause['field']}: {cause['message']}" for cause in causes]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ async def refused(http: httpx.AsyncClient, **spec: Any) -> list[str]:
 async def test_a_service_without_sense_is_refused_with_every_reason(
     http: httpx.AsyncClient, spec: Any, causes: list[str]
 ) -> None:
-    assert await refused(http, **spec) == causes
+    assert await list_causes(http, **spec) == causes
 
 
 @pytest.mark.parametrize("empty", [0, ""])
@@ -73,27 +73,29 @@ async def test_a_node_port_is_held_by_one_service(http: httpx.AsyncClient) -> No
     kept = await http.put(f"{SERVICES}/first", json=first.json())
 
     assert (first.status_code, kept.status_code) == (201, 200)
-    assert await refused(http, **spec) == [
+    assert await list_causes(http, **spec) == [
         "spec.ports[0].nodePort: Invalid value: 30123: provided port is already allocated"
     ]
 
 
-async def balanced(http: httpx.AsyncClient, **spec: Any) -> None:
-    made = {"type": "LoadBalancer", "loadBalancerClass": "a.io/b", "ports": [HTTP], **spec}
-    answer = await http.post(SERVICES, json={"metadata": {"name": "s"}, "spec": made})
+async def create_load_balancer(http: httpx.AsyncClient, **spec: Any) -> None:
+    spec_fields = {"type": "LoadBalancer", "loadBalancerClass": "a.io/b", "ports": [HTTP], **spec}
+    answer = await http.post(SERVICES, json={"metadata": {"name": "s"}, "spec": spec_fields})
     assert answer.status_code == 201, answer.text
 
 
-async def patched(http: httpx.AsyncClient, path: str, body: Any) -> httpx.Response:
+async def patch_service(http: httpx.AsyncClient, path: str, body: Any) -> httpx.Response:
     merge = {"Content-Type": "application/merge-patch+json"}
     return await http.patch(f"{SERVICES}/{path}", json=body, headers=merge)
 
 
 async def test_what_is_no_address_in_a_status_is_refused(http: httpx.AsyncClient) -> None:
-    await balanced(http)
+    await create_load_balancer(http)
 
     ingress = [{"ip": "1.2.3.4"}, {"ip": "x"}, {"hostname": "a.example.com"}]
-    answer = await patched(http, "s/status", {"status": {"loadBalancer": {"ingress": ingress}}})
+    answer = await patch_service(
+        http, "s/status", {"status": {"loadBalancer": {"ingress": ingress}}}
+    )
 
     assert answer.status_code == 422
     assert answer.json()["details"]["causes"] == [
@@ -111,7 +113,7 @@ async def test_only_a_load_balancer_has_an_address_in_its_status(http: httpx.Asy
     await http.post(SERVICES, json={"metadata": {"name": "s"}, "spec": {"ports": [HTTP]}})
 
     status = {"loadBalancer": {"ingress": [{"ip": "1.2.3.4", "ipMode": "VIP"}]}}
-    answer = await patched(http, "s/status", {"status": status})
+    answer = await patch_service(http, "s/status", {"status": status})
 
     assert answer.json()["details"]["causes"] == [
         {
@@ -123,9 +125,9 @@ async def test_only_a_load_balancer_has_an_address_in_its_status(http: httpx.Asy
 
 
 async def test_the_class_of_a_load_balancer_stays(http: httpx.AsyncClient) -> None:
-    await balanced(http)
+    await create_load_balancer(http)
 
-    answer = await patched(http, "s", {"spec": {"loadBalancerClass": "c.io/d"}})
+    answer = await patch_service(http, "s", {"spec": {"loadBalancerClass": "c.io/d"}})
 
     assert answer.status_code == 422
     assert answer.json()["message"] == (
@@ -133,7 +135,7 @@ async def test_the_class_of_a_load_balancer_stays(http: httpx.AsyncClient) -> No
         "may not change once set"
     )
     await http.delete(f"{SERVICES}/s")
-    assert await refused(http, ports=[HTTP], loadBalancerClass="a") == [
+    assert await list_causes(http, ports=[HTTP], loadBalancerClass="a") == [
         "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"
     ]
 
@@ -141,19 +143,21 @@ async def test_the_class_of_a_load_balancer_stays(http: httpx.AsyncClient) -> No
 async def test_a_service_that_is_balanced_no_more_keeps_nothing_of_it(
     http: httpx.AsyncClient,
 ) -> None:
-    await balanced(http)
+    await create_load_balancer(http)
     ingress = [{"ip": "1.2.3.4"}]
-    given = await patched(http, "s/status", {"status": {"loadBalancer": {"ingress": ingress}}})
-    assert given.json()["status"]["loadBalancer"]["ingress"] == [
+    response = await patch_service(
+        http, "s/status", {"status": {"loadBalancer": {"ingress": ingress}}}
+    )
+    assert response.json()["status"]["loadBalancer"]["ingress"] == [
         {"ip": "1.2.3.4", "ipMode": "VIP"}
     ]
 
-    left = await patched(http, "s", {"spec": {"type": "ClusterIP"}})
+    remaining = await patch_service(http, "s", {"spec": {"type": "ClusterIP"}})
 
-    assert left.status_code == 200, left.text
-    assert left.json()["status"] == {"loadBalancer": {}}
+    assert remaining.status_code == 200, remaining.text
+    assert remaining.json()["status"] == {"loadBalancer": {}}
     gone = {"allocateLoadBalancerNodePorts", "externalTrafficPolicy", "loadBalancerClass"}
-    assert not gone & left.json()["spec"].keys()
+    assert not gone & remaining.json()["spec"].keys()
 
 
 async def test_the_server_has_a_service_of_its_own(http: httpx.AsyncClient) -> None:

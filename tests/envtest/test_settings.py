@@ -20,18 +20,18 @@ def test_without_settings_the_embedded_server_is_used() -> None:
 
 
 def test_a_folder_of_assets_means_binaries(assets: Path) -> None:
-    found = read_settings({"KUBEBUILDER_ASSETS": str(assets)})
+    settings = read_settings({"KUBEBUILDER_ASSETS": str(assets)})
 
-    assert (found.kind, found.etcd) == ("binaries", assets / "etcd")
+    assert (settings.kind, settings.etcd) == ("binaries", assets / "etcd")
 
 
 def test_a_single_asset_wins_over_the_folder(assets: Path) -> None:
     other = assets / "other"
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
-    found = read_settings({"KUBEBUILDER_ASSETS": str(assets), "TEST_ASSET_ETCD": str(other)})
+    settings = read_settings({"KUBEBUILDER_ASSETS": str(assets), "TEST_ASSET_ETCD": str(other)})
 
-    assert found.etcd == other
+    assert settings.etcd == other
 
 
 def test_an_existing_cluster_wins_over_binaries(assets: Path) -> None:
@@ -52,11 +52,11 @@ def test_one_binary_alone_is_not_enough(assets: Path) -> None:
         read_settings({"TEST_ASSET_ETCD": str(assets / "etcd")})
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1m30s", 90), ("500ms", 0.5)])
-def test_durations_are_written_as_in_go(text: str, seconds: float) -> None:
-    found = read_settings({"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": text})
+@pytest.mark.parametrize(("content", "seconds"), [("90s", 90), ("1m30s", 90), ("500ms", 0.5)])
+def test_durations_are_written_as_in_go(content: str, seconds: float) -> None:
+    settings = read_settings({"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": content})
 
-    assert found.start_seconds == seconds
+    assert settings.start_seconds == seconds
 
 
 def test_an_invalid_duration_is_reported() -> None:
@@ -98,14 +98,14 @@ def test_metallb_need_not_be_there_and_has_two_names(assets: Path) -> None:
 
 
 def test_metallb_can_be_named_without_the_servers(assets: Path) -> None:
-    found = read_settings({"TEST_ASSET_METALLB_CONTROLLER": str(assets / "etcd")})
-    assert (found.kind, found.metallb) == ("embedded", assets / "etcd")
+    settings = read_settings({"TEST_ASSET_METALLB_CONTROLLER": str(assets / "etcd")})
+    assert (settings.kind, settings.metallb) == ("embedded", assets / "etcd")
 
 
 def test_lb_ipam_need_not_be_there_and_can_be_named_without_the_servers(assets: Path) -> None:
     assert read_settings({"KUBEBUILDER_ASSETS": str(assets)}).lbipam is None
-    found = read_settings({"TEST_ASSET_CILIUM_LBIPAM": str(assets / "etcd")})
-    assert (found.kind, found.lbipam) == ("embedded", assets / "etcd")
+    settings = read_settings({"TEST_ASSET_CILIUM_LBIPAM": str(assets / "etcd")})
+    assert (settings.kind, settings.lbipam) == ("embedded", assets / "etcd")
 
 
 def test_a_folder_is_no_program(assets: Path) -> None:

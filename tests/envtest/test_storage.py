@@ -31,7 +31,7 @@ def test_every_kept_revision_can_be_read_again(steps: list[tuple[str, bool]]) ->
     for revision, was in play(store, steps):
         then = {key: table.get(key) for key in table.scan()}
         then.update(table.at(revision))
-        assert {key: one.revision for key, one in then.items() if one} == was
+        assert {key: stored.revision for key, stored in then.items() if stored} == was
 
 
 @given(STEPS)
@@ -82,7 +82,7 @@ def test_a_log_forgets_its_oldest_entries_when_it_is_full() -> None:
 
     assert log.since(0) is None
     assert log.floor == KEPT_EVENTS // 4
-    assert [one.revision for one in log.after(KEPT_EVENTS)] == [KEPT_EVENTS + 1]
+    assert [event.revision for event in log.after(KEPT_EVENTS)] == [KEPT_EVENTS + 1]
 
 
 def test_only_recent_events_keep_their_bytes_for_the_wire() -> None:
@@ -104,4 +104,4 @@ def test_a_log_forgets_what_is_old() -> None:
     log.append(event(2, at=KEPT_SECONDS))
     log.append(event(3, at=KEPT_SECONDS + 100))
 
-    assert (log.floor, [one.revision for one in log.after(0)]) == (1, [2, 3])
+    assert (log.floor, [event.revision for event in log.after(0)]) == (1, [2, 3])

@@ -62,41 +62,41 @@ async def test_an_unknown_token_is_refused_without_a_challenge(server: EmbeddedS
 
 async def test_the_group_of_authenticated_users_is_not_added_twice(server: EmbeddedServer) -> None:
     async with client(server, "Bearer k") as http:
-        found = (await http.post(WHO, json={})).json()["status"]["userInfo"]
+        shown_user = (await http.post(WHO, json={})).json()["status"]["userInfo"]
 
-    assert found["groups"] == ["system:authenticated", "a"]
+    assert shown_user["groups"] == ["system:authenticated", "a"]
 
 
 async def test_a_certificate_is_identified_by_its_fingerprint(
     server: EmbeddedServer, tmp_path: Path
 ) -> None:
     pair = server.authority.client("eve", ("devs", "ops"))
-    async with certified(server, pair.write(tmp_path, "eve")) as http:
-        found = (await http.post(WHO, json={})).json()["status"]["userInfo"]
+    async with connect_with_certificate(server, pair.write(tmp_path, "eve")) as http:
+        shown_user = (await http.post(WHO, json={})).json()["status"]["userInfo"]
 
     printed = load_pem_x509_certificate(pair.certificate).fingerprint(hashes.SHA256()).hex()
-    assert found == {
+    assert shown_user == {
         "username": "eve",
         "groups": ["devs", "ops", "system:authenticated"],
         "extra": {"authentication.kubernetes.io/credential-id": [f"X509SHA256={printed}"]},
     }
 
 
-def shown(**subject: str | list[str]) -> Certificate:
+def make_certificate(**subject: str | list[str]) -> Certificate:
     """Return a certificate with a subject."""
     parts = [
-        ((key, one),)
+        ((key, value_of_claim),)
         for key, values in subject.items()
-        for one in ([values] if isinstance(values, str) else values)
+        for value_of_claim in ([values] if isinstance(values, str) else values)
     ]
     return Certificate({"subject": parts}, b"")
 
 
 def test_a_certificate_without_a_name_has_no_user() -> None:
-    assert shown(organizationName="system:masters").user() is None
+    assert make_certificate(organizationName="system:masters").user() is None
 
 
-def certified(server: EmbeddedServer, pair: tuple[Path, Path]) -> httpx.AsyncClient:
+def connect_with_certificate(server: EmbeddedServer, pair: tuple[Path, Path]) -> httpx.AsyncClient:
     """Return a client that shows a certificate."""
     trust = ssl.create_default_context(cadata=server.authority.pair.certificate.decode())
     trust.load_cert_chain(*pair)
@@ -112,17 +112,19 @@ async def token(http: httpx.AsyncClient, **spec: Any) -> str:
 async def test_a_token_counts_for_as_long_as_was_asked(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = []
+    statuses = []
     async with client(server) as http:
-        made = await token(http, expirationSeconds=600)
+        issued_token = await token(http, expirationSeconds=600)
         for later in (0, 400, 700, -60):
             clock = SimpleNamespace(time=lambda later=later: time.time() + later)
             monkeypatch.setattr(accounts, "time", clock)
-            review = (await http.post(TOKENS, json={"spec": {"token": made}})).json()["status"]
-            answer = await http.get(NODES, headers={"Authorization": f"Bearer {made}"})
-            found.append((answer.status_code, review.get("error")))
+            review = (await http.post(TOKENS, json={"spec": {"token": issued_token}})).json()[
+                "status"
+            ]
+            answer = await http.get(NODES, headers={"Authorization": f"Bearer {issued_token}"})
+            statuses.append((answer.status_code, review.get("error")))
 
-    assert found == [
+    assert statuses == [
         (403, None),
         (403, None),
         (401, "[invalid bearer token, service account token has expired]"),
@@ -142,8 +144,8 @@ async def test_a_token_without_its_account_is_refused(server: EmbeddedServer) ->
     assert (before.status_code, gone.status_code, another.status_code) == (403, 401, 401)
 
 
-def plain(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+def plain(content: str) -> bytes:
+    return base64.urlsafe_b64decode(content + "=" * (-len(content) % 4))
 
 
 async def test_no_token_where_there_is_no_namespace(server: EmbeddedServer) -> None:

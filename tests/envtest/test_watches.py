@@ -30,8 +30,8 @@ async def watching(http: httpx.AsyncClient, **query: Any) -> AsyncIterator[Async
             async for line in response.aiter_lines():
                 yield json.loads(line)
 
-        async with unwound(events()) as found:
-            yield found
+        async with unwound(events()) as event_stream:
+            yield event_stream
 
 
 async def test_a_watch_shows_each_change_once_and_in_order(http: httpx.AsyncClient) -> None:
@@ -43,8 +43,8 @@ async def test_a_watch_shows_each_change_once_and_in_order(http: httpx.AsyncClie
         await http.delete(f"{PATH}/a")
         seen = [await anext(events) for _ in range(3)]
 
-    assert [one["type"] for one in seen] == ["ADDED", "MODIFIED", "DELETED"]
-    revisions = [int(one["object"]["metadata"]["resourceVersion"]) for one in seen]
+    assert [event["type"] for event in seen] == ["ADDED", "MODIFIED", "DELETED"]
+    revisions = [int(event["object"]["metadata"]["resourceVersion"]) for event in seen]
     assert revisions == sorted(set(revisions))
 
 
@@ -54,8 +54,8 @@ async def test_ten_watchers_see_the_same(http: httpx.AsyncClient, plane: Plane) 
 
     async def watch() -> None:
         async with admin_client(plane) as own, watching(own, resourceVersion=revision) as events:
-            found = [await anext(events) for _ in range(20)]
-        seen.append([one["object"]["metadata"]["name"] for one in found])
+            next_events = [await anext(events) for _ in range(20)]
+        seen.append([event["object"]["metadata"]["name"] for event in next_events])
 
     async with anyio.create_task_group() as tasks:
         for _ in range(10):
@@ -83,8 +83,8 @@ async def test_what_happens_in_quick_succession_is_sent_together(
             own.stream("GET", PATH, params=query) as response,
             unwound(response.aiter_text()) as texts,
         ):
-            async for text in texts:
-                pieces.append(text)
+            async for chunk in texts:
+                pieces.append(chunk)
                 if "".join(pieces).count("\n") == len(names):
                     return
 
@@ -130,10 +130,10 @@ async def test_a_compacted_revision_is_gone_for_watches_and_pages() -> None:
             async with watching(
                 http, resourceVersion=page["metadata"]["resourceVersion"]
             ) as events:
-                seen = [one async for one in events]
+                seen = [event async for event in events]
 
     assert (rest.status_code, rest.json()["reason"]) == (410, "Expired")
-    assert [(one["type"], one["object"]["code"]) for one in seen] == [("ERROR", 410)]
+    assert [(event["type"], event["object"]["code"]) for event in seen] == [("ERROR", 410)]
 
 
 async def test_pages_show_the_state_of_the_first_one(http: httpx.AsyncClient) -> None:
@@ -146,7 +146,7 @@ async def test_pages_show_the_state_of_the_first_one(http: httpx.AsyncClient) ->
 
     rest = (await http.get(PATH, params={"continue": first["metadata"]["continue"]})).json()
 
-    assert [(one["metadata"]["name"], one["spec"]["count"]) for one in rest["items"]] == [
+    assert [(item["metadata"]["name"], item["spec"]["count"]) for item in rest["items"]] == [
         ("c", 1),
         ("d", 1),
     ]
@@ -159,7 +159,7 @@ async def test_a_watch_ends_when_its_kind_is_removed(http: httpx.AsyncClient) ->
         assert (await anext(events))["type"] == "ADDED"
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gauges.lab.example.com"
         await http.delete(path)
-        seen = [one["type"] async for one in events]
+        seen = [event["type"] async for event in events]
 
     assert seen == ["DELETED"]
     assert (await http.get(PATH)).status_code == 404
@@ -181,7 +181,7 @@ async def test_the_last_event_of_an_object_shows_what_was_stored_last(
 ) -> None:
     kind = {"apiVersion": "lab.example.com/v1", "kind": "Gauge"}
     finalizers = ["example.com/one"]
-    made = await http.post(
+    response = await http.post(
         PATH, json={**kind, "metadata": {"name": "a", "finalizers": finalizers}}
     )
     await http.delete(f"{PATH}/a")
@@ -192,7 +192,7 @@ async def test_the_last_event_of_an_object_shows_what_was_stored_last(
         json={"metadata": {"finalizers": None}},
         headers={"Content-Type": "application/merge-patch+json"},
     )
-    since = made.json()["metadata"]["resourceVersion"]
+    since = response.json()["metadata"]["resourceVersion"]
     query = {"watch": "1", "resourceVersion": since, "timeoutSeconds": "1"}
     events = (await http.get(PATH, params=query)).text.splitlines()
 

@@ -114,14 +114,16 @@ class Witness:
             self._compare(change.new)
         self._changed.set()
 
-    def _compare(self, one: IPAllocation) -> None:
-        its = statusranges.find_held_range(one)
+    def _compare(self, allocation: IPAllocation) -> None:
+        its = statusranges.find_held_range(allocation)
         for other in self.caches["ipallocations"]:
             theirs = statusranges.find_held_range(other)
-            if other.metadata.uid == one.metadata.uid or its is None or theirs is None:
+            if other.metadata.uid == allocation.metadata.uid or its is None or theirs is None:
                 continue
             if its.overlaps(theirs):
-                self.clashes.append(f"{one.metadata.name} and {other.metadata.name}: {its.text}")
+                self.clashes.append(
+                    f"{allocation.metadata.name} and {other.metadata.name}: {its.text}"
+                )
 
     async def until(self, problem: Callable[[], str]) -> None:
         """Wait until `problem` has nothing to say of what the watches show.
@@ -135,56 +137,64 @@ class Witness:
                 await self._changed.wait()
         assert not problem(), problem()
 
-    def unsettled(self) -> str:
-        """Return what is not as it should be; empty if all is."""
+    def describe_unsettled(self) -> str:
+        """Return the deviations from the expected state; empty if there is none."""
         pool = self.caches["networkpools"].get(POOL)
         if pool is None:
             return "there is no pool"
-        found = list(self.caches["ipallocations"])
-        there = {(plural, one.metadata.key) for plural in _ASKED for one in self.caches[plural]}
+        allocations = list(self.caches["ipallocations"])
+        there = {(plural, obj.metadata.key) for plural in _ASKED for obj in self.caches[plural]}
         if missing := self.expected - there:
             return f"missing: {missing}"
         cluster = ("tenantclusters", CLUSTER)
-        strange = {what for what in there - self.expected if what[1].name[0] == "n"}
+        strange = {stray for stray in there - self.expected if stray[1].name[0] == "n"}
         if strange or (cluster in there and cluster not in self.expected):
             return f"still there: {strange or cluster}"
         used = 0
-        for one in found:
-            held = statusranges.find_held_range(one)
-            if held is None or one.status.phase != ALLOCATED or one.metadata.terminating:
-                return f"{one.metadata.name} is {one.status.phase}"
-            used += held.size
+        for allocation in allocations:
+            held_range = statusranges.find_held_range(allocation)
+            if (
+                held_range is None
+                or allocation.status.phase != ALLOCATED
+                or allocation.metadata.terminating
+            ):
+                return f"{allocation.metadata.name} is {allocation.status.phase}"
+            used += held_range.size
         status = pool.status
         if (status.allocatedIPs, status.availableIPs) != (used, status.totalIPs - used):
             return f"{used} addresses are held, the pool says {status}"
-        return self._unprojected(found)
+        return self._describe_unprojected(allocations)
 
     def promises_left(self) -> str:
         """Return whether the pool still lists promises that are long kept."""
         pool = self.caches["networkpools"].get(POOL)
         return "there are promises left" if pool is None or pool.status.assignments else ""
 
-    def _unprojected(self, allocations: list[IPAllocation]) -> str:
+    def _describe_unprojected(self, allocations: list[IPAllocation]) -> str:
         cluster = self.caches["tenantclusters"].get(CLUSTER)
-        mine = [a for a in allocations if a.spec.tenantClusterRef.key == CLUSTER]
+        own_allocations = [a for a in allocations if a.spec.tenantClusterRef.key == CLUSTER]
         if cluster is None:
-            orphans = [one.metadata.name for one in mine]
-            left = list(self.caches["ipaddresspools"])
-            return f"left behind: {orphans}, {left}" if orphans or left else ""
+            orphans = [allocation.metadata.name for allocation in own_allocations]
+            ipaddresspools = list(self.caches["ipaddresspools"])
+            return f"left behind: {orphans}, {ipaddresspools}" if orphans or ipaddresspools else ""
         if cluster.status.phase != "Ready":
             return f"the cluster is {cluster.status.phase}: {cluster.status.conditions}"
-        stamps = {a.metadata.annotations.get(names.ANNOTATION_TENANT_UID) for a in mine}
-        if len(mine) != 2:
-            return f"the cluster has {[one.metadata.name for one in mine]}"
+        stamps = {a.metadata.annotations.get(names.ANNOTATION_TENANT_UID) for a in own_allocations}
+        if len(own_allocations) != 2:
+            return (
+                f"the cluster has {[allocation.metadata.name for allocation in own_allocations]}"
+            )
         if stamps != {cluster.metadata.uid}:
             return f"the cluster's allocations are another's: {stamps}"
         spans = [
-            statusranges.find_held_range(a) for a in mine if a.spec.type == names.TYPE_LOADBALANCER
+            statusranges.find_held_range(a)
+            for a in own_allocations
+            if a.spec.type == names.TYPE_LOADBALANCER
         ]
-        wanted = {f"{s.start_text}-{s.end_text}" for s in spans if s is not None}
+        expected = {f"{s.start_text}-{s.end_text}" for s in spans if s is not None}
         projected = self.caches["ipaddresspools"].get(PROJECTED)
         have = set(projected.spec.addresses) if projected is not None else set()
-        return "" if have == wanted else f"MetalLB has {have} of {wanted}"
+        return "" if have == expected else f"MetalLB has {have} of {expected}"
 
 
 _ASKED = ("ipallocations", "tenantclusters")
@@ -287,7 +297,7 @@ class Estate(Generic[Way]):
         self.managers.pop(scope, None)
 
     def caches(self, resource: Resource[Any]) -> list[Cache[Any]]:
-        """Return what each process believes of a kind, in the order in which they started."""
+        """Return the caches of a kind of all processes, in the order in which they started."""
         return [
             informer.cache
             for scope in self.running
@@ -326,7 +336,7 @@ async def estate(seed: int = 0) -> AsyncIterator[Estate[Proxy]]:
         enter = stack.enter_async_context
         planes: list[Plane] = [await enter(ControlPlane.start()) for _ in range(2)]
         proxies = [await enter(Proxy.before(plane, seed=seed)) for plane in planes]
-        witness, group = await enter(_witnessed(planes[0], planes[1], proxies[1]))
+        witness, group = await enter(_watch_clusters(planes[0], planes[1], proxies[1]))
         yield Estate(proxies[0], proxies[1], witness, group)
 
 
@@ -343,13 +353,13 @@ async def bare_estate(
     """
     async with (
         ControlPlane.start(force_embedded=True) as tenant,
-        _witnessed(plane, tenant, tenant, cidr) as (witness, group),
+        _watch_clusters(plane, tenant, tenant, cidr) as (witness, group),
     ):
         yield Estate(seen_at or plane, tenant, witness, group)
 
 
 @asynccontextmanager
-async def _witnessed(
+async def _watch_clusters(
     management: Plane, tenant: Plane, tenant_as_seen: Plane, cidr: str = SMALL
 ) -> AsyncIterator[tuple[Witness, TaskGroup]]:
     """Watch both clusters: a pool and a provider in the one, MetalLB's kinds in the other."""

@@ -26,7 +26,7 @@ from envtest.processes import Child, Children
 from envtest.settings import read_settings
 from tests.faults.pipes import HOST, Pipe, Place
 from tests.freezing import freeze, thaw
-from tests.polling import checked, until
+from tests.polling import make_awaitable, until
 
 
 class Elsewhere(Plane):
@@ -138,7 +138,7 @@ class Parts:
         """
         await self.kill_apiserver()
         await _end(self._etcd)
-        await until(checked(found_away), bool)
+        await until(make_awaitable(found_away), bool)
         data = _flag(self._etcd, "data-dir")
         await to_thread.run_sync(shutil.rmtree, data)
         await to_thread.run_sync(shutil.copytree, folder, data)
@@ -172,7 +172,9 @@ class Parts:
     ) -> Child:
         """Start an API server as another one was started, but for some flags."""
         program, *arguments = _command(child)
-        flags = dict(one.removeprefix("--").split("=", 1) for one in arguments) | (changed or {})
+        flags = dict(argument.removeprefix("--").split("=", 1) for argument in arguments) | (
+            changed or {}
+        )
         started = self._children.start(
             Path(program), [f"--{name}={value}" for name, value in flags.items()]
         )
@@ -247,13 +249,15 @@ def place(url: str) -> Place:
 def _command(child: Child) -> list[str]:
     arguments = child.process.args
     assert isinstance(arguments, list)
-    return [str(one) for one in arguments]
+    return [str(argument) for argument in arguments]
 
 
 def _flag(child: Child, name: str) -> str:
     """Return the value of a flag that a process was started with."""
     start = f"--{name}="
-    return next(one.removeprefix(start) for one in _command(child) if one.startswith(start))
+    return next(
+        argument.removeprefix(start) for argument in _command(child) if argument.startswith(start)
+    )
 
 
 async def _kill(child: Child) -> None:

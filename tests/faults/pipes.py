@@ -50,7 +50,7 @@ class Pipe:
                 yield pipe
                 group.cancel_scope.cancel()
 
-    def cut(self) -> None:
+    def cut_connections(self) -> None:
         """End all connections, so that clients have to open new ones."""
         for scope in self._open:
             scope.cancel()
@@ -80,13 +80,13 @@ async def _copy(
     source: SocketStream, sink: SocketStream, late: Callable[[], float], over: anyio.CancelScope
 ) -> None:
     """Carry bytes until one side ends; that ends the connection."""
-    taken, waiting = anyio.create_memory_object_stream[tuple[float, bytes]](float("inf"))
+    sending, waiting = anyio.create_memory_object_stream[tuple[float, bytes]](float("inf"))
 
     async def take() -> None:
-        with taken, suppress(*_BROKEN):
+        with sending, suppress(*_BROKEN):
             while True:
                 chunk = await source.receive(_CHUNK)
-                taken.send_nowait((anyio.current_time() + late(), chunk))
+                sending.send_nowait((anyio.current_time() + late(), chunk))
 
     async with anyio.create_task_group() as group:
         group.start_soon(take)

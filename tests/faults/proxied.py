@@ -92,7 +92,7 @@ class ProxiedPlane:
         """Delete a gauge, past the proxy."""
         await self.direct.delete(GAUGES, Version.from_object(gone))
 
-    def asked(self, verb: str) -> list[Call]:
+    def list_calls(self, verb: str) -> list[Call]:
         """Return the requests for gauges of one verb that went through the proxy, in order."""
         return [
             call for call in self.proxy.calls if (call.verb, call.resource) == (verb, "gauges")
@@ -100,7 +100,7 @@ class ProxiedPlane:
 
     def revisions(self, verb: str) -> list[str | None]:
         """Return the resourceVersion of each of them; None where there was none."""
-        return [call.query.get("resourceVersion") for call in self.asked(verb)]
+        return [call.query.get("resourceVersion") for call in self.list_calls(verb)]
 
 
 @asynccontextmanager
@@ -152,7 +152,7 @@ class Observed:
             GAUGES,
             here.transport,
             here.clock,
-            indexes={"uid": lambda one: (one.metadata.uid,)},
+            indexes={"uid": lambda gauge: (gauge.metadata.uid,)},
             streams=streams,
             observer=observer,
         )
@@ -193,11 +193,11 @@ class Observed:
     @property
     def names(self) -> list[str]:
         """The names in the cache, sorted."""
-        return sorted(one.metadata.name for one in self.informer.cache)
+        return sorted(gauge.metadata.name for gauge in self.informer.cache)
 
 
 @asynccontextmanager
-async def observed(here: ProxiedPlane, *, streams: bool = False) -> AsyncIterator[Observed]:
+async def observe(here: ProxiedPlane, *, streams: bool = False) -> AsyncIterator[Observed]:
     """Run an informer through the proxy, synced."""
     watcher = Observed(here, streams=streams)
     async with anyio.create_task_group() as group:

@@ -67,7 +67,9 @@ class Divided(Transport):
 
 
 @asynccontextmanager
-async def divided(resource: Resource[Any], late: Plane, prompt: Plane) -> AsyncIterator[Divided]:
+async def connect_to_both(
+    resource: Resource[Any], late: Plane, prompt: Plane
+) -> AsyncIterator[Divided]:
     """Connect to two servers as the administrator.
 
     Args:

@@ -78,14 +78,16 @@ async def slow_deletions(plane: Plane, plural: str, tried: str) -> AsyncIterator
         await web.TCPSite(runner, HOST, 0, ssl_context=context).start()
         url = f"https://{HOST}:{runner.addresses[0][1]}/"
         async with people(plane) as http:
-            made = await http.post(_CONFIGURATIONS, json=_configuration(url, authority, plural))
-            assert made.status_code == 201, made.text
+            configuration = await http.post(
+                _CONFIGURATIONS, json=_configuration(url, authority, plural)
+            )
+            assert configuration.status_code == 201, configuration.text
 
-            async def asked() -> bool:
+            async def is_asked() -> bool:
                 await http.delete(tried, params={"dryRun": "All"})
                 return slow.in_force.is_set()
 
-            await until(asked, bool)
+            await until(is_asked, bool)
         yield slow
     finally:
         slow.go()

@@ -30,10 +30,10 @@ from tests.faults.proxied import (
     Gauge,
     Observed,
     ProxiedPlane,
-    observed,
+    observe,
     proxied_plane,
 )
-from tests.polling import checked, until
+from tests.polling import make_awaitable, until
 
 FIRST_WATCH = Match(verb="watch", resource="gauges", times=1)
 SILENCE = 90.0
@@ -44,7 +44,7 @@ FORMS_OF_410 = pytest.mark.parametrize(
 
 def short(change: Change[Gauge]) -> str:
     """Return a change in a few words."""
-    old, new = (one.metadata.name if one else "-" for one in (change.old, change.new))
+    old, new = (gauge.metadata.name if gauge else "-" for gauge in (change.old, change.new))
     unknown = " unknown" if change.final_state_unknown else ""
     return f"{old} {new}{' initial' if change.initial else ''}{unknown}"
 
@@ -57,9 +57,9 @@ async def gap(here: ProxiedPlane, fault: Fault) -> AsyncIterator[Observed]:
     """
     gate = anyio.Event()
     late = LateRequest(Pause(until=gate))
-    with here.proxy.inject(late, FIRST_WATCH) as held, here.proxy.inject(fault, FIRST_WATCH):
-        async with observed(here) as seen:
-            await held.struck.wait()
+    with here.proxy.inject(late, FIRST_WATCH) as injected, here.proxy.inject(fault, FIRST_WATCH):
+        async with observe(here) as seen:
+            await injected.struck.wait()
             reported = len(seen.changes)
             yield seen
             gate.set()
@@ -72,7 +72,7 @@ async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
     async with proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(half_open(), FIRST_WATCH):
-            async with observed(here) as seen:
+            async with observe(here) as seen:
                 await seen.wait(1)
                 await here.clock.deadlines.wait(1)
                 await here.create("b")
@@ -90,7 +90,7 @@ async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
                 assert seen.metric("controller_lists_total") == 1
 
         assert seen.names == ["a", "b"]
-        assert len(here.asked("list")) == 1
+        assert len(here.list_calls("list")) == 1
         first, second = here.revisions("watch")
         assert first == second
         # The dead connection is not left open beside the new one.
@@ -103,7 +103,7 @@ async def observed_under(
 ) -> AsyncIterator[Observed]:
     """Run an informer while a fault is in force."""
     with here.proxy.inject(fault, match):
-        async with observed(here) as seen:
+        async with observe(here) as seen:
             yield seen
 
 
@@ -140,7 +140,7 @@ async def test_a_server_that_closes_each_watch_at_once_gets_few_requests() -> No
         while sum(pauses) < 5:
             await pauses.wait(len(pauses) + 1)
         assert len(here.proxy.calls) < 10
-        assert len(here.asked("list")) > 1
+        assert len(here.list_calls("list")) > 1
         await pauses.wait(5)
         for number, pause in enumerate(pauses[:5]):
             assert 0.8 * 2**number <= pause <= 1.6 * 2**number
@@ -158,11 +158,11 @@ async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece()
             here.proxy.inject(expired_event(), FIRST_WATCH),
             here.proxy.inject(refuse_as_expired(), second_part) as struck,
         ):
-            async with observed(here) as seen:
+            async with observe(here) as seen:
                 await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
                 assert seen.names == names
         assert len(struck.struck) == 1
-        _, first, second, whole = (dict(call.query) for call in here.asked("list"))
+        _, first, second, whole = (dict(call.query) for call in here.list_calls("list"))
         assert first == {"limit": "500"}
         assert sorted(second) == ["continue", "limit"]
         assert whole == {}
@@ -171,10 +171,10 @@ async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece()
 
 async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_is_now() -> None:
     async with proxied_plane() as here:
-        made = dict[str, Gauge]()
+        gauges = dict[str, Gauge]()
 
         async def make(name: str) -> None:
-            made[name] = await here.create(name)
+            gauges[name] = await here.create(name)
 
         async with anyio.create_task_group() as group:
             for number in range(1001):
@@ -183,21 +183,23 @@ async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_
         next_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
         with (
             here.proxy.inject(expired_event(), FIRST_WATCH),
-            here.proxy.inject(LateRequest(Pause(until=gate)), next_part) as held,
+            here.proxy.inject(LateRequest(Pause(until=gate)), next_part) as injected,
         ):
-            async with observed(here) as seen:
-                await held.struck.wait()
+            async with observe(here) as seen:
+                await injected.struck.wait()
                 # One of the first part, two of a part that is not read yet, and a new one.
-                await here.delete(made.pop("g0000"))
-                await here.delete(made.pop("g0999"))
-                await here.delete(made.pop("g0700"))
+                await here.delete(gauges.pop("g0000"))
+                await here.delete(gauges.pop("g0999"))
+                await here.delete(gauges.pop("g0700"))
                 await make("g0700")
                 await make("g0000a")
                 gate.set()
                 await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
-                await until(checked(lambda: seen.names), lambda names: names == sorted(made))
+                await until(
+                    make_awaitable(lambda: seen.names), lambda names: names == sorted(gauges)
+                )
                 again = seen.informer.cache.get(Key("default", "g0700"))
-                assert again == made["g0700"]
+                assert again == gauges["g0700"]
 
 
 async def test_parts_after_the_first_carry_no_resource_version() -> None:
@@ -206,7 +208,7 @@ async def test_parts_after_the_first_carry_no_resource_version() -> None:
             for number in range(501):
                 group.start_soon(here.direct.create, GAUGES, "default", gauge(f"g{number}"))
         assert len((await here.client.list(GAUGES)).items) == 501
-        first, second = (sorted(call.query) for call in here.asked("list"))
+        first, second = (sorted(call.query) for call in here.list_calls("list"))
         assert (first, second) == (["limit"], ["continue", "limit"])
 
 
@@ -237,7 +239,7 @@ async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_
                 await here.proxy.calls.wait(1)
                 await here.clock.advance(STREAM_SECONDS - 1)
                 assert not watcher.informer.cache.synced
-                assert here.asked("list") == []
+                assert here.list_calls("list") == []
                 await here.clock.advance(1)
                 await watcher.informer.wait_synced()
                 assert watcher.names == ["a"]
@@ -250,19 +252,19 @@ async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_
                     await watcher.wait(2)
                     await here.proxy.calls.wait(2, lambda call: call.verb == "list")
                 group.cancel_scope.cancel()
-        streamed = [call for call in here.asked("watch") if "sendInitialEvents" in call.query]
+        streamed = [call for call in here.list_calls("watch") if "sendInitialEvents" in call.query]
         assert len(streamed) == 1
 
 
 async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() -> None:
     async with proxied_plane(streams=True) as here:
         await here.create("a")
-        async with observed(here, streams=True) as seen:
+        async with observe(here, streams=True) as seen:
             await here.create("b")
             await seen.wait(2)
         assert [short(change) for change in seen.changes] == ["- a initial", "- b"]
-        assert here.asked("list") == []
-        (only,) = here.asked("watch")
+        assert here.list_calls("list") == []
+        (only,) = here.list_calls("watch")
         assert only.query["sendInitialEvents"] == "true"
         assert only.query["resourceVersionMatch"] == "NotOlderThan"
         assert only.query["resourceVersion"] == ""
@@ -271,10 +273,12 @@ async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() ->
 @pytest.mark.parametrize("end", [End.RESET, End.CLOSED])
 async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: End) -> None:
     async with proxied_plane(streams=True) as here:
-        made = [await here.create(name) for name in ("c", "b", "a")]  # revisions descend by name
-        numbers = {one.metadata.resourceVersion for one in made}
+        created = [
+            await here.create(name) for name in ("c", "b", "a")
+        ]  # revisions descend by name
+        numbers = {gauge.metadata.resourceVersion for gauge in created}
         with here.proxy.inject(StopAfter(2, end), FIRST_WATCH) as cut:
-            async with observed(here, streams=True) as seen:
+            async with observe(here, streams=True) as seen:
                 await cut.struck.wait()
                 assert seen.names == ["a", "b", "c"]
                 assert [change.initial for change in seen.changes] == [True] * 3
@@ -289,7 +293,7 @@ async def test_a_server_without_streamed_lists_is_asked_for_lists() -> None:
         message = "sendInitialEvents: Forbidden: forbidden unless WatchList is enabled"
         refused = Refusal(422, "Invalid", message)
         with here.proxy.inject(refused, FIRST_WATCH):
-            async with observed(here, streams=True) as seen:
+            async with observe(here, streams=True) as seen:
                 assert seen.names == ["a"]
                 assert here.clock.pauses[:] == []
         assert here.revisions("list") == ["0"]
@@ -300,7 +304,7 @@ async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
         gone = await here.create("gone")
         stays = await here.create("stays")
         with here.proxy.inject(half_open(3), FIRST_WATCH):
-            async with observed(here, streams=True) as seen:
+            async with observe(here, streams=True) as seen:
                 await here.delete(gone)
                 late = Match(verb="watch", resource="gauges", times=1)
                 with here.proxy.inject(refuse_as_expired(), late):
@@ -308,5 +312,5 @@ async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
                     await seen.wait(3)
         assert short(seen.changes[-1]) == "gone - unknown"
         assert seen.informer.cache.get(stays.metadata.key) == stays
-        assert here.asked("list") == []
+        assert here.list_calls("list") == []
         assert seen.restarts() == {"idle": 1, "expired": 1}

@@ -85,22 +85,22 @@ async def _play_seed(here: Estate[Proxy], seed: int) -> None:
     for step in range(24):
         await here.create_allocation(f"n{step}", count=dice.randint(1, 3))
         names.append(f"n{step}")
-        what = dice.random()
-        if what < 0.25 and len(names) > 2:
+        case = dice.random()
+        if case < 0.25 and len(names) > 2:
             gone = names.pop(dice.randrange(len(names)))
             await here.delete(IP_ALLOCATION, Key(HOME, gone))
-        elif what < 0.45:
+        elif case < 0.45:
             here.kill(dice.randrange(len(here.running)))
             here.start(timedelta(seconds=dice.choice([-600, 0, 600])))
-        elif what < 0.55 and founded:
+        elif case < 0.55 and founded:
             await here.delete(TENANT_CLUSTER, CLUSTER)
             founded = False
         with anyio.move_on_after(dice.choice((0.05, 0.1, 0.2))):
             await here.management.calls.wait(len(here.management.calls) + 40)
 
 
-def _asked(here: Estate[Proxy], since: int) -> Iterator[Call]:
-    """Yield what the controllers asked of the management cluster, but for watches."""
+def _list_calls(here: Estate[Proxy], since: int) -> Iterator[Call]:
+    """Yield the requests of the controllers to the management cluster, but for watches."""
     return (call for call in here.management.calls[since:] if call.verb != "watch")
 
 
@@ -115,7 +115,9 @@ async def _rests(here: Estate[Proxy]) -> None:
         since = len(here.management.calls)
         with anyio.move_on_after(75 / SPEED):
             await anyio.sleep_forever()
-        sent = [f"{call.method} {call.path} {call.body[:200]!r}" for call in _asked(here, since)]
+        sent = [
+            f"{call.method} {call.path} {call.body[:200]!r}" for call in _list_calls(here, since)
+        ]
         if not sent:
             return
     raise AssertionError(f"no rest: {sent}")
@@ -127,9 +129,9 @@ async def test_after_random_faults_everything_is_right_and_nothing_more_is_sent(
     async with estate(seed) as here:
         with _random_faults(here.management), _random_faults(here.tenant):
             await _play_seed(here, seed)
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         await _rests(here)
-        assert here.witness.unsettled() == ""
+        assert here.witness.describe_unsettled() == ""
         assert here.witness.clashes == []
 
 
@@ -144,15 +146,15 @@ async def test_what_happened_in_a_gap_of_the_watches_is_served() -> None:
                     await here.create_allocation(f"n{number}")
                 with anyio.fail_after(SECONDS):
                     await struck.struck.wait()
-                await here.witness.until(here.witness.unsettled)
+                await here.witness.until(here.witness.describe_unsettled)
             await here.delete(IP_ALLOCATION, Key(HOME, "n3"))
-            await here.witness.until(here.witness.unsettled)
+            await here.witness.until(here.witness.describe_unsettled)
             assert here.witness.clashes == [], gap
             # The next gap finds an empty pool, and a process that has seen nothing yet.
             for number in (0, 1, 2, 4, 5):
                 await here.delete(IP_ALLOCATION, Key(HOME, f"n{number}"))
             await here.delete(TENANT_CLUSTER, CLUSTER)
-            await here.witness.until(here.witness.unsettled)
+            await here.witness.until(here.witness.describe_unsettled)
             here.kill(0)
 
 
@@ -165,7 +167,7 @@ async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_
         here.start()
         here.start()
         await here.create_cluster()
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         with here.tenant.inject(fault) as outage:
             await here.delete(TENANT_CLUSTER, CLUSTER)
             await here.create_allocation("neighbour", count=8)
@@ -173,7 +175,7 @@ async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_
                 await outage.struck.wait(2)
             balancer = here.witness.caches["ipallocations"].get(Key(HOME, "team-a-lb"))
             assert balancer is not None, "its range is still the tenant's"
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         assert here.witness.caches["tenantclusters"].get(CLUSTER) is None
         assert here.witness.clashes == []
 
@@ -186,6 +188,6 @@ async def test_replicas_whose_clocks_are_hours_apart_agree_and_stop_writing() ->
         await here.create_cluster()
         for number in range(6):
             await here.create_allocation(f"n{number}", count=2)
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         await _rests(here)
         assert here.witness.clashes == []

@@ -21,7 +21,7 @@ from tests.envtest.samples import crd
 from tests.faults.estate import LARGE, PACE, SwiftClock, bare_estate
 from tests.faults.parts import Elsewhere, Parts, SecondServer, place, taken_apart
 from tests.faults.pipes import HOST, Pipe
-from tests.faults.proxied import GAUGES, WATCH, Gauge, ProxiedPlane, observed, transport_to
+from tests.faults.proxied import GAUGES, WATCH, Gauge, ProxiedPlane, observe, transport_to
 from tests.polling import SECONDS
 
 pytestmark = pytest.mark.slow
@@ -54,8 +54,8 @@ async def _proxied_plane(
             )
 
 
-def _told(change: Change[Gauge]) -> str:
-    old, new = (one.metadata.name if one else "-" for one in (change.old, change.new))
+def _describe_change(change: Change[Gauge]) -> str:
+    old, new = (gauge.metadata.name if gauge else "-" for gauge in (change.old, change.new))
     return f"{old} {new}{' unknown' if change.final_state_unknown else ''}"
 
 
@@ -69,7 +69,7 @@ async def test_a_watch_from_a_compacted_revision_fails_and_a_list_follows(
         gate = anyio.Event()
         late = LateRequest(Pause(until=gate))
         with here.proxy.inject(late, WATCH):
-            async with observed(here) as seen:
+            async with observe(here) as seen:
                 await here.proxy.calls.wait(1, lambda call: call.verb == "watch")
                 await here.delete(gone)
                 await here.create("new")
@@ -79,7 +79,7 @@ async def test_a_watch_from_a_compacted_revision_fails_and_a_list_follows(
                 gate.set()
                 await seen.wait(4)
                 assert seen.restarts()["expired"] == 1
-            assert sorted(_told(change) for change in seen.changes[2:]) == [
+            assert sorted(_describe_change(change) for change in seen.changes[2:]) == [
                 "- new",
                 "gone - unknown",
             ]
@@ -90,7 +90,7 @@ async def test_a_watch_from_a_compacted_revision_fails_and_a_list_follows(
 async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: bool) -> None:
     async with _proxied_plane(cached=cached) as (here, parts, second):
         gone, busy = await here.create("gone"), await here.create("busy")
-        async with observed(here) as seen:
+        async with observe(here) as seen:
             await here.proxy.calls.wait(1, lambda call: call.verb == "watch")
             with second.frozen():
                 await here.delete(gone)
@@ -102,7 +102,7 @@ async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: 
                 while seen.informer.cache.get(busy.metadata.key) != busy:
                     await seen.wait(len(seen.changes) + 1)
             assert seen.names == ["busy"]
-            assert [one.old for one in seen.changes if one.new is None] == [gone]
+            assert [change.old for change in seen.changes if change.new is None] == [gone]
             if cached:
                 assert seen.restarts()["expired"] == 1
             else:
@@ -119,22 +119,22 @@ async def test_a_list_whose_continue_token_is_compacted_is_requested_in_one_piec
         gate = anyio.Event()
         late = LateRequest(Pause(until=gate))
         next_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
-        found = dict[str, Gauge]()
+        gauges = dict[str, Gauge]()
 
         async def ask() -> None:
             listed = await here.client.list(GAUGES)
-            found.update((one.metadata.name, one) for one in listed.items)
+            gauges.update((gauge.metadata.name, gauge) for gauge in listed.items)
 
-        with here.proxy.inject(late, next_part) as held:
+        with here.proxy.inject(late, next_part) as injected:
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
-                await held.struck.wait()
+                await injected.struck.wait()
                 await here.create("new")
                 await parts.compact()
                 gate.set()
-        assert len(found) == SEVERAL_PARTS + 1
-        assert "new" in found
-        first, second, whole = (sorted(call.query) for call in here.asked("list"))
+        assert len(gauges) == SEVERAL_PARTS + 1
+        assert "new" in gauges
+        first, second, whole = (sorted(call.query) for call in here.list_calls("list"))
         assert (first, second, whole) == (["limit"], ["continue", "limit"], [])
 
 
@@ -152,18 +152,18 @@ async def test_every_allocation_is_served_although_etcd_compacts_undelivered_eve
         for number in range(0, ASKED, BETWEEN):
             for which in range(number, number + BETWEEN):
                 await here.create_allocation(f"n{which}", count=1 + which % 3)
-            await here.witness.until(here.witness.unsettled)
+            await here.witness.until(here.witness.describe_unsettled)
             # Every watch begins anew, and what was written before that is compacted.
-            pipe.cut()
+            pipe.cut_connections()
             await here.create_allocation(f"nn{number}")
             await parts.compact()
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         assert here.witness.clashes == []
-        expired = [_expired(manager) for manager in here.managers.values()]
+        expired = [_count_expired(manager) for manager in here.managers.values()]
         assert all(expired), expired
 
 
-def _expired(manager: Manager) -> float:
+def _count_expired(manager: Manager) -> float:
     """Return how often a watch for allocations was too old for the server."""
     labels = {"resource": f"{IP_ALLOCATION.plural}.{IP_ALLOCATION.group}", "reason": EXPIRED}
     name = "controller_watch_restarts_total"

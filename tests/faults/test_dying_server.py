@@ -33,29 +33,34 @@ async def test_every_allocation_of_a_burst_is_served_although_the_api_server_is_
         here.start(clock=SystemClock())
         here.start(clock=SystemClock())
         await here.create_cluster()
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         # One burst for each death: the rest of the first is served before all watches are back.
         for burst in range(2):
             async with anyio.create_task_group() as group:
                 for number in range(burst * ASKED, (burst + 1) * ASKED):
                     group.start_soon(here.create_allocation_retrying, f"n{number}", 1 + number % 3)
-                await here.witness.until(partial(_fewer, here, _served(here) + ASKED // 5))
+                await here.witness.until(partial(_fewer, here, _count_served(here) + ASKED // 5))
                 await parts.kill_apiserver()
-                assert _served(here) < (burst + 1) * ASKED, "it died when nothing was left to do"
+                assert _count_served(here) < (burst + 1) * ASKED, (
+                    "it died when nothing was left to do"
+                )
                 await parts.start_apiserver()
-            await here.witness.until(here.witness.unsettled)
+            await here.witness.until(here.witness.describe_unsettled)
         assert here.witness.clashes == []
 
 
-def _served(here: Estate[Plane]) -> int:
+def _count_served(here: Estate[Plane]) -> int:
     """Return how many requests of the bursts are served."""
-    found = here.witness.caches["ipallocations"]
-    return sum(one.status.phase == ALLOCATED and one.metadata.name[0] == "n" for one in found)
+    allocations = here.witness.caches["ipallocations"]
+    return sum(
+        allocation.status.phase == ALLOCATED and allocation.metadata.name[0] == "n"
+        for allocation in allocations
+    )
 
 
-def _fewer(here: Estate[Plane], served: int) -> str:
-    now = _served(here)
-    return f"{now} of {served} are served" if now < served else ""
+def _fewer(here: Estate[Plane], served_count: int) -> str:
+    now = _count_served(here)
+    return f"{now} of {served_count} are served" if now < served_count else ""
 
 
 async def _let_in(here: Estate[Plane]) -> None:
@@ -63,11 +68,11 @@ async def _let_in(here: Estate[Plane]) -> None:
     here.user = ACCOUNT
     await here.management.add_user(ACCOUNT)
     async with people(here.management) as http:
-        for file in sorted(folder("rbac").iterdir(), key=lambda one: one.name):
+        for file in sorted(folder("rbac").iterdir(), key=lambda path: path.name):
             for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
                 if body and body["apiVersion"].startswith("rbac."):
-                    made = await http.post(_collection(body), json=body)
-                    assert made.status_code == 201, made.text
+                    response = await http.post(_collection(body), json=body)
+                    assert response.status_code == 201, response.text
 
 
 def _collection(body: dict[str, Any]) -> str:

@@ -53,10 +53,10 @@ async def replica(here: ProxiedPlane, name: str) -> AsyncIterator[Replica]:
         retry_period=0.2,
     )
     async with transport_to(here.plane) as transport, anyio.create_task_group() as group:
-        made = Replica(Manager(transport, options=options))
-        group.start_soon(made.run)
-        await made.manager.wait_serving()
-        yield made
+        new_replica = Replica(Manager(transport, options=options))
+        group.start_soon(new_replica.run)
+        await new_replica.manager.wait_serving()
+        yield new_replica
         group.cancel_scope.cancel()
 
 

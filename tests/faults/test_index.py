@@ -194,5 +194,5 @@ def test_each_behaviour_has_its_tests(number: int) -> None:
 def test_each_behaviour_is_tried_on_real_servers_or_says_why_not(number: int) -> None:
     behaviour = BEHAVIOURS[number]
     modules = [word for word in behaviour.shown_by.split() if word.endswith(":")]
-    tried = [one for one in modules if one.startswith(("faults.", "contract."))]
+    tried = [module for module in modules if module.startswith(("faults.", "contract."))]
     assert bool(tried) != bool(behaviour.alone)

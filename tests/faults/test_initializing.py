@@ -34,18 +34,18 @@ async def test_every_allocation_is_served_although_the_crds_are_written_all_the_
                     if number % BETWEEN == 0:
                         await _write_crds(plane, str(number))
                     await here.create_allocation_retrying(f"n{number}", count=1 + number % 3)
-                await here.witness.until(here.witness.unsettled)
+                await here.witness.until(here.witness.describe_unsettled)
             assert [entry for entry in logs if "(re)initializing" in str(entry.get("error"))]
             assert here.witness.clashes == []
 
 
-async def _write_crds(plane: Plane, text: str) -> None:
+async def _write_crds(plane: Plane, content: str) -> None:
     """Change the descriptions in the schemas of our kinds."""
     async with people(plane) as http:
         for crd in crds():
             path = f"{CRDS}/{crd['metadata']['name']}"
             stored: dict[str, Any] = (await http.get(path)).json()
             schema = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-            schema["description"] = text
+            schema["description"] = content
             written = await http.put(path, json=stored)
             assert written.status_code == 200, written.text

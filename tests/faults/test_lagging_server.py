@@ -25,8 +25,8 @@ from tests.edits import edit
 from tests.faults.estate import HOME, LARGE, PACE, POOL, SETTINGS, Estate, SwiftClock, bare_estate
 from tests.faults.parts import Elsewhere, place, taken_apart
 from tests.faults.pipes import HOST, Pipe
-from tests.faults.routes import divided
-from tests.polling import SECONDS, checked, until
+from tests.faults.routes import connect_to_both
+from tests.polling import SECONDS, make_awaitable, until
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ async def test_every_allocation_is_served_once_whichever_api_server_replicas_use
         await _come_and_go(here, pipe, range(ASKED // 2))
         with second.frozen():
             await _come_and_go(here, pipe, range(ASKED // 2, ASKED))
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         met = {target: pipe.carried.count(target) for target in set(pipe.carried)}
         assert len(met) == 2, met
         assert here.witness.clashes == []
@@ -65,7 +65,7 @@ async def test_a_new_leader_with_a_lagging_cache_hands_out_no_range_that_is_take
         ControlPlane.start() as plane,
         taken_apart(plane) as parts,
         parts.second_apiserver() as late,
-        divided(IP_ALLOCATION, late.plane, plane) as way,
+        connect_to_both(IP_ALLOCATION, late.plane, plane) as way,
         bare_estate(plane) as here,
     ):
         here.settings = FORGETFUL
@@ -75,12 +75,12 @@ async def test_a_new_leader_with_a_lagging_cache_hands_out_no_range_that_is_take
         await here.create_allocation("n1", count=HALF + 8)
         await here.witness.until(lambda: _differs(here, n0=ALLOCATED, n1=FAILED))
         await until(
-            checked(partial(_positions, here)),
-            lambda found: min(found) >= _written(here, "n0", "n1"),
+            make_awaitable(partial(_positions, here)),
+            lambda counts: min(counts) >= _find_written_revision(here, "n0", "n1"),
         )
         [_, behind] = here.caches(IP_ALLOCATION)
         with late.frozen():
-            voided = _voided(here)
+            voided = _list_voided(here)
             for name in ("n2", "n3"):
                 await here.create_allocation(name, count=4)
             await here.witness.until(lambda: _differs(here, n2=ALLOCATED, n3=ALLOCATED))
@@ -90,37 +90,42 @@ async def test_a_new_leader_with_a_lagging_cache_hands_out_no_range_that_is_take
             await edit(here.client, NETWORK_POOL, POOL, {"spec": {"cidr": WIDER}})
             await here.witness.until(lambda: _differs(here, n1=ALLOCATED))
             assert here.witness.clashes == []
-            assert behind.position < _written(here, "n2", "n3"), "it was not behind"
+            assert behind.position < _find_written_revision(here, "n2", "n3"), "it was not behind"
             assert way.live_lists > lists, "no controller looked past the cache"
             assert voided == [], "the pool was taken for one without memory"
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         assert here.witness.clashes == []
 
 
 def _differs(here: Estate[Plane], **phases: str) -> str:
-    """Return which allocations are not in these phases; empty if all are."""
-    found = {one.metadata.name: one.status.phase for one in here.witness.caches[PLURAL]}
-    return "" if phases.items() <= found.items() else f"{found}"
+    """Return the allocations that are not in these phases; empty if all are."""
+    phase = {
+        allocation.metadata.name: allocation.status.phase
+        for allocation in here.witness.caches[PLURAL]
+    }
+    return "" if phases.items() <= phase.items() else f"{phase}"
 
 
-def _written(here: Estate[Plane], *names: str) -> int:
+def _find_written_revision(here: Estate[Plane], *names: str) -> int:
     """Return the resourceVersion of the latest write to one of these allocations."""
-    found = [here.witness.caches[PLURAL].get(Key(HOME, name)) for name in names]
-    return max([int(one.metadata.revision) for one in found if one is not None])
+    caches = [here.witness.caches[PLURAL].get(Key(HOME, name)) for name in names]
+    return max(
+        [int(allocation.metadata.revision) for allocation in caches if allocation is not None]
+    )
 
 
-def _voided(here: Estate[Plane]) -> list[str]:
+def _list_voided(here: Estate[Plane]) -> list[str]:
     """Return a list that gets the names of allocations whose promises are voided from now on."""
-    found: list[str] = []
+    problems: list[str] = []
 
     def see(change: Change[Any]) -> None:
         if isinstance(change.new, IPAllocation):
-            reasons = {one.reason for one in change.new.status.conditions}
-            found.extend({change.new.metadata.name} if "PoolNotReady" in reasons else ())
+            reasons = {condition.reason for condition in change.new.status.conditions}
+            problems.extend({change.new.metadata.name} if "PoolNotReady" in reasons else ())
 
     for informer in here.witness.informers:
         informer.add_handler(see)
-    return found
+    return problems
 
 
 def _positions(here: Estate[Plane]) -> list[int]:
@@ -140,6 +145,6 @@ async def _come_and_go(here: Estate[Plane], pipe: Pipe, numbers: range) -> None:
             await here.delete(IP_ALLOCATION, Key(HOME, f"n{number - dice.choice((1, 2))}"))
         if number % BETWEEN == 0:
             before = len(pipe.carried)
-            pipe.cut()
+            pipe.cut_connections()
             with anyio.fail_after(SECONDS):
                 await pipe.carried.wait(before + 4)

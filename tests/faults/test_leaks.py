@@ -22,7 +22,7 @@ from tests.controller.scripted import Scripted
 from tests.controller.widgets import WIDGETS, Widget, widget
 from tests.envtest.samples import gauge
 from tests.faults.proxied import GAUGES, WATCH, Gauge, proxied_plane, transport_to
-from tests.polling import checked, until
+from tests.polling import make_awaitable, until
 
 CYCLES = 100
 CHURN = 20_000
@@ -34,7 +34,7 @@ REQUESTS = 20
 def sessions() -> int:
     """Return how many HTTP sessions are open in this process."""
     return sum(
-        isinstance(one, aiohttp.ClientSession) and not one.closed for one in gc.get_objects()
+        isinstance(obj, aiohttp.ClientSession) and not obj.closed for obj in gc.get_objects()
     )
 
 
@@ -100,7 +100,10 @@ async def test_controllers_that_come_and_go_leave_nothing_on_what_they_shared() 
 
 @pytest.mark.slow
 def test_objects_that_come_and_go_leave_no_index_keys_and_nothing_else() -> None:
-    indexes = {"color": lambda one: (one.spec.color,), "uid": lambda one: (one.metadata.uid,)}
+    indexes = {
+        "color": lambda gauge: (gauge.spec.color,),
+        "uid": lambda gauge: (gauge.metadata.uid,),
+    }
     cache = Cache(WIDGETS, indexes=indexes)
     cache.replace([], 1)
     revision = 1
@@ -154,13 +157,13 @@ async def test_hundreds_of_reconnects_leave_no_connection_no_task_and_no_event_u
             nonlocal busy
             patch = {"metadata": {"labels": {"changed": str(count)}}}
             busy = await here.direct.patch(GAUGES, Version.from_object(busy), patch)
-            await until(checked(seen), lambda found: found == {str(count)})
+            await until(make_awaitable(list_seen), lambda labels: labels == {str(count)})
             opened = INFORMERS * (count + 1)
             await here.proxy.calls.wait(opened, lambda call: call.verb == "watch")
 
-        def seen() -> set[str | None]:
-            found = [informer.cache.get(busy.metadata.key) for informer in informers]
-            return {one.metadata.labels.get("changed") for one in found if one is not None}
+        def list_seen() -> set[str | None]:
+            caches = [informer.cache.get(busy.metadata.key) for informer in informers]
+            return {gauge.metadata.labels.get("changed") for gauge in caches if gauge is not None}
 
         def resources() -> tuple[int, int, int]:
             gc.collect()
@@ -182,13 +185,13 @@ async def test_hundreds_of_reconnects_leave_no_connection_no_task_and_no_event_u
                 # for each informer. What each reconnect left behind would be nine times that.
                 in_motion = 4 * INFORMERS
                 await until(
-                    checked(resources),
+                    make_awaitable(resources),
                     lambda now: all(
                         new <= old + in_motion for new, old in zip(now, before, strict=True)
                     ),
                 )
             group.cancel_scope.cancel()
-        assert len(here.asked("watch")) >= INFORMERS * CUTS
+        assert len(here.list_calls("watch")) >= INFORMERS * CUTS
 
 
 @pytest.mark.slow
@@ -212,13 +215,13 @@ async def test_many_watches_and_many_requests_do_not_starve_each_other() -> None
                 for name in names:
                     asking.start_soon(ask, name)
             for informer in informers:
-                await shown(informer, len(names))
+                await wait_until_known(informer, len(names))
             group.cancel_scope.cancel()
         for informer in informers:
-            assert {one.metadata.name for one in informer.cache} == set(names)
+            assert {gauge.metadata.name for gauge in informer.cache} == set(names)
 
 
-async def shown(informer: Informer[Gauge], count: int) -> None:
+async def wait_until_known(informer: Informer[Gauge], count: int) -> None:
     """Wait until an informer knows so many objects."""
     reached = anyio.Event()
 

@@ -49,10 +49,10 @@ BINDINGS = Resource(
 
 def dials() -> dict[str, object]:
     """Return the CRD of dials."""
-    made = crd()
-    made["metadata"]["name"] = f"dials.{GROUP}"
-    made["spec"]["names"] = {"plural": "dials", "singular": "dial", "kind": "Dial"}
-    return made
+    definition = crd()
+    definition["metadata"]["name"] = f"dials.{GROUP}"
+    definition["spec"]["names"] = {"plural": "dials", "singular": "dial", "kind": "Dial"}
+    return definition
 
 
 async def allow(here: ProxiedPlane, user: str, group: str, *plurals: str) -> None:
@@ -85,7 +85,7 @@ class Looks:
 
     async def wait(self, look: str) -> None:
         """Wait until something was looked at."""
-        await self.seen.wait(1, lambda one: one == look)
+        await self.seen.wait(1, lambda seen_look: seen_look == look)
 
 
 @asynccontextmanager
@@ -99,7 +99,7 @@ async def running(manager: Manager) -> AsyncIterator[None]:
 
 
 async def readiness(manager: Manager) -> tuple[int, str]:
-    """Return what /readyz says."""
+    """Return the answer of /readyz."""
     async with httpx.AsyncClient() as client:
         answer = await client.get(f"http://127.0.0.1:{manager.health_port}/readyz?verbose")
     return answer.status_code, answer.text
@@ -177,7 +177,7 @@ class Parent:
 
     def children(self) -> list[Gauge]:
         """Return the children that the cache shows."""
-        return [one for one in self.gauges.cache if one.metadata.name.startswith("child-")]
+        return [child for child in self.gauges.cache if child.metadata.name.startswith("child-")]
 
     async def look(self, key: Key) -> Outcome:
         if key.name == "parent":
@@ -206,20 +206,20 @@ async def test_a_controller_reads_its_own_writes_while_its_cache_lags() -> None:
                 await caught_up(reconciler)
                 assert reconciler.children() == [child]
         assert set(reconciler.passes) == {1}
-        assert len(here.asked("create")) == 1
+        assert len(here.list_calls("create")) == 1
 
 
 async def caught_up(reconciler: Parent) -> None:
     """Wait until the watch has told of the gauge that was made last."""
-    shown = anyio.Event()
+    event = anyio.Event()
     later = Key("default", "later")
 
     def note(change: Change[Gauge]) -> None:
         if change.new is not None and change.new.metadata.key == later:
-            shown.set()
+            event.set()
 
     reconciler.gauges.add_handler(note)
-    await shown.wait()
+    await event.wait()
 
 
 @asynccontextmanager
@@ -262,28 +262,28 @@ async def test_a_deleted_object_does_not_reappear_while_the_cache_lags() -> None
         plain = await here.create("plain")
         body = gauge("held")
         body["metadata"]["finalizers"] = ["example.com/held"]
-        held = await here.direct.create(GAUGES, "default", body)
+        held_gauge = await here.direct.create(GAUGES, "default", body)
         async with lagging(here) as (reconciler, gate):
             cache, client = reconciler.gauges.cache, reconciler.manager.client
             assert await client.delete(GAUGES, Version.from_object(plain)) is None
             assert cache.get(plain.metadata.key) is None
 
-            going = await client.delete(GAUGES, Version.from_object(held))
+            going = await client.delete(GAUGES, Version.from_object(held_gauge))
             assert going is not None
-            shown = cache.get(held.metadata.key)
-            assert shown is not None
-            assert shown.metadata.terminating
+            cached = cache.get(held_gauge.metadata.key)
+            assert cached is not None
+            assert cached.metadata.terminating
             await client.patch(
                 GAUGES, Version.from_object(going), {"metadata": {"finalizers": []}}
             )
-            assert cache.get(held.metadata.key) is None
+            assert cache.get(held_gauge.metadata.key) is None
 
             changes: list[Change[Gauge]] = []
             reconciler.gauges.add_handler(changes.append)
             gate.set()
             await here.create("later")
             await caught_up(reconciler)
-            assert [one.metadata.name for one in cache] == ["later"]
+            assert [child.metadata.name for child in cache] == ["later"]
             assert {change.new.metadata.name for change in changes if change.new} == {"later"}
             assert cache.tombstones == 0
 

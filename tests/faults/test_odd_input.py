@@ -29,7 +29,7 @@ from envtest.faults import (
     unknown_event,
 )
 from envtest.faults.fault import Fault, event
-from tests.faults.proxied import GAUGES, Gauge, Observed, ProxiedPlane, observed, proxied_plane
+from tests.faults.proxied import GAUGES, Gauge, Observed, ProxiedPlane, observe, proxied_plane
 
 WATCH_ONCE = Match(verb="watch", resource="gauges", times=1)
 LIST_ONCE = Match(verb="list", resource="gauges", times=1)
@@ -59,13 +59,13 @@ async def test_a_watch_with_odd_input_loses_nothing(fault: Fault, policy: tuple[
     async with proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(fault, WATCH_ONCE) as odd:
-            async with observed(here) as seen:
+            async with observe(here) as seen:
                 await odd.struck.wait()
                 await here.create("b")
                 changes = await seen.wait(2)
                 await here.proxy.calls.wait(policy[1], lambda call: call.verb == "watch")
-        assert [reported(change) for change in changes] == ["a", "b"]
-        assert (len(here.asked("list")), len(here.asked("watch"))) == policy
+        assert [name_new_object(change) for change in changes] == ["a", "b"]
+        assert (len(here.list_calls("list")), len(here.list_calls("watch"))) == policy
         if policy == CONTINUED:
             assert len(set(here.revisions("watch"))) == 1
 
@@ -89,18 +89,18 @@ async def test_a_list_with_odd_input_is_asked_for_again(fault: Fault) -> None:
     async with proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(fault, LIST_ONCE):
-            async with observed(here) as seen:
+            async with observe(here) as seen:
                 assert seen.names == ["a"]
                 assert seen.informer.last_error is None
-        assert len(here.asked("list")) == 2
-        assert [reported(change) for change in seen.changes] == ["a"]
+        assert len(here.list_calls("list")) == 2
+        assert [name_new_object(change) for change in seen.changes] == ["a"]
 
 
 @pytest.mark.parametrize("match", [LIST_ONCE, WATCH_ONCE], ids=["list", "watch"])
 async def test_the_time_that_an_overloaded_server_asks_for_is_given(match: Match) -> None:
     async with proxied_plane() as here:
         with here.proxy.inject(too_many_requests(7), match):
-            async with observed(here) as seen:
+            async with observe(here) as seen:
                 await here.proxy.calls.wait(3)
                 await here.create("a")
                 await seen.wait(1)
@@ -116,14 +116,14 @@ async def test_a_server_that_takes_no_watches_for_a_while_is_not_asked_for_lists
             here.proxy.inject(InsertedEvent(bookmark, end=End.CLOSED), WATCH_ONCE),
             here.proxy.inject(too_many_requests(), refused),
         ):
-            async with observed(here) as seen:
+            async with observe(here) as seen:
                 await here.proxy.calls.wait(6, lambda call: call.verb == "watch")
                 await here.create("b")
                 await seen.wait(2)
         assert here.revisions("list") == ["0"]
 
 
-def reported(change: Change[Gauge]) -> str:
+def name_new_object(change: Change[Gauge]) -> str:
     """Return the name of a new object."""
     assert change.old is None
     assert change.new is not None
@@ -177,7 +177,7 @@ async def churn(here: ProxiedPlane, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_cache_comes_to_equal_the_server_through_any_storm(seed: int) -> None:
-    async with proxied_plane(seed) as here, observed(here) as seen:
+    async with proxied_plane(seed) as here, observe(here) as seen:
         with ExitStack() as faults:
             for fault, match in storm():
                 faults.enter_context(here.proxy.inject(fault, match))
@@ -186,18 +186,18 @@ async def test_a_cache_comes_to_equal_the_server_through_any_storm(seed: int) ->
         while seen.informer.cache.get(last.metadata.key) is None:
             await seen.wait(len(seen.changes) + 1)
 
-        wanted = {one.metadata.key: one for one in (await here.direct.list(GAUGES)).items}
-        assert {one.metadata.key: one for one in seen.informer.cache} == wanted
-        assert replayed(seen) == wanted
+        expected = {gauge.metadata.key: gauge for gauge in (await here.direct.list(GAUGES)).items}
+        assert {gauge.metadata.key: gauge for gauge in seen.informer.cache} == expected
+        assert replay_changes(seen) == expected
 
 
-def replayed(seen: Observed) -> dict[Key, Gauge]:
-    """Return what a handler believes that was told of every change, each from where it was."""
+def replay_changes(seen: Observed) -> dict[Key, Gauge]:
+    """Return the objects that a handler of every change knows, each from where it was."""
     believed: dict[Key, Gauge] = {}
     for change in seen.changes:
-        one = change.old or change.new
-        assert one is not None
-        assert believed.pop(one.metadata.key, None) == change.old
+        gauge = change.old or change.new
+        assert gauge is not None
+        assert believed.pop(gauge.metadata.key, None) == change.old
         if change.new is not None:
-            believed[one.metadata.key] = change.new
+            believed[gauge.metadata.key] = change.new
     return believed

@@ -39,7 +39,7 @@ async def _live_on(here: Estate[Plane]) -> None:
     await _create_allocations(here, LOST)
     for number in (0, 3):
         await here.delete(IP_ALLOCATION, Key(HOME, f"n{number}"))
-    await here.witness.until(here.witness.unsettled)
+    await here.witness.until(here.witness.describe_unsettled)
 
 
 async def test_controllers_at_work_go_on_in_the_history_that_was_restored(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_controllers_at_work_go_on_in_the_history_that_was_restored(tmp_pa
             here.start(clock=SystemClock())
         await here.create_cluster()
         await _create_allocations(here, KEPT)
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         kept = set(here.witness.expected)
         await parts.back_up(tmp_path / "backup")
         await _live_on(here)
@@ -63,7 +63,7 @@ async def test_controllers_at_work_go_on_in_the_history_that_was_restored(tmp_pa
         here.witness.expected = kept
         await _expect_those_created_after_the_restore(here)
         await _create_allocations(here, NEW)
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         assert here.witness.clashes == []
 
 
@@ -84,8 +84,12 @@ async def _expect_those_created_after_the_restore(here: Estate[Plane]) -> None:
     The last request, which was cancelled, may be served after this list was. So the witness may
     find one more: with a name that starts with BURST it is not required, and not forbidden.
     """
-    found = await here.client.list(IP_ALLOCATION, namespace=HOME)
-    names = [one.metadata.key for one in found.items if one.metadata.name.startswith(BURST)]
+    listed = await here.client.list(IP_ALLOCATION, namespace=HOME)
+    names = [
+        allocation.metadata.key
+        for allocation in listed.items
+        if allocation.metadata.name.startswith(BURST)
+    ]
     here.witness.expected |= {(IP_ALLOCATION.plural, key) for key in names}
 
 
@@ -101,13 +105,13 @@ async def test_controllers_notice_a_restore_after_revisions_exceed_theirs(
         for _ in range(2):
             here.start()
         await _create_allocations(here, KEPT)
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         kept = set(here.witness.expected)
         await parts.back_up(tmp_path / "backup")
         await _live_on(here)
         reached = await parts.revision()
         pipe.shut = True
-        pipe.cut()
+        pipe.cut_connections()
         await parts.restore(tmp_path / "backup", here.found_away)
         here.witness.expected = kept
         await _create_allocations(here, NEW)
@@ -117,5 +121,5 @@ async def test_controllers_notice_a_restore_after_revisions_exceed_theirs(
         with anyio.fail_after(SECONDS):
             await pipe.carried.wait(len(pipe.carried) + 8)
         await _create_allocations(here, NEWER)
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         assert here.witness.clashes == []

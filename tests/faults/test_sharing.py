@@ -21,7 +21,7 @@ from controller import (
     to_self,
 )
 from controller.mutations import ObjectMutated
-from tests.faults.proxied import GAUGES, Gauge, observed, proxied_plane, transport_to
+from tests.faults.proxied import GAUGES, Gauge, observe, proxied_plane, transport_to
 from tests.polling import SECONDS
 
 MANY = 50
@@ -41,18 +41,18 @@ SETTINGS = Resource("", "v1", "ConfigMap", "configmaps", Settings)
 
 async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_disorder() -> None:
     async with proxied_plane() as here:
-        made = {f"g{number:02}": await here.create(f"g{number:02}") for number in range(MANY)}
-        async with observed(here) as seen:
+        created = {f"g{number:02}": await here.create(f"g{number:02}") for number in range(MANY)}
+        async with observe(here) as seen:
             late: list[list[Change[Gauge]]] = []
 
             async def update(name: str) -> None:
-                latest = made[name]
+                latest = created[name]
                 for count in range(2, ROUNDS + 2):
                     body = {"spec": {"count": count}}
                     latest = await here.direct.patch(GAUGES, Version.from_object(latest), body)
 
             async with anyio.create_task_group() as group:
-                for name in made:
+                for name in created:
                     group.start_soon(update, name)
                 for reported in range(MANY, MANY * 5, MANY):
                     await seen.wait(reported)
@@ -60,24 +60,28 @@ async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_di
                     seen.informer.add_handler(recorded.append)
                     # Registered means served: nothing is left to wait for.
                     assert len(recorded) == len(seen.informer.cache)
-                    shown = [
-                        seen.informer.cache.get(one.new.metadata.key)
-                        for one in recorded
-                        if one.new
+                    caches = [
+                        seen.informer.cache.get(change.new.metadata.key)
+                        for change in recorded
+                        if change.new
                     ]
-                    assert shown == [one.new for one in recorded]
+                    assert caches == [change.new for change in recorded]
                     late.append(recorded)
             await seen.wait(MANY * (ROUNDS + 1))
             for recorded in late:
-                initial = [one.new.metadata.name for one in recorded if one.initial and one.new]
-                assert sorted(initial) == sorted(made)
+                initial = [
+                    change.new.metadata.name
+                    for change in recorded
+                    if change.initial and change.new
+                ]
+                assert sorted(initial) == sorted(created)
                 chains: dict[str, list[Change[Gauge]]] = defaultdict(list)
-                for one in recorded:
-                    assert one.new is not None
-                    chains[one.new.metadata.name].append(one)
+                for change in recorded:
+                    assert change.new is not None
+                    chains[change.new.metadata.name].append(change)
                 for chain in chains.values():
                     assert chain[0].initial
-                    assert not any(one.initial for one in chain[1:])
+                    assert not any(change.initial for change in chain[1:])
                     assert all(before.new == after.old for before, after in pairwise(chain))
                     assert chain[-1].new is not None
                     assert chain[-1].new.spec.count == ROUNDS + 1
@@ -93,12 +97,12 @@ async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() ->
         refused: list[type[Exception]] = []
 
         async def vandalise(key: Key) -> Outcome:
-            found = maps.cache.get(key)
-            assert found is not None
+            cache = maps.cache.get(key)
+            assert cache is not None
             for attempt in (
-                lambda: found.metadata.labels.update(team="ours"),  # type: ignore[attr-defined]
-                lambda: setattr(found.metadata, "labels", {}),
-                lambda: setattr(found, "data", {}),
+                lambda: cache.metadata.labels.update(team="ours"),  # type: ignore[attr-defined]
+                lambda: setattr(cache.metadata, "labels", {}),
+                lambda: setattr(cache, "data", {}),
             ):
                 try:
                     attempt()
@@ -113,12 +117,12 @@ async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() ->
             group.start_soon(manager.run)
             with anyio.fail_after(SECONDS):
                 await looked.wait()
-            found = maps.cache.get(Key("default", "a"))
+            cache = maps.cache.get(Key("default", "a"))
             group.cancel_scope.cancel()
         assert len(refused) % 3 == 0
-        assert found is not None
-        assert found.metadata.labels == {"team": "net"}
-        assert found.data == {"x": "1"}
+        assert cache is not None
+        assert cache.metadata.labels == {"team": "net"}
+        assert cache.data == {"x": "1"}
 
 
 async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> None:
@@ -131,9 +135,9 @@ async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> No
         maps = manager.informer(SETTINGS)
 
         async def scribble(key: Key) -> Outcome:
-            found = maps.cache.get(key)
-            if found is not None and key.name == "a":
-                found.data["x"] = "2"
+            cache = maps.cache.get(key)
+            if cache is not None and key.name == "a":
+                cache.data["x"] = "2"
             return SETTLED
 
         manager.controller("scribbler", scribble, watches=[Watch(maps, to_self)])

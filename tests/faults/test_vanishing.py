@@ -46,7 +46,7 @@ from tests.faults.estate import (
 )
 from tests.faults.slowdeletions import people
 from tests.faults.vanishing import HOW, Json, Vanished, Vanishing, create
-from tests.polling import checked, until
+from tests.polling import make_awaitable, until
 
 pytestmark = pytest.mark.slow
 
@@ -117,19 +117,19 @@ async def _storm(here: Estate[Plane], pairs: int, longest: float) -> None:
                 group.start_soon(pair, http, kind, number, dice.uniform(0, longest))
 
 
-def _left(here: Estate[Plane]) -> str:
-    """Return what is left of the storm, in the cluster or in what the controllers believe."""
+def _describe_left_over(here: Estate[Plane]) -> str:
+    """Return the objects of the storm left in the cluster or in the controllers' caches."""
     for resource in (IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER, PROVIDER_CONFIG):
         for cache in here.caches(resource):
-            left = [one.metadata.name for one in cache if _is_of_the_storm(one)]
-            if left:
-                return f"{resource.kind}: {left}"
-    return here.witness.unsettled() or here.witness.promises_left()
+            remaining = [obj.metadata.name for obj in cache if _is_of_the_storm(obj)]
+            if remaining:
+                return f"{resource.kind}: {remaining}"
+    return here.witness.describe_unsettled() or here.witness.promises_left()
 
 
-def _is_of_the_storm(one: Any) -> bool:
-    of = one.spec.tenantClusterRef.name if hasattr(one.spec, "tenantClusterRef") else ""
-    return one.metadata.name.startswith("v") or of.startswith("v")
+def _is_of_the_storm(obj: Any) -> bool:
+    of = obj.spec.tenantClusterRef.name if hasattr(obj.spec, "tenantClusterRef") else ""
+    return obj.metadata.name.startswith("v") or of.startswith("v")
 
 
 async def test_nothing_is_left_of_objects_that_vanish_while_they_are_adopted(
@@ -141,14 +141,14 @@ async def test_nothing_is_left_of_objects_that_vanish_while_they_are_adopted(
         here.start(clock=SystemClock())
         here.start(clock=SystemClock())
         await here.create_allocation("n0")
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         # When an object is adopted depends on the machine: the pauses grow until it was met.
         embedded = here.management.kind == "embedded"
-        each, pairs = PAIRS_EMBEDDED if embedded else PAIRS, 0
+        seeds, pairs = PAIRS_EMBEDDED if embedded else PAIRS, 0
         for longest in PAUSES[:1] if embedded else PAUSES:
-            await _storm(here, each, longest)
-            await here.witness.until(lambda: _left(here))
-            pairs += each * len(_SPECS)
+            await _storm(here, seeds, longest)
+            await here.witness.until(lambda: _describe_left_over(here))
+            pairs += seeds * len(_SPECS)
             if vanished.keys:
                 break
         record_property("vanished with a finalizer", f"{len(vanished.keys)} of {pairs}")
@@ -162,21 +162,21 @@ async def test_a_request_that_vanishes_leaves_its_range_to_others(vanishing: Van
         key = Key(HOME, "n0")
         await here.create_allocation(key.name, count=WHOLE_POOL)
         async with vanishing(here, IP_ALLOCATION, key):
-            await here.witness.until(here.witness.unsettled)
+            await here.witness.until(here.witness.describe_unsettled)
             here.witness.expected.clear()
         await here.create_allocation("n1", count=WHOLE_POOL)
-        await here.witness.until(here.witness.unsettled)
+        await here.witness.until(here.witness.describe_unsettled)
         assert [key in cache for cache in here.caches(IP_ALLOCATION)] == [False, False]
 
 
-def _unprojected(here: Estate[Plane], key: Key) -> str:
+def _describe_unprojected(here: Estate[Plane], key: Key) -> str:
     """Return whether a tenant does not hold the range of an allocation of its yet."""
-    one = here.witness.caches["ipallocations"].get(key)
-    held = statusranges.find_held_range(one) if one is not None else None
+    allocation = here.witness.caches["ipallocations"].get(key)
+    held_range = statusranges.find_held_range(allocation) if allocation is not None else None
     pool = here.witness.caches["ipaddresspools"].get(PROJECTED)
-    if held is None or pool is None:
-        return f"{key} holds {held}, the tenant has {pool}"
-    entry = f"{held.start_text}-{held.end_text}"
+    if held_range is None or pool is None:
+        return f"{key} holds {held_range}, the tenant has {pool}"
+    entry = f"{held_range.start_text}-{held_range.end_text}"
     return "" if entry in pool.spec.addresses else f"the tenant has {pool.spec.addresses}"
 
 
@@ -188,22 +188,22 @@ async def test_a_pool_that_vanishes_leaves_its_ranges_to_those_who_hold_them(
         for number in range(4):
             await here.create_allocation(f"n{number}", count=5)
         async with vanishing(here, NETWORK_POOL, POOL):
-            await here.witness.until(here.witness.unsettled)
-        held = _held(here)
-        assert len(held) == 4
+            await here.witness.until(here.witness.describe_unsettled)
+        held_range = _read_held_ranges(here)
+        assert len(held_range) == 4
         await here.create_allocation("n4", count=5)
         await here.delete(IP_ALLOCATION, Key(HOME, "n2"))
         await here.witness.until(lambda: _waits(here, "n4"))
-        await here.witness.until(lambda: "not gone yet" if "n2" in _held(here) else "")
+        await here.witness.until(lambda: "not gone yet" if "n2" in _read_held_ranges(here) else "")
         rest = WHOLE_POOL - 4 * 5
         async with people(here.management) as http:
             await create(http, NETWORK_POOL, POOL, {"cidr": "10.40.0.0/26"})
         for number in range(rest):
             await here.create_allocation(f"nn{number}")
-        await here.witness.until(here.witness.unsettled)
-        now = _held(here)
+        await here.witness.until(here.witness.describe_unsettled)
+        now = _read_held_ranges(here)
         assert {name: now[name] for name in ("n0", "n1", "n3")} == {
-            name: held[name] for name in ("n0", "n1", "n3")
+            name: held_range[name] for name in ("n0", "n1", "n3")
         }
         pool = here.witness.caches["networkpools"].get(POOL)
         assert pool is not None
@@ -211,18 +211,18 @@ async def test_a_pool_that_vanishes_leaves_its_ranges_to_those_who_hold_them(
         assert here.witness.clashes == []
 
 
-def _held(here: Estate[Plane]) -> dict[str, str]:
-    found = here.witness.caches["ipallocations"]
+def _read_held_ranges(here: Estate[Plane]) -> dict[str, str]:
+    allocations = here.witness.caches["ipallocations"]
     return {
-        one.metadata.name: held.text
-        for one in found
-        if (held := statusranges.find_held_range(one)) is not None
+        allocation.metadata.name: held_range.text
+        for allocation in allocations
+        if (held_range := statusranges.find_held_range(allocation)) is not None
     }
 
 
 def _waits(here: Estate[Plane], name: str) -> str:
-    one = here.witness.caches["ipallocations"].get(Key(HOME, name))
-    conditions = one.status.conditions if one is not None else ()
+    allocation = here.witness.caches["ipallocations"].get(Key(HOME, name))
+    conditions = allocation.status.conditions if allocation is not None else ()
     return "" if any(c.reason == "PoolNotFound" for c in conditions) else f"{name}: {conditions}"
 
 
@@ -233,19 +233,19 @@ async def test_the_ranges_of_a_vanished_cluster_are_free_once_its_services_do_no
     async with _proxied_plane() as here:
         await here.create_cluster()
         async with vanishing(here, TENANT_CLUSTER, CLUSTER):
-            await here.witness.until(here.witness.unsettled)
+            await here.witness.until(here.witness.describe_unsettled)
             here.witness.expected.clear()
             service = await _service_with_an_address(here)
             await _rival(here, WHOLE_POOL)
-        await here.witness.until(lambda: _unasked(here))
-        await here.witness.until(lambda: _projected(here))
+        await here.witness.until(lambda: _describe_unasked(here))
+        await here.witness.until(lambda: _describe_projected(here))
         # What it says may be from before it vanished, so that more looks have to find the same.
         seen = _looks(here)
-        await until(checked(lambda: _looks(here)), lambda now: now >= seen + LOOKS)
-        assert "n0" not in _held(here)
+        await until(make_awaitable(lambda: _looks(here)), lambda now: now >= seen + LOOKS)
+        assert "n0" not in _read_held_ranges(here)
         await delete(here.witness.tenant, SERVICE, service)
-        await here.witness.until(here.witness.unsettled)
-        assert list(_held(here)) == ["n0"], "nothing else is taken"
+        await here.witness.until(here.witness.describe_unsettled)
+        assert list(_read_held_ranges(here)) == ["n0"], "nothing else is taken"
         with pytest.raises(NotFound):
             await here.witness.tenant.get(IP_ADDRESS_POOL, PROJECTED)
 
@@ -263,36 +263,40 @@ async def test_a_request_for_a_tenant_that_vanishes_leaves_nothing_and_is_not_wa
         async with people(here.management) as http:
             await create(http, IP_ALLOCATION, key, spec)
         async with vanishing(here, IP_ALLOCATION, key):
-            await here.witness.until(lambda: _unprojected(here, key))
-            was = _held(here)["extra"]
+            await here.witness.until(lambda: _describe_unprojected(here, key))
+            was = _read_held_ranges(here)["extra"]
             await _service_with_an_address(here, key.name)
             await _rival(here, WHOLE_POOL // 2)
-        await here.witness.until(here.witness.unsettled)
-        assert _held(here)["n0"] == was, "though a Service in the tenant still shows an address"
+        await here.witness.until(here.witness.describe_unsettled)
+        assert _read_held_ranges(here)["n0"] == was, (
+            "though a Service in the tenant still shows an address"
+        )
 
 
 async def _service_with_an_address(here: Estate[Plane], of: str = "team-a-lb") -> Key:
     """Create a Service in the tenant that shows an address of an allocation."""
-    one = here.witness.caches["ipallocations"].get(Key(HOME, of))
-    held = statusranges.find_held_range(one) if one is not None else None
-    assert held is not None
+    allocation = here.witness.caches["ipallocations"].get(Key(HOME, of))
+    held_range = statusranges.find_held_range(allocation) if allocation is not None else None
+    assert held_range is not None
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     body = {"metadata": {"name": "web"}, "spec": spec}
-    made = await here.witness.tenant.create(SERVICE, "default", body)
-    shown = {"loadBalancer": {"ingress": [{"ip": held.start_text}]}}
-    await here.witness.tenant.patch_status(SERVICE, made, shown)
-    return made.metadata.key
+    service = await here.witness.tenant.create(SERVICE, "default", body)
+    service_status = {"loadBalancer": {"ingress": [{"ip": held_range.start_text}]}}
+    await here.witness.tenant.patch_status(SERVICE, service, service_status)
+    return service.metadata.key
 
 
 async def _rival(here: Estate[Plane], count: int) -> None:
     """Ask for more addresses than are free; wait until the allocation is Failed."""
     await here.create_allocation("n0", count=count)
 
-    def served() -> str:
-        one = here.witness.caches["ipallocations"].get(Key(HOME, "n0"))
-        return "" if one is not None and one.status.phase == FAILED else f"{one}"
+    def describe_unserved() -> str:
+        allocation = here.witness.caches["ipallocations"].get(Key(HOME, "n0"))
+        return (
+            "" if allocation is not None and allocation.status.phase == FAILED else f"{allocation}"
+        )
 
-    await here.witness.until(served)
+    await here.witness.until(describe_unserved)
 
 
 def _looks(here: Estate[Plane]) -> float:
@@ -300,20 +304,22 @@ def _looks(here: Estate[Plane]) -> float:
     labels = {"controller": "ipallocation", "result": "requeue_after"}
     registries = [manager.metrics.registry for manager in here.managers.values()]
     name = "controller_runtime_reconcile_total"
-    return sum(one.get_sample_value(name, labels) or 0 for one in registries)
+    return sum(registry.get_sample_value(name, labels) or 0 for registry in registries)
 
 
-def _projected(here: Estate[Plane]) -> str:
-    """Return what the tenant's MetalLB may still hand out; empty if nothing."""
+def _describe_projected(here: Estate[Plane]) -> str:
+    """Return the addresses that the tenant's MetalLB may still assign; empty if there are none."""
     pool = here.witness.caches["ipaddresspools"].get(PROJECTED)
     return f"{pool.spec.addresses}" if pool is not None and pool.spec.addresses else ""
 
 
-def _unasked(here: Estate[Plane]) -> str:
+def _describe_unasked(here: Estate[Plane]) -> str:
     """Return whether no allocation says yet that it waits for a Service of its tenant."""
-    found = here.witness.caches["ipallocations"]
-    said = [one.message for each in found for one in each.status.conditions]
-    return "" if any("still shows an address" in text for text in said) else f"{said}"
+    allocations = here.witness.caches["ipallocations"]
+    said = [
+        condition.message for cluster in allocations for condition in cluster.status.conditions
+    ]
+    return "" if any("still shows an address" in message for message in said) else f"{said}"
 
 
 @HOW
@@ -324,8 +330,8 @@ async def test_a_provider_that_vanishes_is_reported_missing_and_nothing_else_hap
         await here.create_cluster()
         key = Key(HOME, "default")
         async with vanishing(here, PROVIDER_CONFIG, key):
-            await here.witness.until(here.witness.unsettled)
-        held = _held(here)
+            await here.witness.until(here.witness.describe_unsettled)
+        held_range = _read_held_ranges(here)
         await here.create_allocation("n0")
-        await here.witness.until(here.witness.unsettled)
-        assert held.items() <= _held(here).items()
+        await here.witness.until(here.witness.describe_unsettled)
+        assert held_range.items() <= _read_held_ranges(here).items()

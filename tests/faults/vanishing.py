@@ -31,7 +31,7 @@ class Vanished:
     def _see(self, change: Change[Any]) -> None:
         if change.new is None and change.old is not None:
             meta = change.old.metadata
-            ours = any(one.startswith(names.GROUP) for one in meta.finalizers)
+            ours = any(finalizer.startswith(names.GROUP) for finalizer in meta.finalizers)
             if ours and not meta.terminating:
                 self.keys.append(meta.key)
 
@@ -43,8 +43,8 @@ async def create(http: httpx.AsyncClient, resource: Resource[Any], key: Key, spe
         "metadata": {"name": key.name},
         "spec": spec,
     }
-    made = await http.post(resource.collection(key.namespace), json=body)
-    assert made.status_code == 201, made.text
+    response = await http.post(resource.collection(key.namespace), json=body)
+    assert response.status_code == 201, response.text
 
 
 Vanishing = Callable[[Estate[Plane], Resource[Any], Key], AbstractAsyncContextManager[None]]

@@ -56,7 +56,7 @@ _SCHEMAS: Mapping[str, Json] = {
 
 def definitions() -> list[Json]:
     """Return the definitions of the four kinds as Butler has them."""
-    found = []
+    objects = []
     for ours in crd.crds():
         [version] = ours["spec"]["versions"]
         schema = _schema(_FIELDS[ours["spec"]["names"]["kind"]])
@@ -67,7 +67,7 @@ def definitions() -> list[Json]:
             name: word for name, word in ours["spec"]["names"].items() if name != "categories"
         }
         spec["versions"] = [theirs]
-        found.append(
+        objects.append(
             {
                 "apiVersion": ours["apiVersion"],
                 "kind": ours["kind"],
@@ -75,7 +75,7 @@ def definitions() -> list[Json]:
                 "spec": spec,
             }
         )
-    return found
+    return objects
 
 
 def _schema(part: Any) -> Json:

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 def components() -> str:
-    """Return what a release of the core installs, rendered by kubectl from its own manifests."""
+    """Return the manifests of a release of the core, as kubectl renders them."""
     folder = Path(program("core-manager")).with_name("core-config")
     command = [tool("kubectl"), "kustomize", str(folder / "default")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -91,25 +91,25 @@ async def _call_here(cluster: Cluster, port: int, authority: bytes) -> None:
     bundle = base64.b64encode(authority).decode()
     selected = ("-l", "cluster.x-k8s.io/provider=cluster-api", "-o", "json")
 
-    def called(client: Json) -> Json:
+    def make_client_config(client: Json) -> Json:
         path = client["service"]["path"]
         return {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle}
 
     for kind in CONFIGURATIONS:
-        for one in json.loads(await cluster.kubectl("get", kind, *selected))["items"]:
-            for webhook in one["webhooks"]:
-                webhook["clientConfig"] = called(webhook["clientConfig"])
-            await cluster.kubectl("replace", "-f", "-", stdin=json.dumps(one))
-    for one in json.loads(await cluster.kubectl("get", "crd", *selected))["items"]:
-        conversion = one["spec"].get("conversion", {}).get("webhook")
+        for item in json.loads(await cluster.kubectl("get", kind, *selected))["items"]:
+            for webhook in item["webhooks"]:
+                webhook["clientConfig"] = make_client_config(webhook["clientConfig"])
+            await cluster.kubectl("replace", "-f", "-", stdin=json.dumps(item))
+    for item in json.loads(await cluster.kubectl("get", "crd", *selected))["items"]:
+        conversion = item["spec"].get("conversion", {}).get("webhook")
         if conversion is None:
             continue
         patch = [
             {
                 "op": "replace",
                 "path": "/spec/conversion/webhook/clientConfig",
-                "value": called(conversion["clientConfig"]),
+                "value": make_client_config(conversion["clientConfig"]),
             }
         ]
-        name = one["metadata"]["name"]
+        name = item["metadata"]["name"]
         await cluster.kubectl("patch", "crd", name, "--type=json", f"--patch={json.dumps(patch)}")

@@ -21,10 +21,10 @@ CORE_VERSION = "v1.11.2"
 def program(name: str = "clusterctl") -> str:
     """Return the path of a program of Cluster API; the test is skipped where it was not built."""
     folder = os.environ.get(ASSETS)
-    found = Path(folder).parent / "clusterapi" / name if folder else None
-    if found is None or not found.exists():
+    parent = Path(folder).parent / "clusterapi" / name if folder else None
+    if parent is None or not parent.exists():
         pytest.skip(f"no {name} beside {ASSETS} ({folder or 'not set'}): `make clusterctl`")
-    return str(found)
+    return str(parent)
 
 
 class Clusterctl:
@@ -41,8 +41,8 @@ class Clusterctl:
         self._config = folder / "clusterctl.yaml"
         ours = folder / "ipam-butler-ipam" / VERSION
         theirs = folder / "cluster-api" / CORE_VERSION
-        for made in (ours, theirs):
-            made.mkdir(parents=True)
+        for source_folder in (ours, theirs):
+            source_folder.mkdir(parents=True)
         load_script(".ci/clusterapi.py").repository(ours, VERSION.removeprefix("v"))
         self.components: list[dict[str, Any]] = list(
             read_all_yaml((ours / "ipam-components.yaml").read_text())
@@ -97,5 +97,5 @@ class Clusterctl:
         made: here it can, by the stand-ins of its kinds.
         """
         await cluster.apply("-f", STAND_INS / "cert-manager.yaml")
-        wanted = (f"--core=cluster-api:{CORE_VERSION}", f"--ipam={ipam}")
-        await self.run(cluster, "init", *wanted, "--bootstrap=-", "--control-plane=-")
+        expected = (f"--core=cluster-api:{CORE_VERSION}", f"--ipam={ipam}")
+        await self.run(cluster, "init", *expected, "--bootstrap=-", "--control-plane=-")

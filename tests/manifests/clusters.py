@@ -29,17 +29,17 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADMINISTRATOR = "installer"
 
 
-def written(*objects: Mapping[str, Any]) -> str:
+def write_manifests(*objects: Mapping[str, Any]) -> str:
     """Return manifests as one text."""
     return written_yaml(objects)
 
 
-def condition(one: Mapping[str, Any], name: str) -> str:
+def condition(obj: Mapping[str, Any], name: str) -> str:
     """Return the status of a condition of an object: "True", "False" or "Unknown"."""
     # kube-apiserver shows null for the conditions of a definition that was created just now.
-    conditions = one.get("status", {}).get("conditions") or ()
-    found = {each["type"]: each["status"] for each in conditions}
-    return str(found.get(name, "Unknown"))
+    conditions = obj.get("status", {}).get("conditions") or ()
+    status = {condition["type"]: condition["status"] for condition in conditions}
+    return str(status.get(name, "Unknown"))
 
 
 class Cluster:
@@ -76,50 +76,57 @@ class Cluster:
         return said
 
     async def read(self, path: str) -> Any:
-        """Return what the server answers to a GET; fail if it refuses.
+        """Return the server's answer to a GET; fail if it refuses.
 
         While it opens the storage of a kind it asks to come again, which kubectl does.
         """
         answer = await until(
             partial(self.http.get, path),
-            lambda one: one.status_code != httpx.codes.TOO_MANY_REQUESTS,
+            lambda response: response.status_code != httpx.codes.TOO_MANY_REQUESTS,
         )
         assert answer.is_success, f"{path}: {answer.text}"
         return answer.json()
 
-    async def stored(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    async def read_stored(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return the objects that the server has of those in manifests; fail if one is missing.
 
         A start of kubectl takes longer than all of these requests, and adds nothing to them.
         """
         resources: dict[str, dict[str, Any]] = {}
-        found = []
-        for one in documents:
-            version, kind, meta = one["apiVersion"], one["kind"], one["metadata"]
+        names = []
+        for document in documents:
+            version, kind, meta = document["apiVersion"], document["kind"], document["metadata"]
             prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
             if version not in resources:
                 listed = (await self.read(prefix))["resources"]
                 resources[version] = {
-                    each["kind"]: each for each in listed if "/" not in each["name"]
+                    resource["kind"]: resource
+                    for resource in listed
+                    if "/" not in resource["name"]
                 }
             resource = resources[version][kind]
             where = f"/namespaces/{meta.get('namespace', 'default')}"
             inner = where if resource["namespaced"] else ""
-            found.append(await self.read(f"{prefix}{inner}/{resource['name']}/{meta['name']}"))
-        return found
+            names.append(await self.read(f"{prefix}{inner}/{resource['name']}/{meta['name']}"))
+        return names
 
     async def definitions(self, *names: str) -> list[dict[str, Any]]:
         """Return definitions, all or those with these names, in their order."""
-        every = {one["metadata"]["name"]: one for one in (await self.read(DEFINITIONS))["items"]}
-        return [every[name] for name in names] if names else list(every.values())
+        definitions = {
+            definition["metadata"]["name"]: definition
+            for definition in (await self.read(DEFINITIONS))["items"]
+        }
+        return [definitions[name] for name in names] if names else list(definitions.values())
 
-    async def established(self, *names: str) -> list[dict[str, Any]]:
+    async def wait_until_established(self, *names: str) -> list[dict[str, Any]]:
         """Return definitions, all or those with these names, once each is served."""
 
-        def served(found: list[dict[str, Any]]) -> bool:
-            return all(condition(one, "Established") == "True" for one in found)
+        def are_served(definitions: list[dict[str, Any]]) -> bool:
+            return all(
+                condition(definition, "Established") == "True" for definition in definitions
+            )
 
-        return await until(lambda: self.definitions(*names), served)
+        return await until(lambda: self.definitions(*names), are_served)
 
     async def _until_deletable(self) -> None:
         """Wait until the objects of each definition can be listed.
@@ -128,9 +135,11 @@ class Cluster:
         one, for the objects to delete before the definition, it fails, and a race of the
         server's with itself may keep it from trying again for five minutes.
         """
-        for one in await self.definitions():
-            group, plural = one["spec"]["group"], one["spec"]["names"]["plural"]
-            version = next(each["name"] for each in one["spec"]["versions"] if each["served"])
+        for definition in await self.definitions():
+            group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
+            version = next(
+                version["name"] for version in definition["spec"]["versions"] if version["served"]
+            )
             path = f"/apis/{group}/{version}/{plural}"
             await until(partial(self.http.get, path), lambda answer: answer.is_success)
 
@@ -146,7 +155,10 @@ class Cluster:
             answer = await self.http.delete(f"{DEFINITIONS}/{name}")
             assert answer.status_code in {200, 404}, answer.text
         await until(
-            self.definitions, lambda left: not {one["metadata"]["name"] for one in left} & {*names}
+            self.definitions,
+            lambda definitions: (
+                not {definition["metadata"]["name"] for definition in definitions} & {*names}
+            ),
         )
 
     async def apply(self, *arguments: str | Path, stdin: str = "") -> str:
@@ -193,22 +205,24 @@ class Cluster:
         Returns:
             Its exit code, its standard output and its standard error.
         """
-        found = name if "/" in name else program(name)
-        command = [found, *(str(argument) for argument in arguments)]
+        executable = name if "/" in name else program(name)
+        command = [executable, *(str(argument) for argument in arguments)]
         with anyio.move_on_after(SECONDS):
             done = await anyio.run_process(
                 command, input=stdin.encode(), check=False, env=self._environment(), cwd=ROOT
             )
             return done.returncode, done.stdout.decode(), done.stderr.decode()
-        left = await self._leaving()
-        raise AssertionError(f"not within {SECONDS:.0f} s: {' '.join(command)}; leaving: {left}")
+        remaining = await self._leaving()
+        raise AssertionError(
+            f"not within {SECONDS:.0f} s: {' '.join(command)}; leaving: {remaining}"
+        )
 
     async def _leaving(self) -> dict[str, Any]:
         """Return the conditions of definitions that are being deleted."""
         return {
-            one["metadata"]["name"]: one["status"].get("conditions")
-            for one in await self.definitions()
-            if "deletionTimestamp" in one["metadata"]
+            definition["metadata"]["name"]: definition["status"].get("conditions")
+            for definition in await self.definitions()
+            if "deletionTimestamp" in definition["metadata"]
         }
 
     def _environment(self) -> dict[str, str]:

@@ -14,13 +14,13 @@ async def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cluster]:
     """An empty cluster, of the server that is asked for and of the oldest Kubernetes."""
-    async with empty_cluster(request.param, tmp_path_factory.mktemp("cluster")) as found:
-        yield found
+    async with empty_cluster(request.param, tmp_path_factory.mktemp("cluster")) as opened_cluster:
+        yield opened_cluster
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def with_stand_ins(cluster: Cluster) -> Cluster:
     """The cluster with the kinds of other projects that ours stand beside."""
     await cluster.apply("-f", STAND_INS)
-    await cluster.established()
+    await cluster.wait_until_established()
     return cluster

@@ -17,8 +17,8 @@ import pytest
 
 from manifests import rendering
 from reconcilers.api import crd
-from tests.manifests.clusters import HOME, Cluster, written
-from tests.manifests.guide import lines, typed
+from tests.manifests.clusters import HOME, Cluster, write_manifests
+from tests.manifests.guide import lines, type_line
 from tests.manifests.test_helm_hooks import play_kubelet
 from tests.manifests.test_running import HOOKS, controller, free_port, webhooks_refuse
 from tests.reconcilers.cli.commands import Running
@@ -57,43 +57,43 @@ class Operator:
     async def types(self, page: str) -> None:
         """Type a page."""
         for line in lines(page):
-            for start in [one for one in self.before if line.startswith(one)]:
+            for start in [beginning for beginning in self.before if line.startswith(beginning)]:
                 await self.before.pop(start)()
             if line.startswith("helm test"):
                 await self._typed_with_a_kubelet(line)
             elif line.startswith("helm upgrade --install"):
                 await self._takes_over(line)
             elif line.startswith("kubectl -n butler-system delete deployment") and self._refused:
-                await typed(self.cluster, self.desk, line)
-                await typed(self.cluster, self.desk, f"{self._refused} --take-ownership")
+                await type_line(self.cluster, self.desk, line)
+                await type_line(self.cluster, self.desk, f"{self._refused} --take-ownership")
                 self._refused = ""
             elif line.startswith(("helm upgrade", "helm rollback")):
                 await self.releases(line)
             else:
-                await typed(self.cluster, self.desk, line)
+                await type_line(self.cluster, self.desk, line)
 
     async def _takes_over(self, line: str) -> None:
         """Type the line that installs by Helm where other ways installed already."""
         with pytest.raises(AssertionError, match="invalid ownership metadata"):
-            await typed(self.cluster, self.desk, line)
+            await type_line(self.cluster, self.desk, line)
         self._refused = line
 
     async def releases(self, line: str) -> None:
         """Type a line by which Helm writes the webhooks, which have to be as it left them."""
         await self._have_webhooks_called(here=False)
-        await typed(self.cluster, self.desk, line)
+        await type_line(self.cluster, self.desk, line)
         await self._have_webhooks_called(here=True)
 
     async def _typed_with_a_kubelet(self, line: str) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(typed, self.cluster, self.desk, line)
+            group.start_soon(type_line, self.cluster, self.desk, line)
             await play_kubelet(self.cluster)
 
     async def _have_webhooks_called(self, *, here: bool) -> None:
         """Have our webhooks called at this machine, where no Service leads, or by the Service."""
         get = ("get", HOOKS, "butler-ipam", "--ignore-not-found", "-o", "json")
-        found = json.loads(await self.cluster.kubectl(*get) or '{"webhooks": []}')
-        for webhook in found["webhooks"]:
+        document = json.loads(await self.cluster.kubectl(*get) or '{"webhooks": []}')
+        for webhook in document["webhooks"]:
             config = webhook["clientConfig"]
             path = config.pop("service", None) or {"path": f"/{config['url'].rpartition('/')[2]}"}
             config.pop("url", None)
@@ -102,10 +102,10 @@ class Operator:
             else:
                 service = {"name": "butler-ipam-webhook", "namespace": HOME, "port": 443}
                 config["service"] = {**service, "path": path["path"]}
-        if found["webhooks"]:
-            await self.cluster.kubectl("replace", "-f", "-", stdin=written(found))
+        if document["webhooks"]:
+            await self.cluster.kubectl("replace", "-f", "-", stdin=write_manifests(document))
 
-    async def established(self) -> None:
+    async def wait_until_established(self) -> None:
         """Wait until the kinds are served."""
         wait = ("wait", "--for=condition=Established", "--timeout=60s")
         await self.cluster.kubectl(*wait, *DEFINITIONS)
@@ -113,7 +113,7 @@ class Operator:
     @asynccontextmanager
     async def controller(self, *flags: str) -> AsyncIterator[Running]:
         """Run the controller as its pod would be, with more flags."""
-        await self.established()
+        await self.wait_until_established()
         async with controller(self.cluster, self.documents, self.port, *flags) as running:
             await self.webhooks_work()
             yield running

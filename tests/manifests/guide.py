@@ -80,20 +80,20 @@ def document(page: str) -> str:
 
 
 def lines(page: str, heading: str = "") -> list[str]:
-    """Return what a page has to be typed, blocks and sentences, in the order of the text.
+    """Return the lines that a reader of a page types, in the order of the text.
 
     With a heading, only the lines of that section.
     """
-    found = sorted(commands(document(page), heading), key=lambda command: command.line)
-    return [command.text for command in found if command.text not in NOT_TYPED]
+    sorted_commands = sorted(commands(document(page), heading), key=lambda command: command.line)
+    return [command.line_text for command in sorted_commands if command.line_text not in NOT_TYPED]
 
 
 def blocks(page: str, heading: str = "") -> list[str]:
     """Return the lines that a page has to be copied, in order."""
-    return [command.text for command in commands(document(page), heading) if command.block]
+    return [command.line_text for command in commands(document(page), heading) if command.block]
 
 
-async def typed(cluster: Cluster, desk: Path, line: str) -> str:
+async def type_line(cluster: Cluster, desk: Path, line: str) -> str:
     """Type a line at a desk from where the manifests are seen; it has to succeed."""
     if not (desk / "manifests").exists():
         (desk / "manifests").symlink_to(ROOT / "manifests")

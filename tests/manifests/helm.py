@@ -30,28 +30,28 @@ class Node:
     """A part of a template: text, an action, or a block with its branches."""
 
     kind: str
-    text: str = ""
+    content: str = ""
     branches: list[tuple[str, list["Node"]]] = field(default_factory=list)
 
 
-def pieces(text: str) -> Iterator[tuple[str, str]]:
+def pieces(content: str) -> Iterator[tuple[str, str]]:
     """Yield text and actions, trimmed as their dashes ask."""
     at, trim = 0, False
-    for found in ACTION.finditer(text):
-        plain = text[at : found.start()]
+    for match in ACTION.finditer(content):
+        plain = content[at : match.start()]
         plain = plain.lstrip() if trim else plain
-        yield "text", plain.rstrip() if found[1] else plain
-        yield "action", found[2]
-        at, trim = found.end(), bool(found[3])
-    yield "text", text[at:].lstrip() if trim else text[at:]
+        yield "text", plain.rstrip() if match[1] else plain
+        yield "action", match[2]
+        at, trim = match.end(), bool(match[3])
+    yield "text", content[at:].lstrip() if trim else content[at:]
 
 
 @cache
-def parse(text: str) -> list[Node]:
+def parse(template: str) -> list[Node]:
     """Return the nodes of a template; callers share them and must not change them."""
     root = Node("root", branches=[("", [])])
     stack = [root]
-    for kind, content in pieces(text):
+    for kind, content in pieces(template):
         into = stack[-1].branches[-1][1]
         word, _, rest = content.partition(" ")
         if kind == "text":
@@ -77,7 +77,7 @@ def parse(text: str) -> list[Node]:
 
 
 def truth(value: Any) -> bool:
-    """Return what Go templates take for true."""
+    """Return whether Go templates take a value for true."""
     return bool(value)
 
 
@@ -92,12 +92,12 @@ def to_yaml(value: Any) -> str:
     return yaml.safe_dump(value, sort_keys=True, default_flow_style=False).rstrip("\n")
 
 
-def indented(width: int, text: str) -> str:
-    return "\n".join(" " * width + line for line in text.split("\n"))
+def indent(width: int, content: str) -> str:
+    return "\n".join(" " * width + line for line in content.split("\n"))
 
 
-def nested(path: Iterable[str], fallback: Any, value: Any) -> Any:
-    """Return what lies at a path of names, or the fallback."""
+def find_nested(path: Iterable[str], fallback: Any, value: Any) -> Any:
+    """Return the value at a path of names, or the fallback."""
     for name in path:
         if name not in value:
             return fallback
@@ -109,23 +109,23 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "and": lambda *values: next((v for v in values if not truth(v)), values[-1]),
     "or": lambda *values: next((v for v in values if truth(v)), values[-1]),
     "not": lambda value: not truth(value),
-    "eq": lambda one, other: one == other,
-    "ne": lambda one, other: one != other,
+    "eq": lambda first, other: first == other,
+    "ne": lambda first, other: first != other,
     "default": lambda fallback, value=None: value if truth(value) else fallback,
     "printf": lambda form, *values: form.replace("%v", "%s") % tuple(text_of(v) for v in values),
     "quote": lambda value: json.dumps(text_of(value), ensure_ascii=False),
     "toYaml": to_yaml,
-    "nindent": lambda width, text: "\n" + indented(width, text),
-    "indent": indented,
-    "replace": lambda old, new, text: text.replace(old, new),
-    "has": lambda wanted, values: wanted in (values or ()),
+    "nindent": lambda width, output: "\n" + indent(width, output),
+    "indent": indent,
+    "replace": lambda old, new, output: output.replace(old, new),
+    "has": lambda value, values: value in (values or ()),
     "lookup": lambda *_: {},  # as of helm template, which asks no cluster
     "dict": dict,
-    "dig": lambda *path: nested(path[:-2], path[-2], path[-1]),
-    "trunc": lambda length, text: text[:length],
+    "dig": lambda *path: find_nested(path[:-2], path[-2], path[-1]),
+    "trunc": lambda length, output: output[:length],
     "kindIs": lambda kind, value: {"slice": isinstance(value, list)}[kind],
     "join": lambda separator, values: separator.join(text_of(value) for value in values),
-    "trimSuffix": lambda suffix, text: text.removesuffix(suffix),
+    "trimSuffix": lambda suffix, output: output.removesuffix(suffix),
 }
 
 
@@ -140,7 +140,7 @@ class Chart:
         self.folder = folder
         self.defined: dict[str, list[Node]] = {}
         self.context: dict[str, Any] = {
-            "Values": merged(defaults, values),
+            "Values": merge(defaults, values),
             "Release": {"Name": release, "Namespace": namespace, "Service": "Helm"},
             "Chart": {
                 "Name": meta["name"],
@@ -153,36 +153,36 @@ class Chart:
 
     def documents(self) -> list[dict[str, Any]]:
         """Return the objects of all templates."""
-        found = []
+        documents = []
         for template in sorted((self.folder / "templates").rglob("*.yaml")):
             try:
-                found += list(read_all_yaml(self.render(template.read_text())))
+                documents += list(read_all_yaml(self.render(template.read_text())))
             except (TemplateError, yaml.YAMLError) as error:
                 raise TemplateError(f"{template.name}: {error}") from error
-        return [one for one in found if one]
+        return [document for document in documents if document]
 
-    def render(self, text: str) -> str:
+    def render(self, content: str) -> str:
         """Return a template's text."""
-        return self.nodes(parse(text), self.context, {"$": self.context})
+        return self.nodes(parse(content), self.context, {"$": self.context})
 
     def nodes(self, nodes: list[Node], dot: Any, scope: dict[str, Any]) -> str:
         return "".join(self.node(node, dot, scope) for node in nodes)
 
     def node(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
         kinds: dict[str, Callable[[], str]] = {
-            "text": lambda: node.text,
-            "action": lambda: text_of(self.value(node.text, dot, scope)),
+            "text": lambda: node.content,
+            "action": lambda: text_of(self.value(node.content, dot, scope)),
             "define": lambda: self.define(node),
-            "range": lambda: self.ranged(node, dot, scope),
+            "range": lambda: self.render_range(node, dot, scope),
         }
-        return kinds.get(node.kind, lambda: self.chosen(node, dot, scope))()
+        return kinds.get(node.kind, lambda: self.render_branch(node, dot, scope))()
 
     def define(self, node: Node) -> str:
         self.defined[node.branches[0][0].strip('"')] = node.branches[0][1]
         return ""
 
-    def chosen(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
-        """Return what the first branch that holds makes of if or with."""
+    def render_branch(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
+        """Render the first branch of an if or with whose condition holds."""
         for condition, body in node.branches:
             if not condition:
                 return self.nodes(body, dot, scope)
@@ -191,12 +191,12 @@ class Chart:
                 return self.nodes(body, value if node.kind == "with" else dot, scope)
         return ""
 
-    def ranged(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
+    def render_range(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
         head, body = node.branches[0]
         names: list[str] = []
         if ":=" in head:
-            left, _, head = head.partition(":=")
-            names = [name.strip() for name in left.split(",")]
+            remaining, _, head = head.partition(":=")
+            names = [name.strip() for name in remaining.split(",")]
         value = self.value(head, dot, scope) or {}
         pairs = sorted(value.items()) if isinstance(value, Mapping) else list(enumerate(value))
         return "".join(
@@ -204,12 +204,12 @@ class Chart:
             for key, item in pairs
         )
 
-    def value(self, text: str, dot: Any, scope: dict[str, Any]) -> Any:
+    def value(self, content: str, dot: Any, scope: dict[str, Any]) -> Any:
         """Return the value of a pipeline."""
-        tokens = TOKEN.findall(text)
+        tokens = TOKEN.findall(content)
         value, rest = self.pipeline(tokens, dot, scope)
         if rest:
-            raise TemplateError(f"{text!r} makes no sense at {rest[0]!r}")
+            raise TemplateError(f"{content!r} makes no sense at {rest[0]!r}")
         return value
 
     def pipeline(
@@ -279,13 +279,13 @@ class Chart:
         return root
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as Helm merges them: mappings deeply, all else replaced, null taken out."""
-    found = dict(base)
+    result = dict(base)
     for name, value in over.items():
         if value is None:
-            found.pop(name, None)
+            result.pop(name, None)
             continue
-        both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
-        found[name] = merged(found[name], value) if both else value
-    return found
+        both = isinstance(value, Mapping) and isinstance(result.get(name), Mapping)
+        result[name] = merge(result[name], value) if both else value
+    return result

@@ -26,10 +26,10 @@ def with_components(folder: Path, *components: str) -> Path:
     copy = folder / "manifests"
     shutil.copytree(MANIFESTS, copy)
     entry = copy / "default/kustomization.yaml"
-    text = entry.read_text()
+    content = entry.read_text()
     for component in components:
         line = f"#- ../{component}\n"
-        assert line in text, f"{entry} offers no component {component}"
-        text = text.replace(line, line.removeprefix("#"))
-    entry.write_text(text)
+        assert line in content, f"{entry} offers no component {component}"
+        content = content.replace(line, line.removeprefix("#"))
+    entry.write_text(content)
     return copy / "default"

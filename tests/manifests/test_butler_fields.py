@@ -13,9 +13,9 @@ import pytest
 
 from reconcilers.api import crd, names
 from tests.manifests import butler
-from tests.manifests.clusters import MANIFESTS, Cluster, written
+from tests.manifests.clusters import MANIFESTS, Cluster, write_manifests
 from tests.polling import until
-from tests.reconcilers.cli.commands import started
+from tests.reconcilers.cli.commands import start
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Json = dict[str, Any]
@@ -54,20 +54,20 @@ LATER: Mapping[str, list[tuple[str, ...]]] = {
 
 
 def all_objects() -> list[Json]:
-    return [one for variant in range(butler.VARIANTS) for one in butler.objects(variant)]
+    return [obj for variant in range(butler.VARIANTS) for obj in butler.objects(variant)]
 
 
 @cache
 def keys() -> frozenset[tuple[str, str]]:
     """Return kind and name of each of them."""
-    return frozenset((one["kind"], one["metadata"]["name"]) for one in all_objects())
+    return frozenset((obj["kind"], obj["metadata"]["name"]) for obj in all_objects())
 
 
 async def define(cluster: Cluster, *arguments: str | Path, stdin: str = "") -> None:
     """Write definitions over those that are there, and wait until they are served."""
     command = ("apply", "--server-side", "--force-conflicts", *arguments)
     await cluster.kubectl(*command, stdin=stdin)
-    await cluster.established(*DEFINITIONS)
+    await cluster.wait_until_established(*DEFINITIONS)
 
 
 async def until_replaced(cluster: Cluster, *, ours: bool) -> None:
@@ -78,19 +78,20 @@ async def until_replaced(cluster: Cluster, *, ours: bool) -> None:
     group = f"/apis/{names.API_VERSION}"
     await until(
         lambda: cluster.read(group),
-        lambda found: (
-            any("butler" in one.get("categories", ()) for one in found["resources"]) is ours
+        lambda objects: (
+            any("butler" in resource.get("categories", ()) for resource in objects["resources"])
+            is ours
         ),
     )
     path = f"{group}/namespaces/{butler.HOME}/networkpools?dryRun=All"
-    wanted = {
+    expected = {
         "apiVersion": names.API_VERSION,
         "kind": "NetworkPool",
         "metadata": {"name": "x"},
         "spec": {"cidr": "10.0.0.0/33"},
     }
     await until(
-        lambda: cluster.http.post(path, json=wanted),
+        lambda: cluster.http.post(path, json=expected),
         lambda answer: answer.is_error is ours,
     )
 
@@ -98,18 +99,18 @@ async def until_replaced(cluster: Cluster, *, ours: bool) -> None:
 async def every(cluster: Cluster) -> list[Json]:
     """Return all objects of our kinds."""
     paths = [f"/apis/{names.API_VERSION}/{kind.plural}" for kind in crd.KINDS]
-    return [one for path in paths for one in (await cluster.read(path))["items"]]
+    return [obj for path in paths for obj in (await cluster.read(path))["items"]]
 
 
-async def stored(cluster: Cluster) -> dict[tuple[str, str], Json]:
+async def read_objects(cluster: Cluster) -> dict[tuple[str, str], Json]:
     """Return the objects that the test made, by kind and name."""
     listed = await every(cluster)
-    found = {(one["kind"], one["metadata"]["name"]): one for one in listed}
-    return {key: found[key] for key in keys() if key in found}
+    objects_by_name = {(obj["kind"], obj["metadata"]["name"]): obj for obj in listed}
+    return {key: objects_by_name[key] for key in keys() if key in objects_by_name}
 
 
-def managers(one: Json) -> set[str]:
-    return {entry["manager"] for entry in one["metadata"]["managedFields"]}
+def managers(obj: Json) -> set[str]:
+    return {entry["manager"] for entry in obj["metadata"]["managedFields"]}
 
 
 def lost(before: Any, after: Any, path: str = "") -> Iterator[str]:
@@ -121,33 +122,33 @@ def lost(before: Any, after: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {before!r} became {after!r}"
 
 
-def theirs(one: Json) -> Json:
+def theirs(obj: Json) -> Json:
     """Return an object's spec and status without what our controllers write."""
-    status = one.get("status", {})
-    kept = {name: value for name, value in status.items() if name not in OURS[one["kind"]]}
-    return {"spec": one["spec"], "status": kept}
+    status = obj.get("status", {})
+    kept = {name: value for name, value in status.items() if name not in OURS[obj["kind"]]}
+    return {"spec": obj["spec"], "status": kept}
 
 
 async def create(cluster: Cluster, objects: list[Json]) -> None:
     """Create objects with their statuses."""
-    await cluster.kubectl("create", "-f", "-", stdin=written(*objects))
+    await cluster.kubectl("create", "-f", "-", stdin=write_manifests(*objects))
     replace = ("replace", "--subresource=status", "-f", "-")
-    await cluster.kubectl(*replace, stdin=written(*objects))
+    await cluster.kubectl(*replace, stdin=write_manifests(*objects))
 
 
 @asynccontextmanager
 async def butlers(cluster: Cluster) -> AsyncIterator[None]:
     """Have Butler's definitions in the cluster; take all away afterwards."""
-    await define(cluster, "-f", "-", stdin=written(*butler.definitions()))
+    await define(cluster, "-f", "-", stdin=write_manifests(*butler.definitions()))
     try:
         yield
     finally:
         # No controller is left that would take finalizers off.
         listed = await every(cluster)
-        for one in listed:
-            one["metadata"]["finalizers"] = []
+        for obj in listed:
+            obj["metadata"]["finalizers"] = []
         if listed:
-            await cluster.kubectl("replace", "-f", "-", stdin=written(*listed))
+            await cluster.kubectl("replace", "-f", "-", stdin=write_manifests(*listed))
         await cluster.undefine(*DEFINITIONS)
 
 
@@ -156,11 +157,11 @@ async def test_every_field_of_butlers_survives_our_crds_our_writes_and_the_migra
 ) -> None:
     async with butlers(cluster):
         await create(cluster, all_objects())
-        before = await stored(cluster)
+        before = await read_objects(cluster)
         assert len(before) == len(all_objects())
-        for made in all_objects():
-            one = before[made["kind"], made["metadata"]["name"]]
-            assert list(lost(theirs(made), one)) == [], "Butler's own definitions prune nothing"
+        for created in all_objects():
+            obj = before[created["kind"], created["metadata"]["name"]]
+            assert list(lost(theirs(created), obj)) == [], "Butler's own definitions prune nothing"
 
         await define(cluster, "-k", MANIFESTS / "crds")
         await until_replaced(cluster, ours=True)
@@ -168,7 +169,7 @@ async def test_every_field_of_butlers_survives_our_crds_our_writes_and_the_migra
         await cluster.kubectl("annotate", PLURALS, "-A", "--all", "touched=yes")
         assert await differences(cluster, before) == []
 
-        await define(cluster, "-f", "-", stdin=written(*butler.definitions()))
+        await define(cluster, "-f", "-", stdin=write_manifests(*butler.definitions()))
         await until_replaced(cluster, ours=False)
         await cluster.kubectl("annotate", PLURALS, "-A", "--all", "touched=again", "--overwrite")
         assert await differences(cluster, before) == []
@@ -177,10 +178,10 @@ async def test_every_field_of_butlers_survives_our_crds_our_writes_and_the_migra
 async def written_by_the_controller(cluster: Cluster) -> None:
     """Run the controller until it has written each of the objects."""
     ports = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-port=0")
-    async with started("run", f"--kubeconfig={cluster.config}", *ports) as running:
+    async with start("run", f"--kubeconfig={cluster.config}", *ports) as running:
         await until(
-            lambda: stored(cluster),
-            lambda found: all("butler-ipam" in managers(one) for one in found.values()),
+            lambda: read_objects(cluster),
+            lambda stored: all("butler-ipam" in managers(obj) for obj in stored.values()),
         )
         assert await running.stop() == 0
     assert '"level":"error"' not in running.complained, running.complained
@@ -188,12 +189,12 @@ async def written_by_the_controller(cluster: Cluster) -> None:
 
 async def differences(cluster: Cluster, before: dict[tuple[str, str], Json]) -> list[str]:
     """Return each field of others that is not as it was."""
-    after = await stored(cluster)
+    after = await read_objects(cluster)
     assert after.keys() == before.keys()
     return [
-        f"{kind} {name}{what}"
-        for (kind, name), one in before.items()
-        for what in lost(theirs(one), after[kind, name])
+        f"{kind} {name}{field}"
+        for (kind, name), obj in before.items()
+        for field in lost(theirs(obj), after[kind, name])
     ]
 
 
@@ -202,17 +203,19 @@ async def test_what_another_version_of_butler_has_in_parts_that_we_do_not_read_i
 ) -> None:
     await define(cluster, "-k", MANIFESTS / "crds")
     await until_replaced(cluster, ours=True)
-    objects = [one for one in butler.objects(0) if one["kind"] in LATER]
-    for one in objects:
-        for path in LATER[one["kind"]]:
-            part: Any = one
+    objects = [obj for obj in butler.objects(0) if obj["kind"] in LATER]
+    for obj in objects:
+        for path in LATER[obj["kind"]]:
+            part: Any = obj
             for name in path[:-1]:
                 part = part[name]
             part[path[-1]] = {"of": ["another", "version"]}
     try:
         await create(cluster, objects)
-        found = await stored(cluster)
-        kept = [list(lost(theirs(one), found[one["kind"], "fields-1"])) for one in objects]
+        objects_by_name = await read_objects(cluster)
+        kept = [
+            list(lost(theirs(obj), objects_by_name[obj["kind"], "fields-1"])) for obj in objects
+        ]
         assert kept == [[] for _ in objects]
     finally:
         await cluster.undefine(*DEFINITIONS)

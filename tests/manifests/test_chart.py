@@ -14,7 +14,7 @@ import pytest
 from envtest import ControlPlane
 from manifests import rendering
 from reconcilers.cli.run import run
-from tests.manifests.helm import Chart, merged
+from tests.manifests.helm import Chart, merge
 from tests.manifests.overlays import with_components
 from tests.manifests.valueschema import faults
 from tests.manifests.valuesets import (
@@ -41,23 +41,25 @@ INSTALLERS = {
 
 
 def render(**values: Any) -> dict[str, dict[str, Any]]:
-    """Return what the chart installs, by kind and name."""
+    """Return the objects that the chart installs, by kind and name."""
     documents = Chart(CHART, values, "butler-ipam", "butler-system").documents()
     return {
-        f"{one['kind']}/{one['metadata']['name']}": one for one in documents if not is_hook(one)
+        f"{document['kind']}/{document['metadata']['name']}": document
+        for document in documents
+        if not is_hook(document)
     }
 
 
-def is_hook(one: dict[str, Any]) -> bool:
+def is_hook(obj: dict[str, Any]) -> bool:
     """Whether Helm creates an object at its own time, and not with the release."""
-    return "helm.sh/hook" in one["metadata"].get("annotations", {})
+    return "helm.sh/hook" in obj["metadata"].get("annotations", {})
 
 
 def container(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = objects["Deployment/butler-ipam"]["spec"]["template"]["spec"][
+    main_container: dict[str, Any] = objects["Deployment/butler-ipam"]["spec"]["template"]["spec"][
         "containers"
     ][0]
-    return found
+    return main_container
 
 
 def essence(value: Any) -> Any:
@@ -69,18 +71,18 @@ def essence(value: Any) -> Any:
     if isinstance(value, dict):
         kept = {k: essence(v) for k, v in value.items() if k not in INSTALLERS}
         return {k: v for k, v in kept.items() if not (k in {"labels", "annotations"} and v == {})}
-    return [essence(one) for one in value] if isinstance(value, list) else value
+    return [essence(item) for item in value] if isinstance(value, list) else value
 
 
 def test_the_chart_installs_the_same_objects_as_kustomize() -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("no kubectl on this machine; its kustomize renders the other side")
-    wanted = {
-        f"{one['kind']}/{one['metadata']['name']}": essence(one)
-        for one in read_all_yaml(rendering.render_folder(MANIFESTS / "default"))
-        if one["kind"] != "Namespace"
+    expected = {
+        f"{document['kind']}/{document['metadata']['name']}": essence(document)
+        for document in read_all_yaml(rendering.render_folder(MANIFESTS / "default"))
+        if document["kind"] != "Namespace"
     }
-    assert {name: essence(one) for name, one in render().items()} == wanted
+    assert {name: essence(obj) for name, obj in render().items()} == expected
 
 
 def test_the_image_can_be_named_by_tag_or_by_digest() -> None:
@@ -99,7 +101,7 @@ def test_settings_become_flags_that_the_command_knows() -> None:
 @pytest.mark.parametrize("names", ["network,platform", ["network", "platform"]])
 def test_a_setting_that_takes_names_takes_a_list(names: Any) -> None:
     values = {"settings": {"pool-namespaces": names}}
-    assert judged(values) == []
+    assert list_faults(values) == []
     assert "--pool-namespaces=network,platform" in container(render(**values))["args"]
 
 
@@ -129,13 +131,13 @@ def test_the_page_is_served_on_request_with_its_service_and_roles() -> None:
     objects = render(ui={"enabled": True, "certificateSecret": "tls"})
     pod = container(objects)
     assert {"--ui-bind-address=:8090", "--ui-cert-dir=/ui-certificate"} <= set(pod["args"])
-    [port] = [one for one in pod["ports"] if one["name"] == "ui"]
+    [port] = [port for port in pod["ports"] if port["name"] == "ui"]
     assert port["containerPort"] == 8090
     assert objects["Service/butler-ipam-ui"]["spec"]["ports"][0]["targetPort"] == "ui"
     assert {"ClusterRole/butler-ipam-ui", "ClusterRole/butler-ipam-ui-reader"} <= set(objects)
     volumes = objects["Deployment/butler-ipam"]["spec"]["template"]["spec"]["volumes"]
-    assert "tls" in {one["secret"]["secretName"] for one in volumes if "secret" in one}
-    assert "ui" not in {one["name"] for one in container(render())["ports"]}
+    assert "tls" in {volume["secret"]["secretName"] for volume in volumes if "secret" in volume}
+    assert "ui" not in {port["name"] for port in container(render())["ports"]}
     assert "Service/butler-ipam-ui" not in render()
 
 
@@ -143,31 +145,31 @@ def test_the_chart_and_the_component_serve_the_page_alike(tmp_path: Path) -> Non
     if shutil.which("kubectl") is None:
         pytest.skip("no kubectl on this machine; its kustomize renders the other side")
     folder = with_components(tmp_path, "ui")
-    wanted = {
-        f"{one['kind']}/{one['metadata']['name']}": essence(one)
-        for one in read_all_yaml(rendering.render_folder(folder))
-        if one["kind"] != "Namespace"
+    expected = {
+        f"{document['kind']}/{document['metadata']['name']}": essence(document)
+        for document in read_all_yaml(rendering.render_folder(folder))
+        if document["kind"] != "Namespace"
     }
-    found = {name: essence(one) for name, one in render(ui={"enabled": True}).items()}
-    assert in_order(found) == in_order(wanted)
+    rendered = {name: essence(obj) for name, obj in render(ui={"enabled": True}).items()}
+    assert in_order(rendered) == in_order(expected)
 
 
 @pytest.mark.parametrize("peers", [[], [{"podSelector": {"matchLabels": {"a": "b"}}}]])
 def test_a_network_policy_lets_readers_of_the_page_in(peers: list[Any]) -> None:
     values = {"enabled": True, "pageFrom": peers}
     policy = render(ui={"enabled": True}, networkPolicy=values)["NetworkPolicy/butler-ipam"]
-    [rule] = [one for one in policy["spec"]["ingress"] if one["ports"][0]["port"] == "ui"]
+    [rule] = [rule for rule in policy["spec"]["ingress"] if rule["ports"][0]["port"] == "ui"]
     assert rule.get("from", []) == peers
     without = render(networkPolicy=values)["NetworkPolicy/butler-ipam"]["spec"]["ingress"]
-    assert not any(one["ports"][0]["port"] == "ui" for one in without)
+    assert not any(rule["ports"][0]["port"] == "ui" for rule in without)
 
 
 def in_order(value: Any) -> Any:
     """Return objects with lists in an order of their own: two ways to write the same differ."""
     if isinstance(value, dict):
-        return {name: in_order(one) for name, one in value.items()}
+        return {name: in_order(item) for name, item in value.items()}
     if isinstance(value, list):
-        return sorted(map(in_order, value), key=lambda one: json.dumps(one, sort_keys=True))
+        return sorted(map(in_order, value), key=lambda item: json.dumps(item, sort_keys=True))
     return value
 
 
@@ -228,7 +230,7 @@ def test_what_prometheus_and_grafana_read_is_created_on_request() -> None:
         if "alert" in alert
     ]
     assert texts
-    assert all(text.startswith("https://wiki.example/ipam#") for text in texts)
+    assert all(url.startswith("https://wiki.example/ipam#") for url in texts)
     dashboard = objects["ConfigMap/butler-ipam-dashboard"]["data"]["butler-ipam.json"]
     assert json.loads(dashboard)["uid"] == "butler-ipam"
     assert "NetworkPolicy/butler-ipam" in objects
@@ -247,20 +249,20 @@ def leaves(values: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple
 
 
 def test_every_value_is_documented_and_in_the_schema() -> None:
-    text = (CHART / "values.yaml").read_text()
+    content = (CHART / "values.yaml").read_text()
     schema = json.loads((CHART / "values.schema.json").read_text())
-    for path in leaves(read_yaml(text)):
+    for path in leaves(read_yaml(content)):
         at = schema
         for name in path:
             at = at["properties"][name]
         indent = "  " * (len(path) - 1)
-        assert re.search(rf"^{indent}# -- .+\n{indent}{path[-1]}:", text, re.MULTILINE), path
+        assert re.search(rf"^{indent}# -- .+\n{indent}{path[-1]}:", content, re.MULTILINE), path
 
 
 def test_every_value_is_in_some_set_that_the_chart_is_tried_with() -> None:
     tried = [*VALUE_SETS.values(), *WITH_FOREIGN_KINDS.values()]
-    every = set(leaves(read_yaml((CHART / "values.yaml").read_text())))
-    for path in every:
+    value_paths = set(leaves(read_yaml((CHART / "values.yaml").read_text())))
+    for path in value_paths:
         assert any(reaches(values, path) for values in tried), path
 
 
@@ -274,20 +276,20 @@ def reaches(values: dict[str, Any], path: tuple[str, ...]) -> bool:
     return True
 
 
-def judged(values: dict[str, Any]) -> list[str]:
-    """Return what the schema has against values, laid over the defaults."""
+def list_faults(values: dict[str, Any]) -> list[str]:
+    """Return the schema's errors about values, laid over the defaults."""
     defaults = read_yaml((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
-    return list(faults(merged(defaults, values), schema))
+    return list(faults(merge(defaults, values), schema))
 
 
 def test_the_defaults_fit_the_schema() -> None:
-    assert judged({}) == []
+    assert list_faults({}) == []
 
 
 @pytest.mark.parametrize("values", REFUSED, ids=str)
 def test_values_that_cannot_be_meant_are_refused(values: dict[str, Any]) -> None:
-    assert len(judged(values)) == 1
+    assert len(list_faults(values)) == 1
 
 
 def paths(values: dict[str, Any], *before: str) -> Iterator[tuple[str, ...]]:
@@ -303,7 +305,7 @@ def test_what_is_set_to_null_is_refused_by_the_schema_or_left_out(others: str) -
     refused = []
     for path in paths(read_yaml((CHART / "values.yaml").read_text())):
         values = with_null({**VALUE_SETS, **WITH_FOREIGN_KINDS}[others], *path)
-        if judged(values):
+        if list_faults(values):
             refused.append(path[-1])
         else:
             render(**values)  # raises where a template looks into what is not there
@@ -318,13 +320,13 @@ def with_null(values: dict[str, Any], name: str, *rest: str) -> dict[str, Any]:
 
 def test_arguments_and_settings_reach_the_command_as_they_were_written() -> None:
     values = {"extraArgs": ODD_ARGUMENTS, "settings": ODD_SETTINGS, "priorityClassName": "123"}
-    assert judged(values) == []
+    assert list_faults(values) == []
     objects = render(**values)
     args = container(objects)["args"]
     assert args[-len(ODD_ARGUMENTS) :] == ODD_ARGUMENTS
-    wanted = {f"--{flag}={value}" for flag, value in ODD_SETTINGS.items() if value is not True}
-    wanted |= {"--tenant-allow-proxy=true"}
-    assert wanted <= set(args)
+    expected = {f"--{flag}={value}" for flag, value in ODD_SETTINGS.items() if value is not True}
+    expected |= {"--tenant-allow-proxy=true"}
+    assert expected <= set(args)
     assert objects["Deployment/butler-ipam"]["spec"]["template"]["spec"]["priorityClassName"] == (
         "123"
     )
@@ -332,33 +334,33 @@ def test_arguments_and_settings_reach_the_command_as_they_were_written() -> None
 
 def test_a_long_name_and_a_release_of_digits_make_valid_objects() -> None:
     values = {"fullnameOverride": LONGEST_NAME}
-    assert judged(values) == []
+    assert list_faults(values) == []
     objects = Chart(CHART, values, "2024", "butler-system").documents()
-    services = [one["metadata"]["name"] for one in objects if one["kind"] == "Service"]
+    services = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "Service"]
     assert len(services) == 2
     assert all(len(name) <= 63 for name in services)
-    for one in objects:
-        assert all(isinstance(v, str) for v in one["metadata"].get("labels", {}).values())
-        assert "-" * 2 not in one["metadata"]["name"]
+    for obj in objects:
+        assert all(isinstance(v, str) for v in obj["metadata"].get("labels", {}).values())
+        assert "-" * 2 not in obj["metadata"]["name"]
 
 
 async def test_an_api_server_takes_whatever_is_rendered() -> None:
     tried = set()
     async with server() as (http, plurals):
         for values in VALUE_SETS.values():
-            assert judged(values) == []
-            for one in Chart(CHART, values, "butler-ipam", "butler-system").documents():
-                if (text := json.dumps(one)) in tried:
+            assert list_faults(values) == []
+            for document in Chart(CHART, values, "butler-ipam", "butler-system").documents():
+                if (encoded := json.dumps(document)) in tried:
                     continue
-                tried.add(text)
-                version, kind = one["apiVersion"], one["kind"]
+                tried.add(encoded)
+                version, kind = document["apiVersion"], document["kind"]
                 path = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-                if "namespace" in one["metadata"]:
-                    path += f"/namespaces/{one['metadata']['namespace']}"
+                if "namespace" in document["metadata"]:
+                    path += f"/namespaces/{document['metadata']['namespace']}"
                 path += f"/{plurals[version, kind]}"
                 query = {"dryRun": "All", "fieldValidation": "Strict"}
-                answer = await http.post(path, params=query, json=one)
-                name = f"{values}: {kind} {one['metadata']['name']}"
+                answer = await http.post(path, params=query, json=document)
+                name = f"{values}: {kind} {document['metadata']['name']}"
                 assert answer.status_code == 201, f"{name}: {answer.text}"
                 assert "Warning" not in answer.headers, name
 
@@ -380,13 +382,15 @@ async def server() -> AsyncIterator[tuple[httpx.AsyncClient, dict[tuple[str, str
             prefix = "api" if "/" not in version else "apis"
             listed = (await http.get(f"/{prefix}/{version}")).json()["resources"]
             plurals |= {
-                (version, one["kind"]): one["name"] for one in listed if "/" not in one["name"]
+                (version, resource["kind"]): resource["name"]
+                for resource in listed
+                if "/" not in resource["name"]
             }
         yield http, plurals
 
 
 @pytest.mark.parametrize(
-    ("path", "text"), list(rendering.copies()), ids=lambda one: str(one)[-20:]
+    ("path", "content"), list(rendering.copies()), ids=lambda parameter: str(parameter)[-20:]
 )
-def test_what_is_made_from_other_manifests_is_up_to_date(path: Path, text: str) -> None:
-    assert path.read_text() == text, "run `make manifests`"
+def test_what_is_made_from_other_manifests_is_up_to_date(path: Path, content: str) -> None:
+    assert path.read_text() == content, "run `make manifests`"

@@ -31,7 +31,9 @@ def test_the_schema_has_the_settings_that_there_are(writer: ModuleType) -> None:
 
 def test_objects_of_the_schema_are_closed_but_for_those_that_are_kubernetes_own() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
-    open_ones = {path for path, one in objects(schema, "") if "additionalProperties" not in one}
+    open_ones = {
+        path for path, subschema in objects(schema, "") if "additionalProperties" not in subschema
+    }
     assert open_ones == {
         *(f".affinity.{kind}" for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity")),
         ".extraEnv[].valueFrom",
@@ -48,28 +50,28 @@ def test_objects_of_the_schema_are_closed_but_for_those_that_are_kubernetes_own(
 
 def objects(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the schemas of objects with their paths."""
-    found = [(path, schema)] if schema.get("type") == "object" else []
-    for name, one in schema.get("properties", {}).items():
-        found += objects(one, f"{path}.{name}")
+    subschemas = [(path, schema)] if schema.get("type") == "object" else []
+    for name, subschema in schema.get("properties", {}).items():
+        subschemas += objects(subschema, f"{path}.{name}")
     if "items" in schema:
-        found += objects(schema["items"], f"{path}[]")
-    return found
+        subschemas += objects(schema["items"], f"{path}[]")
+    return subschemas
 
 
 def test_every_template_but_the_notes_is_under_the_charts_own_names() -> None:
     for path in (CHART / "templates").rglob("*.yaml"):
-        text = path.read_text()
-        assert "name: butler-ipam\n" not in text, path
+        content = path.read_text()
+        assert "name: butler-ipam\n" not in content, path
 
 
 def test_the_chart_says_who_keeps_it_and_what_is_in_it() -> None:
     assert META["home"] in META["sources"]
-    assert all({"name", "url"} <= one.keys() for one in META["maintainers"])
+    assert all({"name", "url"} <= maintainer.keys() for maintainer in META["maintainers"])
     notes = META["annotations"]
-    kinds = {one["name"] for one in read_yaml(notes["artifacthub.io/crds"])}
+    kinds = {entry["name"] for entry in read_yaml(notes["artifacthub.io/crds"])}
     shipped = {rendering.path_name(path) for path in (CHART.parent / "crds").glob("*.yaml")}
     assert kinds == shipped
-    links = [one["url"] for one in read_yaml(notes["artifacthub.io/links"])]
+    links = [entry["url"] for entry in read_yaml(notes["artifacthub.io/links"])]
     for url in [META["icon"], *links]:
         _, _, path = url.partition("/main/")
         assert (ROOT / path).is_file(), url

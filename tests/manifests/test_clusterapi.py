@@ -20,16 +20,16 @@ def writer() -> ModuleType:
 
 
 def kustomization(component: str) -> dict[str, Any]:
-    text = (MANIFESTS / component / "kustomization.yaml").read_text()
-    read: dict[str, Any] = read_yaml(text)
+    content = (MANIFESTS / component / "kustomization.yaml").read_text()
+    read: dict[str, Any] = read_yaml(content)
     return read
 
 
 def test_the_files_are_what_the_code_says(writer: ModuleType) -> None:
-    made = dict(writer.files())
-    assert len(made) == 7
-    for path, text in made.items():
-        assert path.read_text() == text, f"{path}: run `make manifests`"
+    generated = dict(writer.files())
+    assert len(generated) == 7
+    for path, content in generated.items():
+        assert path.read_text() == content, f"{path}: run `make manifests`"
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_the_files_are_what_the_code_says(writer: ModuleType) -> None:
 )
 def test_a_component_names_every_file_that_there_is(component: str) -> None:
     read = kustomization(component)
-    patches = {one["path"] for one in read.get("patches", []) if "path" in one}
-    there = {one.name for one in (MANIFESTS / component).iterdir()} - {"kustomization.yaml"}
+    patches = {patch["path"] for patch in read.get("patches", []) if "path" in patch}
+    there = {path.name for path in (MANIFESTS / component).iterdir()} - {"kustomization.yaml"}
     assert {*read["resources"], *patches} == there
 
 

@@ -11,20 +11,20 @@ import pytest
 from reconcilers.integrations.clusterapi.api import PROVIDER
 from tests.manifests.clusterapicore import components, core_controllers
 from tests.manifests.clusterctl import Clusterctl
-from tests.manifests.clusters import Cluster, empty_cluster, written
-from tests.manifests.guide import lines, typed
+from tests.manifests.clusters import Cluster, empty_cluster, write_manifests
+from tests.manifests.guide import lines, type_line
 from tests.manifests.test_clusterctl import (
     IPAM,
     MOVED,
     NAMESPACE,
     REFERENCE,
     addresses,
-    claimed,
+    check_owners,
     create,
-    deployed,
-    listed,
-    owned,
-    served,
+    list_objects,
+    make_claim,
+    run_deployed,
+    wait_until_served,
 )
 from tests.polling import until
 
@@ -35,16 +35,16 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def installed(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Cluster]:
+async def install_providers(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Cluster]:
     """Run a cluster on which clusterctl installed the core and our provider, and run both."""
     async with empty_cluster("asked", folder) as cluster:
         cluster.require_real("Cluster API's controllers are held against nothing else")
         await clusterctl.init(cluster)
         await cluster.apply("-f", KINDS)
         await cluster.kubectl("create", "namespace", NAMESPACE)
-        found = await cluster.kubectl("get", "providers.clusterctl.cluster.x-k8s.io", "-A")
-        assert {PROVIDER, "cluster-api"} <= set(found.split())
-        async with core_controllers(cluster), deployed(cluster, clusterctl):
+        kubectl = await cluster.kubectl("get", "providers.clusterctl.cluster.x-k8s.io", "-A")
+        assert {PROVIDER, "cluster-api"} <= set(kubectl.split())
+        async with core_controllers(cluster), run_deployed(cluster, clusterctl):
             yield cluster
 
 
@@ -69,20 +69,22 @@ async def made_cluster(cluster: Cluster) -> Json:
         patch = ("patch", kind.lower(), "lab", "-n", NAMESPACE, "--subresource=status")
         await cluster.kubectl(*patch, "--type=merge", f"--patch={status}")
         refs[field] = {"apiGroup": group, "kind": kind, "name": "lab"}
-    made = await create(cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", refs)
+    created = await create(cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", refs)
     for kind in ("InfrastructureReady", "ControlPlaneInitialized"):
         await core_says(cluster, kind, "True")
-    return made
+    return created
 
 
 async def core_says(cluster: Cluster, kind: str, status: str) -> None:
     """Wait until the core wrote a condition of the Cluster."""
 
     def right(clusters: list[Json]) -> bool:
-        found = clusters[0].get("status", {}).get("conditions", [])
-        return any((one["type"], one["status"]) == (kind, status) for one in found)
+        conditions = clusters[0].get("status", {}).get("conditions", [])
+        return any(
+            (condition["type"], condition["status"]) == (kind, status) for condition in conditions
+        )
 
-    await until(lambda: listed(cluster, MOVED[0]), right)
+    await until(lambda: list_objects(cluster, MOVED[0]), right)
 
 
 async def make_pools(cluster: Cluster) -> None:
@@ -95,7 +97,7 @@ async def make_pools(cluster: Cluster) -> None:
         "metadata": {"name": WIDE["name"]},
         "spec": {"addresses": ["10.1.0.10-10.1.0.19"], "prefix": 24},
     }
-    await cluster.kubectl("create", "-f", "-", stdin=written(wide))
+    await cluster.kubectl("create", "-f", "-", stdin=write_manifests(wide))
 
 
 async def claim(cluster: Cluster, name: str, spec: Json, *owners: Json) -> None:
@@ -103,7 +105,7 @@ async def claim(cluster: Cluster, name: str, spec: Json, *owners: Json) -> None:
     await create(cluster, f"{IPAM}/v1beta2", "IPAddressClaim", name, spec, *owners)
 
 
-async def used(cluster: Cluster) -> int:
+async def count_used(cluster: Cluster) -> int:
     """Return how many addresses of the pool of the whole cluster are in use."""
     body = json.loads(await cluster.kubectl("get", WIDE["kind"], WIDE["name"], "-o", "json"))
     return int(body.get("status", {}).get("ipAddresses", {}).get("used", -1))
@@ -112,8 +114,8 @@ async def used(cluster: Cluster) -> int:
 async def test_claims_are_served_beside_the_real_core_with_its_webhooks_and_its_conversion(
     clusterctl: Clusterctl, tmp_path: Path
 ) -> None:
-    async with installed(clusterctl, tmp_path / "source") as cluster:
-        made = await made_cluster(cluster)
+    async with install_providers(clusterctl, tmp_path / "source") as cluster:
+        capi_cluster = await made_cluster(cluster)
         await make_pools(cluster)
         older = {
             "apiVersion": f"{IPAM}/v1beta1",
@@ -122,18 +124,18 @@ async def test_claims_are_served_beside_the_real_core_with_its_webhooks_and_its_
             "spec": {"poolRef": REFERENCE, "clusterName": "lab"},
         }
         code, _, complained = await cluster.run(
-            "kubectl", "create", "-f", "-", stdin=written(older)
+            "kubectl", "create", "-f", "-", stdin=write_manifests(older)
         )
         assert code == 0, complained
         assert "v1beta1 IPAddressClaim is deprecated" in complained, "the core's definitions"
-        held = await served(cluster, "older")
-        assert held["older"]["address"] == "10.0.0.10"
-        [reasons] = [one for one in lines("cluster-api") if "custom-columns='NAMESPACE" in one]
-        assert "older   AddressAllocated" in await typed(cluster, tmp_path, reasons)
-        _, text, _ = await cluster.run(
+        address = await wait_until_served(cluster, "older")
+        assert address["older"]["address"] == "10.0.0.10"
+        [reasons] = [line for line in lines("cluster-api") if "custom-columns='NAMESPACE" in line]
+        assert "older   AddressAllocated" in await type_line(cluster, tmp_path, reasons)
+        _, output, _ = await cluster.run(
             "kubectl", "get", f"ipaddressclaims.v1beta1.{IPAM}", "-n", NAMESPACE, "-o", "json"
         )
-        [converted] = json.loads(text)["items"]
+        [converted] = json.loads(output)["items"]
         assert converted["status"]["addressRef"] == {"name": "older"}
         [ready] = converted["status"]["v1beta2"]["conditions"]
         assert (ready["type"], ready["reason"]) == ("Ready", "AddressAllocated")
@@ -145,12 +147,14 @@ async def test_claims_are_served_beside_the_real_core_with_its_webhooks_and_its_
         pause = ("patch", MOVED[0], "lab", "-n", NAMESPACE, "--type=merge")
         await cluster.kubectl(*pause, '--patch={"spec":{"paused":true}}')
         await core_says(cluster, "Paused", "True")
-        await claimed(cluster, "paused", made)
+        await make_claim(cluster, "paused", capi_cluster)
         await claim(cluster, "free", {"poolRef": REFERENCE})
-        await until(lambda: addresses(cluster), lambda found: {*found} == {"older", "free"})
+        await until(
+            lambda: addresses(cluster), lambda addresses: {*addresses} == {"older", "free"}
+        )
         await cluster.kubectl(*pause, '--patch={"spec":{"paused":false}}')
         await core_says(cluster, "Paused", "False")
-        after = await served(cluster, "free", "older", "paused")
+        after = await wait_until_served(cluster, "free", "older", "paused")
         assert after["paused"]["address"] == "10.0.0.12"
 
 
@@ -158,35 +162,35 @@ async def test_addresses_are_the_same_after_a_move_between_clusters_with_the_rea
     clusterctl: Clusterctl, tmp_path: Path
 ) -> None:
     async with (
-        installed(clusterctl, tmp_path / "source") as source,
-        installed(clusterctl, tmp_path / "target") as target,
+        install_providers(clusterctl, tmp_path / "source") as source,
+        install_providers(clusterctl, tmp_path / "target") as target,
     ):
-        made = await made_cluster(source)
+        capi_cluster = await made_cluster(source)
         await make_pools(source)
-        await claimed(source, "a", made)
+        await make_claim(source, "a", capi_cluster)
         await claim(source, "lone", {"poolRef": REFERENCE})
-        await claim(source, "unnamed", {"poolRef": WIDE}, made)
-        await claim(source, "wide", {"poolRef": WIDE, "clusterName": "lab"}, made)
-        before = await served(source, "a", "lone", "unnamed", "wide")
+        await claim(source, "unnamed", {"poolRef": WIDE}, capi_cluster)
+        await claim(source, "wide", {"poolRef": WIDE, "clusterName": "lab"}, capi_cluster)
+        before = await wait_until_served(source, "a", "lone", "unnamed", "wide")
         _, _, kept = await source.run("kubectl", "delete", MOVED[1], "lab", "-n", NAMESPACE)
         assert "Pool has IPAddresses allocated" in kept
         move = ("move", f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}")
         await clusterctl.run(source, *move)
 
-        after = await served(target, "a", "unnamed", "wide")
+        after = await wait_until_served(target, "a", "unnamed", "wide")
         assert after == {name: before[name] for name in ("a", "unnamed", "wide")}
-        assert await until(lambda: used(target), lambda now: now == 2) == 2
-        [pool] = await listed(target, MOVED[1])
-        await owned(target, "a", pool)
-        assert not await listed(source, MOVED[0])
-        assert not await listed(source, MOVED[1])
+        assert await until(lambda: count_used(target), lambda now: now == 2) == 2
+        [pool] = await list_objects(target, MOVED[1])
+        await check_owners(target, "a", pool)
+        assert not await list_objects(source, MOVED[0])
+        assert not await list_objects(source, MOVED[1])
 
         # What no Cluster owns stays, and so does what belongs to a pool of the whole cluster:
         # the addresses are in use, and are not handed out a second time there.
-        left = [one["metadata"]["name"] for one in await listed(source, MOVED[2])]
-        assert left == ["lone"]
+        remaining = [claim["metadata"]["name"] for claim in await list_objects(source, MOVED[2])]
+        assert remaining == ["lone"]
         await claim(source, "later", {"poolRef": WIDE})
-        await until(lambda: addresses(source), lambda found: "later" in found)
+        await until(lambda: addresses(source), lambda addresses: "later" in addresses)
         stayed = await addresses(source)
         assert stayed.pop("later")["address"] == "10.1.0.12"
         assert stayed == {name: before[name] for name in ("lone", "unnamed", "wide")}

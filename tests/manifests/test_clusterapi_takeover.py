@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster, written
-from tests.manifests.guide import blocks, typed
+from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster, write_manifests
+from tests.manifests.guide import blocks, type_line
 from tests.manifests.test_clusterctl import (
     IPAM,
     addresses,
-    claimed,
     controller,
-    listed,
+    list_objects,
+    make_claim,
     populate,
 )
 from tests.polling import until
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def deployment() -> list[Json]:
-    """Return what stands for the other provider: nothing runs pods here."""
+    """Return a Deployment that stands for the other provider: nothing runs pods here."""
     labels = {"control-plane": "controller-manager"}
     spec = {
         "selector": {"matchLabels": labels},
@@ -39,14 +39,14 @@ def deployment() -> list[Json]:
     ]
 
 
-async def given(cluster: Cluster, name: str) -> str:
+async def claim_address(cluster: Cluster, name: str) -> str:
     """Make a claim of the pool; return the address that it gets."""
-    await claimed(cluster, name)
-    found = await until(lambda: addresses(cluster), lambda now: name in now)
-    return str(found[name]["address"])
+    await make_claim(cluster, name)
+    address_by_name = await until(lambda: addresses(cluster), lambda now: name in now)
+    return str(address_by_name[name]["address"])
 
 
-async def reported(cluster: Cluster, used: int, *, conditions: bool) -> None:
+async def wait_until_counted(cluster: Cluster, used: int, *, conditions: bool) -> None:
     """Wait until the pool counts so many, and has conditions where its definition has."""
 
     def right(pools: list[Json]) -> bool:
@@ -54,7 +54,7 @@ async def reported(cluster: Cluster, used: int, *, conditions: bool) -> None:
         counted = status.get("ipAddresses", {}).get("used") == used
         return counted and bool(status.get("conditions")) is conditions
 
-    await until(lambda: listed(cluster, f"inclusterippools.{IPAM}"), right)
+    await until(lambda: list_objects(cluster, f"inclusterippools.{IPAM}"), right)
 
 
 async def test_taking_over_by_the_lines_of_the_guide_keeps_every_address(tmp_path: Path) -> None:
@@ -66,22 +66,22 @@ async def test_taking_over_by_the_lines_of_the_guide_keeps_every_address(tmp_pat
         await cluster.apply("-f", DATA / "crds.yaml")
         await cluster.apply("-f", DATA / "in-cluster-pools.yaml")
         await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
-        await cluster.kubectl("apply", "-f", "-", stdin=written(*deployment()))
+        await cluster.kubectl("apply", "-f", "-", stdin=write_manifests(*deployment()))
         await populate(cluster)
         before = await addresses(cluster)
         for line in lines[:replaced]:
-            await typed(cluster, tmp_path, line)
+            await type_line(cluster, tmp_path, line)
         await cluster.apply("-k", MANIFESTS / "crds")
         async with controller(cluster):
-            assert await given(cluster, "c") == "10.0.0.11"
-            await reported(cluster, 3, conditions=False)
-            said = [await typed(cluster, tmp_path, line) for line in lines[replaced:]]
-            await reported(cluster, 3, conditions=True)
-            assert await given(cluster, "d") == "10.0.0.12"
+            assert await claim_address(cluster, "c") == "10.0.0.11"
+            await wait_until_counted(cluster, 3, conditions=False)
+            said = [await type_line(cluster, tmp_path, line) for line in lines[replaced:]]
+            await wait_until_counted(cluster, 3, conditions=True)
+            assert await claim_address(cluster, "d") == "10.0.0.12"
         after = await addresses(cluster)
         assert {name: after[name] for name in before} == before
         assert "10.0.0.15" in said[-1]
     saved = read_yaml((tmp_path / "capi-ipam-backup.yaml").read_text())
-    kinds = [(one["apiVersion"].partition("/")[0], one["kind"]) for one in saved["items"]]
+    kinds = [(item["apiVersion"].partition("/")[0], item["kind"]) for item in saved["items"]]
     assert kinds.count((IPAM, "IPAddress")) == kinds.count((IPAM, "IPAddressClaim")) == 2
     assert kinds.count((IPAM, "InClusterIPPool")) == 1

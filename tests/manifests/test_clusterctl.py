@@ -15,11 +15,11 @@ from reconcilers.integrations.clusterapi.api import (
     PROVIDER_LABEL,
 )
 from tests.manifests.clusterctl import Clusterctl
-from tests.manifests.clusters import HOME, Cluster, written
+from tests.manifests.clusters import HOME, Cluster, write_manifests
 from tests.manifests.test_running import call_here, free_port
 from tests.manifests.test_running import controller as under_its_account
 from tests.polling import until
-from tests.reconcilers.cli.commands import started
+from tests.reconcilers.cli.commands import start
 from tests.scripts import load_script
 from tests.servers import program
 from tests.yamls import read_all_yaml, read_yaml
@@ -45,11 +45,11 @@ def test_the_components_are_what_clusterctl_asks_for(tmp_path: Path) -> None:
     program("kubectl")
     load_script(".ci/clusterapi.py").repository(tmp_path, "0.1.0")
     objects = list(read_all_yaml((tmp_path / "ipam-components.yaml").read_text()))
-    namespaces = [one["metadata"]["name"] for one in objects if one["kind"] == "Namespace"]
+    namespaces = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "Namespace"]
     assert namespaces == [HOME]
-    assert {one["metadata"].get("namespace", HOME) for one in objects} == {HOME}
-    assert {one["metadata"]["labels"][PROVIDER_LABEL] for one in objects} == {PROVIDER}
-    [deployment] = [one for one in objects if one["kind"] == "Deployment"]
+    assert {obj["metadata"].get("namespace", HOME) for obj in objects} == {HOME}
+    assert {obj["metadata"]["labels"][PROVIDER_LABEL] for obj in objects} == {PROVIDER}
+    [deployment] = [obj for obj in objects if obj["kind"] == "Deployment"]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     assert container["name"] == "manager"
     assert container["image"] == "registry.example/butler-ipam:0.1.0"
@@ -59,39 +59,48 @@ def test_the_components_are_what_clusterctl_asks_for(tmp_path: Path) -> None:
     assert metadata["releaseSeries"] == [{"major": 0, "minor": 1, "contract": "v1beta2"}]
 
 
-async def served(cluster: Cluster, *names: str) -> dict[str, Json]:
+async def wait_until_served(cluster: Cluster, *names: str) -> dict[str, Json]:
     """Wait until claims name their IPAddresses; return the specs of all."""
 
-    def answered(claims: list[Json]) -> bool:
+    def are_answered(claims: list[Json]) -> bool:
         references = {
-            one["metadata"]["name"]: one.get("status", {}).get("addressRef") for one in claims
+            claim["metadata"]["name"]: claim.get("status", {}).get("addressRef")
+            for claim in claims
         }
         return references == {name: {"name": name} for name in names}
 
-    await until(lambda: listed(cluster, MOVED[2]), answered)
+    await until(lambda: list_objects(cluster, MOVED[2]), are_answered)
     return await addresses(cluster)
 
 
-async def owned(cluster: Cluster, name: str, pool: Json) -> None:
+async def check_owners(cluster: Cluster, name: str, pool: Json) -> None:
     """Check that finalizers and owners of a pool, a claim and its address are this cluster's."""
     assert pool["metadata"]["finalizers"] == [POOL_FINALIZER]
-    [claim] = [one for one in await listed(cluster, MOVED[2]) if one["metadata"]["name"] == name]
-    [found] = [one for one in await listed(cluster, MOVED[3]) if one["metadata"]["name"] == name]
-    owners = {owner["kind"]: owner["uid"] for owner in found["metadata"]["ownerReferences"]}
+    [claim] = [
+        candidate
+        for candidate in await list_objects(cluster, MOVED[2])
+        if candidate["metadata"]["name"] == name
+    ]
+    [ip_address] = [
+        candidate
+        for candidate in await list_objects(cluster, MOVED[3])
+        if candidate["metadata"]["name"] == name
+    ]
+    owners = {owner["kind"]: owner["uid"] for owner in ip_address["metadata"]["ownerReferences"]}
     assert owners == {
         "IPAddressClaim": claim["metadata"]["uid"],
         "InClusterIPPool": pool["metadata"]["uid"],
     }
     assert claim["metadata"]["finalizers"] == [CLAIM_FINALIZER]
-    assert found["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
+    assert ip_address["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
 
 
 @asynccontextmanager
-async def deployed(cluster: Cluster, clusterctl: Clusterctl) -> AsyncIterator[None]:
+async def run_deployed(cluster: Cluster, clusterctl: Clusterctl) -> AsyncIterator[None]:
     """Run what was installed: under its account and its roles, and with its webhooks."""
     port, documents = free_port(), deepcopy(clusterctl.components)
     configuration = call_here(documents, port)
-    await cluster.kubectl("replace", "-f", "-", stdin=written(configuration))
+    await cluster.kubectl("replace", "-f", "-", stdin=write_manifests(configuration))
     async with under_its_account(cluster, documents, port) as running:
         yield
     assert "forbidden" not in running.complained.lower(), running.complained
@@ -101,12 +110,14 @@ async def deployed(cluster: Cluster, clusterctl: Clusterctl) -> AsyncIterator[No
 async def controller(cluster: Cluster) -> AsyncIterator[None]:
     """Run the controller with the integration."""
     flags = ("--integration=clusterapi", f"--kubeconfig={cluster.config}", *PORTS)
-    async with started("run", *flags) as running:
+    async with start("run", *flags) as running:
         yield
         assert await running.stop() == 0
 
 
-async def claimed(cluster: Cluster, name: str, *owners: Json, served_before: bool = False) -> Json:
+async def make_claim(
+    cluster: Cluster, name: str, *owners: Json, served_before: bool = False
+) -> Json:
     """Make a claim of the pool for the Cluster.
 
     Args:
@@ -132,7 +143,9 @@ async def populate(cluster: Cluster, *, answered: bool = True) -> None:
         answered: whether the claims have their addresses, as another provider left them.
     """
     await cluster.kubectl("create", "namespace", NAMESPACE)
-    made = await create(cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", {"paused": False})
+    created = await create(
+        cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", {"paused": False}
+    )
     ready = {
         "type": "ControlPlaneInitialized",
         "status": "True",
@@ -146,10 +159,10 @@ async def populate(cluster: Cluster, *, answered: bool = True) -> None:
     spec = {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "gateway": "10.0.0.1"}
     pool = await create(cluster, f"{IPAM}/v1alpha2", "InClusterIPPool", "lab", spec)
     for name, address in (("a", "10.0.0.10"), ("b", "10.0.0.15")):
-        claim = await claimed(cluster, name, made, served_before=answered)
+        claim = await make_claim(cluster, name, created, served_before=answered)
         if answered:
-            held = {"address": address, "prefix": 24, "gateway": "10.0.0.1"}
-            spec = held | {"claimRef": {"name": name}, "poolRef": REFERENCE}
+            address_spec = {"address": address, "prefix": 24, "gateway": "10.0.0.1"}
+            spec = address_spec | {"claimRef": {"name": name}, "poolRef": REFERENCE}
             await create(cluster, f"{IPAM}/v1beta2", "IPAddress", name, spec, claim, pool)
 
 
@@ -177,20 +190,23 @@ async def create(
     meta: Json = {"name": name, "namespace": NAMESPACE, "ownerReferences": references}
     meta["finalizers"] = [finalizers[kind]] if kind in finalizers else []
     body = {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
-    made: Json = json.loads(
-        await cluster.kubectl("create", "-o", "json", "-f", "-", stdin=written(body))
+    document: Json = json.loads(
+        await cluster.kubectl("create", "-o", "json", "-f", "-", stdin=write_manifests(body))
     )
-    return made
+    return document
 
 
-async def listed(cluster: Cluster, kind: str) -> list[Json]:
+async def list_objects(cluster: Cluster, kind: str) -> list[Json]:
     """Return the objects of a kind."""
-    found: list[Json] = json.loads(
+    document: list[Json] = json.loads(
         await cluster.kubectl("get", kind, "-n", NAMESPACE, "-o", "json")
     )["items"]
-    return found
+    return document
 
 
 async def addresses(cluster: Cluster) -> dict[str, Json]:
     """Return the spec of each IPAddress by its name."""
-    return {one["metadata"]["name"]: one["spec"] for one in await listed(cluster, MOVED[3])}
+    return {
+        ip_address["metadata"]["name"]: ip_address["spec"]
+        for ip_address in await list_objects(cluster, MOVED[3])
+    }

@@ -64,29 +64,31 @@ OPTIONS = ManagerOptions(
 def queries() -> dict[str, tuple[str, str]]:
     """Return the dashboard's queries by panel, with its variables set to all, and legends."""
     board = json.loads((PROMETHEUS / "dashboard.json").read_text())
-    found = {}
+    expressions = {}
     for panel in board["panels"]:
         for target in panel.get("targets", []):
             expression = re.sub(r"\$(namespace|pool)", ".*", target["expr"])
             name = f"{panel['title']} {target['refId']} ({panel['id']})"
-            found[name] = expression, target["legendFormat"]
-    return found
+            expressions[name] = expression, target["legendFormat"]
+    return expressions
 
 
 def legend_of(labels: dict[str, str], legend: str) -> str:
-    """Return what a legend says of the series with these labels."""
+    """Return the text of a legend for the series with these labels."""
     return re.sub(r"\{\{(\w+)\}\}", lambda label: labels.get(label[1], ""), legend)
 
 
 def expressions() -> dict[str, str]:
     """Return the left sides of the alerts: what they compare must exist."""
     rule = read_yaml((PROMETHEUS / "alerts.yaml").read_text())
-    found = {}
+    expressions = {}
     for group in rule["spec"]["groups"]:
-        for one in group["rules"]:
-            for metric in re.findall(METRIC, one["expr"]):
-                found[f"{one.get('alert', one.get('record'))}: {metric}"] = metric
-    return found
+        for alert_rule in group["rules"]:
+            for metric in re.findall(METRIC, alert_rule["expr"]):
+                expressions[f"{alert_rule.get('alert', alert_rule.get('record'))}: {metric}"] = (
+                    metric
+                )
+    return expressions
 
 
 POOL = {"cidr": "10.4.0.0/24", "secondary": {"cidr": "fd00:4::/64"}}
@@ -122,13 +124,13 @@ async def _admit_to(http: httpx.AsyncClient, tenant: str, kubeconfig: str) -> No
         "metadata": {"name": f"{tenant}-admin-kubeconfig"},
         "stringData": {"admin.conf": kubeconfig},
     }
-    made = await http.post(f"/api/v1/namespaces/{HOME}/secrets", json=body)
-    assert made.status_code == 201, made.text
+    response = await http.post(f"/api/v1/namespaces/{HOME}/secrets", json=body)
+    assert response.status_code == 201, response.text
 
 
 async def create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[str, Any]) -> None:
     """Make an object of ours in the platform's namespace."""
-    kind = {one.plural: one.kind for one in crd.KINDS}[plural]
+    kind = {kind_of_ours.plural: kind_of_ours.kind for kind_of_ours in crd.KINDS}[plural]
     body = {
         "apiVersion": names.API_VERSION,
         "kind": kind,
@@ -136,8 +138,8 @@ async def create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[str
         "spec": spec,
     }
     path = f"/apis/{names.API_VERSION}/namespaces/{HOME}/{plural}"
-    made = await http.post(path, json=body)
-    assert made.status_code == 201, made.text
+    response = await http.post(path, json=body)
+    assert response.status_code == 201, response.text
 
 
 async def _claim(http: httpx.AsyncClient) -> None:
@@ -148,7 +150,7 @@ async def _claim(http: httpx.AsyncClient) -> None:
     await lab.create("IPAddress", "out", spec)
     await lab.pool("machines", "10.5.0.1")
     await lab.claim("served", "machines")
-    await lab.served("served")
+    await lab.wait_until_served("served")
     await lab.claim("waiting", "machines")
     await lab.says("waiting", "PoolExhausted")
     await lab.counts("machines", (1, 2, 0, 1))
@@ -176,7 +178,7 @@ async def _ask_of_a_network(http: httpx.AsyncClient) -> None:
     await lab.ask("one")
     await lab.shows("one", "Allocated")
     await lab.ask("two")
-    await lab.refused("two", "no available IP addresses")
+    await lab.wait_until_refused("two", "no available IP addresses")
 
 
 async def _ask_of_metal3(http: httpx.AsyncClient) -> None:
@@ -186,9 +188,9 @@ async def _ask_of_metal3(http: httpx.AsyncClient) -> None:
     await lab.create("IPAddress", "outside", spec)
     await lab.pool("metal", {"start": "10.7.0.1", "end": "10.7.0.1"})
     await lab.claim("served", "metal")
-    await lab.served("served")
+    await lab.wait_until_served("served")
     await lab.claim("waiting", "metal")
-    await lab.refused("waiting", "Exhausted IP Pools")
+    await lab.wait_until_refused("waiting", "Exhausted IP Pools")
 
 
 @asynccontextmanager
@@ -205,14 +207,14 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
         transport = await connect(kubeconfig)
         manager = Manager(transport, options=OPTIONS)
         ways = assemble(manager, SystemClock(), SETTINGS, hiding(SETTINGS.tenant))
-        served = Informer(IP_ALLOCATION, transport, SystemClock())
+        informer = Informer(IP_ALLOCATION, transport, SystemClock())
         clusters = Informer(TENANT_CLUSTER, transport, SystemClock())
         changed = [anyio.Event()]
-        served.add_handler(lambda _: changed[0].set())
+        informer.add_handler(lambda _: changed[0].set())
         clusters.add_handler(lambda _: changed[0].set())
 
         def looked_after() -> bool:
-            shown = {
+            series_by_panel = {
                 (tenant.metadata.name, condition.type)
                 for tenant in clusters.cache
                 for condition in tenant.status.conditions
@@ -221,10 +223,13 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
                 ("one", LOAD_BALANCER_READY),
                 ("one", DEMAND_MET),
                 ("observed", LOAD_BALANCER_READY),
-            } <= shown
+            } <= series_by_panel
 
-        def refused() -> bool:
-            return {one.status.phase for one in served.cache} == {"Allocated", "Failed"}
+        def is_one_refused() -> bool:
+            return {allocation.status.phase for allocation in informer.cache} == {
+                "Allocated",
+                "Failed",
+            }
 
         async def until(done: Callable[[], bool]) -> None:
             with anyio.fail_after(SECONDS):
@@ -236,7 +241,7 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
             base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers()
         ) as http:
             await http.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
-            async with run_in_background([manager.run, served.run, clusters.run]):
+            async with run_in_background([manager.run, informer.run, clusters.run]):
                 await manager.wait_serving()
                 await create(http, "networkpools", "lab", POOL)
                 await create(http, "providerconfigs", "proxmox", PROVIDER)
@@ -248,7 +253,7 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
                 await create(http, "tenantclusters", "observed", observed)
                 await until(looked_after)
                 await create(http, "ipallocations", "refused", request(256))
-                await until(refused)
+                await until(is_one_refused)
                 await _claim(http)
                 await _ask_for_a_cluster(http)
                 await _ask_of_a_network(http)
@@ -263,10 +268,10 @@ async def scrape(manager: Manager) -> str:
         return (await http.get(f"http://127.0.0.1:{manager.metrics_port}/metrics")).text
 
 
-def stamped(text: str, at: int) -> str:
+def stamp_lines(content: str, at: int) -> str:
     """Return a scrape as OpenMetrics lines with a time, as Prometheus labels what it scrapes."""
     lines = []
-    for family in text_string_to_metric_families(text):
+    for family in text_string_to_metric_families(content):
         for sample in family.samples:
             labels = {"instance": "here:8443", "job": "butler-ipam", **sample.labels}
             inner = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
@@ -275,10 +280,10 @@ def stamped(text: str, at: int) -> str:
 
 
 @asynccontextmanager
-async def prometheus(folder: Path, text: str) -> AsyncIterator[httpx.AsyncClient]:
+async def prometheus(folder: Path, content: str) -> AsyncIterator[httpx.AsyncClient]:
     """Run Prometheus on a database that holds `text`; give a client of it."""
     source, data = folder / "scrapes.om", folder / "data"
-    await anyio.Path(source).write_text(text + "# EOF\n")
+    await anyio.Path(source).write_text(content + "# EOF\n")
     await anyio.run_process(
         ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)]
     )
@@ -313,9 +318,9 @@ async def test_every_query_of_the_dashboard_and_of_the_alerts_finds_something(
     if not shutil.which("prometheus") or not shutil.which("promtool"):
         pytest.skip("no prometheus on this machine (Debian: prometheus); queries are not tried")
     async with controllers(tmp_path) as (_, manager):
-        text = await scrape(manager)
+        exposition = await scrape(manager)
     now = 1_700_000_000
-    both = stamped(text, now) + stamped(text, now + LATER)
+    both = stamp_lines(exposition, now) + stamp_lines(exposition, now + LATER)
     empty, alike = [], []
     async with prometheus(tmp_path, both) as http:
         alerts = {name: (query, "") for name, query in expressions().items()}
@@ -324,11 +329,11 @@ async def test_every_query_of_the_dashboard_and_of_the_alerts_finds_something(
                 "/api/v1/query", params={"query": query, "time": str(now + LATER)}
             )
             assert answer.status_code == 200, f"{name}: {answer.text}"
-            found = answer.json()["data"]["result"]
-            shown = [legend_of(series["metric"], legend) for series in found]
-            if not found:
+            series_list = answer.json()["data"]["result"]
+            legends = [legend_of(series["metric"], legend) for series in series_list]
+            if not series_list:
                 empty.append(f"{name}: {query}")
-            if name not in alerts and len(set(shown)) < len(shown):
-                alike.append(f"{name}: {shown}")
+            if name not in alerts and len(set(legends)) < len(legends):
+                alike.append(f"{name}: {legends}")
     assert not empty, "\n".join(empty)
     assert not alike, "series with the same name:\n" + "\n".join(alike)

@@ -10,14 +10,14 @@ from tests.manifests.clusters import MANIFESTS
 from tests.yamls import read_yaml
 
 BOARD = json.loads((MANIFESTS / "prometheus/dashboard.json").read_text())
-PANELS = [one for one in BOARD["panels"] if one["type"] != "row"]
+PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 RULES = [
     rule
     for group in read_yaml((MANIFESTS / "prometheus/alerts.yaml").read_text())["spec"]["groups"]
     for rule in group["rules"]
 ]
-ALERTS = [one for one in RULES if "alert" in one]
-RECORDED = {one["record"]: one["expr"] for one in RULES if "record" in one}
+ALERTS = [rule for rule in RULES if "alert" in rule]
+RECORDED = {rule["record"]: rule["expr"] for rule in RULES if "record" in rule}
 METRIC = re.compile(r"\b(?:butler|controller|workqueue|leader|rest|process)_[a-z_]+")
 OF_ADDRESSES = {
     "butler_network_pool_available_ips",
@@ -52,9 +52,9 @@ def unit_of(panel: dict[str, Any], target: dict[str, Any]) -> str:
     """Return the unit in which a panel shows the answer to one of its queries."""
     for override in panel["fieldConfig"]["overrides"]:
         if override["matcher"] == {"id": "byFrameRefID", "options": target["refId"]}:
-            for one in override["properties"]:
-                if one["id"] == "unit":
-                    return str(one["value"])
+            for field_property in override["properties"]:
+                if field_property["id"] == "unit":
+                    return str(field_property["value"])
     return str(panel["fieldConfig"]["defaults"]["unit"])
 
 
@@ -62,7 +62,7 @@ def unit_of(panel: dict[str, Any], target: dict[str, Any]) -> str:
 def test_every_panel_has_a_title_a_unit_and_a_sentence_for_when_it_is_empty(
     panel: dict[str, Any],
 ) -> None:
-    assert [one["title"] for one in PANELS].count(panel["title"]) == 1
+    assert [panel_of_board["title"] for panel_of_board in PANELS].count(panel["title"]) == 1
     assert panel["description"].endswith(".")
     assert panel["fieldConfig"]["defaults"]["noValue"]
     assert panel["fieldConfig"]["defaults"]["unit"]
@@ -80,33 +80,37 @@ def test_seconds_are_shown_as_seconds_and_rates_as_rates(panel: dict[str, Any]) 
 
 @pytest.mark.parametrize("panel", PANELS, ids=title)
 def test_every_alert_that_a_panel_names_exists(panel: dict[str, Any]) -> None:
-    named = set(
+    matches = set(
         re.findall(r"\b(?:NetworkPool|IPAlloc|Butler|Provider|Tenant)\w*", title_text(panel))
     )
-    known = {one["alert"] for one in ALERTS}
+    known = {alert_rule["alert"] for alert_rule in ALERTS}
     kinds = {"NetworkPool", "IPAllocations", "TenantClusters", "ProviderConfig", "Tenants"}
     kinds |= {"TenantCluster", "IPAllocation"}
-    assert named - kinds <= known
+    assert matches - kinds <= known
 
 
 def title_text(panel: dict[str, Any]) -> str:
     return f"{panel['description']} {panel['fieldConfig']['defaults']['noValue']}"
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda one: str(one["alert"]))
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda rule: str(rule["alert"]))
 def test_every_alert_leads_to_a_panel_that_shows_what_it_is_about(alert: dict[str, Any]) -> None:
     notes = alert["annotations"]
     assert notes["__dashboardUid__"] == BOARD["uid"]
-    [panel] = [one for one in PANELS if str(one["id"]) == notes["__panelId__"]]
-    shown = {name for target in panel["targets"] for name in metrics(target["expr"])}
-    assert metrics(alert["expr"]) & shown, panel["title"]
+    [panel] = [
+        panel_of_board
+        for panel_of_board in PANELS
+        if str(panel_of_board["id"]) == notes["__panelId__"]
+    ]
+    targets = {name for target in panel["targets"] for name in metrics(target["expr"])}
+    assert metrics(alert["expr"]) & targets, panel["title"]
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=title)
 def test_a_pool_of_ipv4_can_be_seen_beside_one_of_ipv6(panel: dict[str, Any]) -> None:
     """One has hundreds of addresses, the other 2^64; and none at all is what people look for."""
-    shown = {name for target in panel["targets"] for name in metrics(target["expr"])}
-    addresses = shown & OF_ADDRESSES and panel["type"] == "timeseries"
+    targets = {name for target in panel["targets"] for name in metrics(target["expr"])}
+    addresses = targets & OF_ADDRESSES and panel["type"] == "timeseries"
     defaults = panel["fieldConfig"]["defaults"]
     scale = defaults.get("custom", {}).get("scaleDistribution", {}).get("type", "linear")
     assert scale == ("symlog" if addresses else "linear")
@@ -114,12 +118,12 @@ def test_a_pool_of_ipv4_can_be_seen_beside_one_of_ipv6(panel: dict[str, Any]) ->
 
 
 def test_no_panel_lies_over_another_or_outside() -> None:
-    taken: dict[tuple[int, int], str] = {}
+    panel_by_place: dict[tuple[int, int], str] = {}
     for panel in BOARD["panels"]:
         at = panel["gridPos"]
         assert at["x"] + at["w"] <= WIDTH, panel["title"]
         for x in range(at["x"], at["x"] + at["w"]):
             for y in range(at["y"], at["y"] + at["h"]):
-                assert (x, y) not in taken, f"{panel['title']} and {taken[x, y]}"
-                taken[x, y] = panel["title"]
-    assert len({one["id"] for one in BOARD["panels"]}) == len(BOARD["panels"])
+                assert (x, y) not in panel_by_place, f"{panel['title']} and {panel_by_place[x, y]}"
+                panel_by_place[x, y] = panel["title"]
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])

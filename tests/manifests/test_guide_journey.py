@@ -9,10 +9,15 @@ import anyio
 import pytest
 
 from tests.docs.text import OPERATING, commands
-from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
+from tests.manifests.clusters import HOME, MANIFESTS, Cluster, write_manifests
 from tests.manifests.desk import Operator, needs
 from tests.manifests.guide import NOT_TYPED, lines, pages
-from tests.manifests.test_running import allocated, installed_names, made_by_hand, ranges
+from tests.manifests.test_running import (
+    installed_names,
+    made_by_hand,
+    ranges,
+    wait_until_allocated,
+)
 from tests.yamls import read_yaml
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -38,7 +43,7 @@ ELSEWHERE = {
 
 async def test_every_line_of_the_guide_is_typed_by_some_test_or_says_why_not() -> None:
     assert set(pages()) <= {*JOURNEY, *ELSEWHERE}
-    there = {command.text for page in OPERATING for command in commands(page)}
+    there = {command.line_text for page in OPERATING for command in commands(page)}
     assert set(NOT_TYPED) <= there, "a line that is not there any more has no reason to be listed"
 
 
@@ -72,15 +77,15 @@ async def test_the_guide_leads_from_an_empty_cluster_to_an_empty_cluster(
         operator.before["kubectl -n butler-system get lease"] = start_pods
         await operator.types(install)
         assert await cluster.kubectl("get", "clusterrolebinding", "prometheus-butler-ipam")
-        held: dict[str, tuple[int, int]] = {}
+        held_ranges: dict[str, tuple[int, int]] = {}
         for page in rest:
             if page == "sharding-and-sizing":
-                held = await allocated(cluster)
+                held_ranges = await wait_until_allocated(cluster)
             if page == "troubleshooting":
                 await grown_range(cluster)
             if page == "upgrade-and-rollback":
                 await operator.releases(helm)
-                assert (await ranges(cluster)).items() >= held.items()
+                assert (await ranges(cluster)).items() >= held_ranges.items()
             if page == "uninstall":
                 await operator.webhooks_work()
                 await made_by_hand(cluster)
@@ -105,7 +110,7 @@ async def grown_range(cluster: Cluster) -> None:
             "count": 2,
         },
     }
-    await cluster.kubectl("create", "-f", "-", stdin=written(body))
+    await cluster.kubectl("create", "-f", "-", stdin=write_manifests(body))
 
 
 def names_of_ours(listed: str) -> list[str]:

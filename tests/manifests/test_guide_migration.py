@@ -9,9 +9,9 @@ import pytest
 
 from manifests import rendering
 from tests.manifests import butler
-from tests.manifests.clusters import HOME, Cluster, empty_cluster, written
+from tests.manifests.clusters import HOME, Cluster, empty_cluster, write_manifests
 from tests.manifests.desk import DEFINITIONS, Operator, needs
-from tests.manifests.guide import lines, typed
+from tests.manifests.guide import lines, type_line
 from tests.manifests.test_running import HOOKS
 from tests.polling import until
 
@@ -68,13 +68,13 @@ async def test_a_cluster_of_butlers_moves_over_and_back_by_the_guide(tmp_path: P
     async with empty_cluster("asked", folder) as cluster:
         needs(cluster)
         operator = Operator(cluster, tmp_path)
-        definitions = written(*butler.definitions(), *BUTLERS)
+        definitions = write_manifests(*butler.definitions(), *BUTLERS)
         await cluster.kubectl("apply", "--server-side", "-f", "-", stdin=definitions)
-        await operator.established()
+        await operator.wait_until_established()
         await live_butler(cluster)
         theirs = await schemas(cluster)
         save, *_ = lines("backup-and-restore")
-        await typed(cluster, tmp_path, save)
+        await type_line(cluster, tmp_path, save)
         async with anyio.create_task_group() as group:
             running, done = anyio.Event(), anyio.Event()
 
@@ -90,7 +90,7 @@ async def test_a_cluster_of_butlers_moves_over_and_back_by_the_guide(tmp_path: P
                 await cluster.kubectl(*ours, "--force-conflicts")
                 group.start_soon(pods)
                 await running.wait()
-                await adopted(cluster)
+                await wait_until_adopted(cluster)
 
             async def stop() -> None:
                 done.set()
@@ -106,16 +106,16 @@ async def test_a_cluster_of_butlers_moves_over_and_back_by_the_guide(tmp_path: P
         hooks = await cluster.kubectl("get", HOOKS, "-o", "name")
         assert hooks.split() == [f"{HOOKS}.admissionregistration.k8s.io/butler-controller"]
         finalizers = "jsonpath={.items[*].metadata.finalizers[*]}"
-        held = await cluster.kubectl("get", "tenantclusters", "-A", "-o", finalizers)
-        assert held == "butler.butlerlabs.dev/tenantcluster"
+        kubectl = await cluster.kubectl("get", "tenantclusters", "-A", "-o", finalizers)
+        assert kubectl == "butler.butlerlabs.dev/tenantcluster"
 
 
 async def live_butler(cluster: Cluster) -> None:
     """Have a pool, a provider, and a Ready cluster with a range, as Butler left them."""
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", **_SINCE}
     bodies = [
-        _made("NetworkPool", "pool", {"cidr": "10.0.0.0/24"}, finalizer="networkpool"),
-        _made(
+        _make_object("NetworkPool", "pool", {"cidr": "10.0.0.0/24"}, finalizer="networkpool"),
+        _make_object(
             "ProviderConfig",
             "provider",
             {
@@ -125,7 +125,7 @@ async def live_butler(cluster: Cluster) -> None:
             },
             finalizer="providerconfig",
         ),
-        _made(
+        _make_object(
             "TenantCluster",
             "app",
             {
@@ -137,7 +137,7 @@ async def live_butler(cluster: Cluster) -> None:
             namespace="team-platform",
             finalizer="tenantcluster",
         ),
-        _made(
+        _make_object(
             "IPAllocation",
             "team-platform-app-lb",
             {
@@ -155,13 +155,15 @@ async def live_butler(cluster: Cluster) -> None:
             finalizer="ipallocation",
         ),
     ]
-    await cluster.kubectl("create", "-f", "-", stdin=written(*bodies))
-    statuses = [one for one in bodies if "status" in one]
+    await cluster.kubectl("create", "-f", "-", stdin=write_manifests(*bodies))
+    statuses = [body for body in bodies if "status" in body]
     replace = ("replace", "--subresource=status", "-f", "-")
-    await cluster.kubectl(*replace, stdin=written(*statuses))
+    await cluster.kubectl(*replace, stdin=write_manifests(*statuses))
 
 
-def _made(kind: str, name: str, spec: Any, status: Any = None, **meta: str) -> dict[str, Any]:
+def _make_object(
+    kind: str, name: str, spec: Any, status: Any = None, **meta: str
+) -> dict[str, Any]:
     """Return an object of Butler's."""
     return {
         "apiVersion": "butler.butlerlabs.dev/v1alpha1",
@@ -176,7 +178,7 @@ def _made(kind: str, name: str, spec: Any, status: Any = None, **meta: str) -> d
     }
 
 
-async def adopted(cluster: Cluster) -> None:
+async def wait_until_adopted(cluster: Cluster) -> None:
     """Wait until the allocation is noted as the cluster's, and the pool hands out."""
     uid = r"jsonpath={.metadata.annotations.butler\.butlerlabs\.dev/tenant-uid}"
     get = ("get", "ipallocation", "team-platform-app-lb", "-n", HOME, "-o", uid)
@@ -187,5 +189,5 @@ async def adopted(cluster: Cluster) -> None:
 
 async def schemas(cluster: Cluster) -> list[Any]:
     """Return the versions of the four kinds, as they are in force."""
-    found = json.loads(await cluster.kubectl("get", *DEFINITIONS, "-o", "json"))
-    return [one["spec"]["versions"] for one in found["items"]]
+    document = json.loads(await cluster.kubectl("get", *DEFINITIONS, "-o", "json"))
+    return [definition["spec"]["versions"] for definition in document["items"]]

@@ -69,7 +69,7 @@ def template(folder: Path, values: Mapping[str, Any]) -> subprocess.CompletedPro
     return subprocess.run(
         [
             *(program("helm"), "template", RELEASE, str(CHART), f"--namespace={HOME}"),
-            *(f"--kube-version={OLDEST}", f"--values={written(folder, 'values', values)}"),
+            *(f"--kube-version={OLDEST}", f"--values={write_values(folder, 'values', values)}"),
         ],
         capture_output=True,
         text=True,
@@ -81,7 +81,7 @@ def test_every_set_of_values_is_installed() -> None:
     assert {name for names in INSTALLS.values() for name in names} | {"defaults"} == set(ALL_SETS)
 
 
-def written(folder: Path, name: str, values: Mapping[str, Any]) -> Path:
+def write_values(folder: Path, name: str, values: Mapping[str, Any]) -> Path:
     """Write a file of values."""
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(values))
@@ -89,7 +89,11 @@ def written(folder: Path, name: str, values: Mapping[str, Any]) -> Path:
 
 
 def by_name(documents: list[Any]) -> dict[str, Any]:
-    return {f"{one['kind']}/{one['metadata']['name']}": one for one in documents if one}
+    return {
+        f"{document['kind']}/{document['metadata']['name']}": document
+        for document in documents
+        if document
+    }
 
 
 @pytest.mark.parametrize("values", ALL_SETS.values(), ids=list(ALL_SETS))
@@ -109,12 +113,14 @@ def test_helm_refuses_by_the_schema_what_cannot_be_meant(tmp_path: Path) -> None
     meta = {"apiVersion": "v2", "name": "every", "version": "0.0.1"}
     own = read_yaml((CHART / "Chart.yaml").read_text())
     part = {"name": own["name"], "version": own["version"]}
-    written(tmp_path, "Chart", meta | {"dependencies": [part | {"alias": name} for name in tried]})
+    write_values(
+        tmp_path, "Chart", meta | {"dependencies": [part | {"alias": name} for name in tried]}
+    )
     inner = tmp_path / "charts" / own["name"]
     inner.mkdir(parents=True)
     for name in ("Chart.yaml", "values.yaml", "values.schema.json"):
         shutil.copy(CHART / name, inner)
-    values = written(tmp_path, "tried", tried)
+    values = write_values(tmp_path, "tried", tried)
     command = [program("helm"), "template", str(tmp_path), f"--values={values}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -142,14 +148,17 @@ async def release(with_stand_ins: Cluster) -> Cluster:
 async def test_helm_installs_with_every_set_of_values(
     release: Cluster, name: str, tmp_path: Path
 ) -> None:
-    files = (f"--values={written(tmp_path, each, ALL_SETS[each])}" for each in INSTALLS[name])
+    files = (
+        f"--values={write_values(tmp_path, set_name, ALL_SETS[set_name])}"
+        for set_name in INSTALLS[name]
+    )
     chart: tuple[str | Path, ...] = (RELEASE, CHART, "-n", HOME, *files)
     rendered = await release.helm("template", *chart, f"--kube-version={OLDEST}", "--skip-tests")
     await release.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=rendered)
     await release.helm("install", *chart, "--dry-run=server")
     await release.helm("install", *chart)
-    documents = [one for one in read_all_yaml(rendered) if one]
-    assert set(by_name(await release.stored(documents))) == set(by_name(documents))
+    documents = [document for document in read_all_yaml(rendered) if document]
+    assert set(by_name(await release.read_stored(documents))) == set(by_name(documents))
     await release.helm("uninstall", RELEASE, "-n", HOME, "--wait")
 
 
@@ -157,7 +166,7 @@ async def test_helm_installs_with_every_set_of_values(
 async def test_what_helm_renders_can_be_applied_by_kubectl(
     release: Cluster, tmp_path: Path
 ) -> None:
-    values = written(tmp_path, "everything", ALL_SETS["everything"])
+    values = write_values(tmp_path, "everything", ALL_SETS["everything"])
     chart = (RELEASE, CHART, "-n", HOME, "-f", values)
     rendered = await release.helm("template", *chart, f"--kube-version={OLDEST}", "--skip-tests")
     await release.apply("-f", "-", stdin=rendered)
@@ -172,24 +181,24 @@ async def test_a_release_is_installed_upgraded_and_removed_by_the_lines_of_the_g
     assert await rule_says(release, OLDER)
     await release.helm(*INSTALL)
     assert await rule_says(release, NEWER)
-    await release.helm(*typed("rollback"))
+    await release.helm(*find_arguments("rollback"))
     assert await rule_says(release, OLDER)
     await release.kubectl("apply", "--server-side", "--force-conflicts", "-k", DEFINITIONS)
     assert await rule_says(release, NEWER)
     await release.helm(*INSTALL)
-    await release.helm(*typed("upgrade", RELEASE))
+    await release.helm(*find_arguments("upgrade", RELEASE))
     assert "--metallb-bundle=metallb" in await arguments(release)
-    await release.helm(*typed("uninstall"), "--wait")
+    await release.helm(*find_arguments("uninstall"), "--wait")
     await release.delete("-k", DEFINITIONS)
 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_the_kinds_and_their_objects_outlive_a_release(release: Cluster) -> None:
     await release.helm(*INSTALL)
-    await release.helm(*typed("uninstall"), "--wait")
+    await release.helm(*find_arguments("uninstall"), "--wait")
     await release.apply("-f", "-", stdin=json.dumps(POOL))
     await release.helm(*INSTALL)
-    await release.helm(*typed("uninstall"), "--wait")
+    await release.helm(*find_arguments("uninstall"), "--wait")
     assert "kept" in await release.kubectl("get", "networkpools", "-n", HOME, "-o", "name")
     await release.delete("-k", DEFINITIONS)
 
@@ -200,13 +209,13 @@ async def test_pools_that_the_in_cluster_provider_defined_are_left_as_they_are(
 ) -> None:
     defined = ("inclusterippools", "globalinclusterippools")
     own = ("inclusterprefixpools", "globalinclusterprefixpools")
-    every = [f"{plural}.ipam.cluster.x-k8s.io" for plural in (*defined, *own)]
-    await release.undefine(*every)
+    definition_names = [f"{plural}.ipam.cluster.x-k8s.io" for plural in (*defined, *own)]
+    await release.undefine(*definition_names)
     await release.apply("-f", str(IN_CLUSTER_POOLS))
     # The server writes conditions until then, and so another version of what is compared.
-    await release.established(*every[: len(defined)])
+    await release.wait_until_established(*definition_names[: len(defined)])
     before = [await definition(release, plural) for plural in defined]
-    values = written(tmp_path, "values", ALL_SETS["with Cluster API"])
+    values = write_values(tmp_path, "values", ALL_SETS["with Cluster API"])
     for _ in range(2):
         await release.helm("upgrade", "--install", RELEASE, CHART, "-n", HOME, "-f", values)
         assert [await definition(release, plural) for plural in defined] == before
@@ -214,22 +223,22 @@ async def test_pools_that_the_in_cluster_provider_defined_are_left_as_they_are(
             labels = (await definition(release, plural))["metadata"]["labels"]
             assert labels[PROVIDER_LABEL] == PROVIDER
     await release.helm("uninstall", RELEASE, "-n", HOME, "--wait")
-    await release.undefine(*every, *(kind.crd_name for kind in crd.KINDS))
+    await release.undefine(*definition_names, *(kind.crd_name for kind in crd.KINDS))
 
 
 async def definition(cluster: Cluster, plural: str) -> dict[str, Any]:
     """Return a CustomResourceDefinition of Cluster API's pools without what only servers write."""
-    [found] = await cluster.definitions(f"{plural}.ipam.cluster.x-k8s.io")
-    return {"metadata": found["metadata"], "spec": found["spec"]}
+    [crd] = await cluster.definitions(f"{plural}.ipam.cluster.x-k8s.io")
+    return {"metadata": crd["metadata"], "spec": crd["spec"]}
 
 
-def typed(*words: str) -> list[str]:
+def find_arguments(*words: str) -> list[str]:
     """Return the arguments of the first line of the operator's guide that begins with words."""
-    lines = [shlex.split(one.text) for page in OPERATING for one in commands(page)]
+    lines = [shlex.split(command.line_text) for page in OPERATING for command in commands(page)]
     return next(line[1:] for line in lines if line[: len(words) + 1] == ["helm", *words])
 
 
-INSTALL = typed("upgrade", "--install")
+INSTALL = find_arguments("upgrade", "--install")
 
 
 def older(folder: Path) -> Path:
@@ -237,19 +246,19 @@ def older(folder: Path) -> Path:
     copy = folder / "older"
     shutil.copytree(CHART, copy)
     crds = copy / "templates/crds.yaml"
-    text = crds.read_text()
-    assert NEWER in text
-    crds.write_text(text.replace(NEWER, OLDER))
+    content = crds.read_text()
+    assert NEWER in content
+    crds.write_text(content.replace(NEWER, OLDER))
     return copy
 
 
-async def rule_says(cluster: Cluster, text: str) -> bool:
+async def rule_says(cluster: Cluster, content: str) -> bool:
     """Whether a rule of the definitions that are in force has a text."""
-    return text in json.dumps(await cluster.definitions(crd.KINDS[0].crd_name))
+    return content in json.dumps(await cluster.definitions(crd.KINDS[0].crd_name))
 
 
 async def arguments(cluster: Cluster) -> list[str]:
     """Return the arguments of the controller's container."""
-    found = await cluster.read(f"/apis/apps/v1/namespaces/{HOME}/deployments/{RELEASE}")
-    [container] = found["spec"]["template"]["spec"]["containers"]
+    deployment = await cluster.read(f"/apis/apps/v1/namespaces/{HOME}/deployments/{RELEASE}")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
     return list(container["args"])

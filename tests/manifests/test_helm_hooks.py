@@ -14,7 +14,7 @@ import pytest_asyncio
 import yaml
 
 from tests.docs.text import commands
-from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
+from tests.manifests.clusters import HOME, MANIFESTS, Cluster, write_manifests
 from tests.manifests.helm import Chart
 from tests.manifests.test_running import ACCOUNT, GROUPS
 from tests.polling import until
@@ -44,10 +44,10 @@ WITHOUT_HOOKS = "webhooks.enabled=false"
 
 async def play_kubelet(cluster: Cluster) -> str:
     """Run the command of the pod as soon as there is one; return what it printed."""
-    _, text, _ = await until(
+    _, output, _ = await until(
         lambda: cluster.run("kubectl", "get", *POD, "-o", "json"), lambda done: done[0] == 0
     )
-    [container] = json.loads(text)["spec"]["containers"]
+    [container] = json.loads(output)["spec"]["containers"]
     await cluster.plane.add_user(ACCOUNT, GROUPS)
     config = cluster.plane.write_kubeconfig(cluster.folder / "account", ACCOUNT)
     done = await call(*container["args"], KUBECONFIG=str(config))
@@ -89,21 +89,21 @@ async def test_helm_test_fails_where_the_audit_finds_an_error(release: Cluster) 
         },
     }
     await release.kubectl("delete", *POD, "--ignore-not-found")
-    await release.apply("-f", "-", stdin=written(lost))
+    await release.apply("-f", "-", stdin=write_manifests(lost))
     code, printed = await helm_test(release)
     assert code != 0
     assert "UnknownPool" in printed
-    await release.delete("-f", "-", stdin=written(lost))
+    await release.delete("-f", "-", stdin=write_manifests(lost))
 
 
 def pods(**values: Any) -> list[dict[str, Any]]:
     """Return the pods that come of the chart: of the Deployment, and of `helm test`."""
     documents = Chart(CHART, values, "butler-ipam", HOME).documents()
-    [deployment] = [one for one in documents if one["kind"] == "Deployment"]
+    [deployment] = [document for document in documents if document["kind"] == "Deployment"]
     template = deployment["spec"]["template"]
     meta = template["metadata"] | {"name": "of-deployment", "namespace": HOME}
-    found = [{"apiVersion": "v1", "kind": "Pod", **template, "metadata": meta}]
-    return found + [one for one in documents if one["kind"] == "Pod"]
+    pods = [{"apiVersion": "v1", "kind": "Pod", **template, "metadata": meta}]
+    return pods + [document for document in documents if document["kind"] == "Pod"]
 
 
 async def test_a_namespace_labelled_as_the_guide_has_it_takes_our_pods_and_no_privileged_ones(
@@ -111,9 +111,9 @@ async def test_a_namespace_labelled_as_the_guide_has_it_takes_our_pods_and_no_pr
 ) -> None:
     cluster.require_real("Pod Security is a plugin of kube-apiserver")
     [line] = [
-        one.text.split()[1:]
-        for one in commands("docs/operating/install.md")
-        if one.text.startswith("kubectl label namespace")
+        command.line_text.split()[1:]
+        for command in commands("docs/operating/install.md")
+        if command.line_text.startswith("kubectl label namespace")
     ]
     notes = (CHART / "templates/NOTES.txt").read_text()
     assert all(word in notes for word in line if "=" in word)
@@ -125,7 +125,7 @@ async def test_a_namespace_labelled_as_the_guide_has_it_takes_our_pods_and_no_pr
     privileged["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     await cluster.kubectl(*create, stdin=yaml.safe_dump(privileged))
     await cluster.kubectl(*line)
-    code, _, complained = await cluster.run("kubectl", *create, stdin=written(privileged))
+    code, _, complained = await cluster.run("kubectl", *create, stdin=write_manifests(privileged))
     assert code != 0
     assert 'violates PodSecurity "restricted:latest"' in complained
-    await cluster.kubectl(*create, stdin=written(*pods()))
+    await cluster.kubectl(*create, stdin=write_manifests(*pods()))

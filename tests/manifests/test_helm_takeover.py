@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from reconcilers.api import crd
 from tests.manifests import butler
-from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
+from tests.manifests.clusters import HOME, MANIFESTS, Cluster, write_manifests
 from tests.servers import program
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -17,7 +17,7 @@ OTHER = ("install", "other", "manifests/chart", "-n", HOME, "--set", "fullnameOv
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def emptied(cluster: Cluster) -> AsyncIterator[Cluster]:
+async def empty_site(cluster: Cluster) -> AsyncIterator[Cluster]:
     """The cluster without releases and definitions of ours, before and after."""
     program("helm")
     yield cluster
@@ -31,7 +31,7 @@ async def put(cluster: Cluster, whose: str) -> None:
     if whose == "another release's":
         await cluster.helm(*OTHER)
     elif whose == "Butler's":
-        theirs = written(*butler.definitions())
+        theirs = write_manifests(*butler.definitions())
         await cluster.kubectl("apply", "--server-side", "-f", "-", stdin=theirs)
     else:
         await cluster.kubectl("apply", "--server-side", "-k", MANIFESTS / "crds")
@@ -40,32 +40,32 @@ async def put(cluster: Cluster, whose: str) -> None:
 async def owners(cluster: Cluster) -> set[str]:
     """Return the releases that own the definitions, by Helm's annotation."""
     return {
-        one["metadata"].get("annotations", {}).get("meta.helm.sh/release-name", "")
-        for one in await cluster.definitions(*NAMES)
+        definition["metadata"].get("annotations", {}).get("meta.helm.sh/release-name", "")
+        for definition in await cluster.definitions(*NAMES)
     }
 
 
 @pytest.mark.parametrize("whose", ["Butler's", "kustomize's", "another release's"])
 async def test_definitions_that_are_there_are_taken_over_if_that_is_said_and_not_otherwise(
-    emptied: Cluster, whose: str
+    empty_site: Cluster, whose: str
 ) -> None:
-    await put(emptied, whose)
-    before = await owners(emptied)
-    code, _, complained = await emptied.run("helm", *INSTALL)
+    await put(empty_site, whose)
+    before = await owners(empty_site)
+    code, _, complained = await empty_site.run("helm", *INSTALL)
     assert code != 0
     assert "invalid ownership metadata" in complained
-    assert await owners(emptied) == before
-    await emptied.helm(*INSTALL, "--take-ownership")
-    assert await owners(emptied) == {"butler-ipam"}
-    for kind, one in zip(crd.KINDS, await emptied.definitions(*NAMES), strict=True):
-        assert set(kind.short_names) <= set(one["spec"]["names"]["shortNames"])
+    assert await owners(empty_site) == before
+    await empty_site.helm(*INSTALL, "--take-ownership")
+    assert await owners(empty_site) == {"butler-ipam"}
+    for kind, definition in zip(crd.KINDS, await empty_site.definitions(*NAMES), strict=True):
+        assert set(kind.short_names) <= set(definition["spec"]["names"]["shortNames"])
     # From then on the release goes on by itself.
-    await emptied.helm(*INSTALL)
+    await empty_site.helm(*INSTALL)
 
 
 async def test_without_its_definitions_the_chart_leaves_those_that_are_there_alone(
-    emptied: Cluster,
+    empty_site: Cluster,
 ) -> None:
-    await put(emptied, "kustomize's")
-    await emptied.helm(*INSTALL, "--set", "crds.enable=false")
-    assert await owners(emptied) == {""}
+    await put(empty_site, "kustomize's")
+    await empty_site.helm(*INSTALL, "--set", "crds.enable=false")
+    assert await owners(empty_site) == {""}

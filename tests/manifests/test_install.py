@@ -18,38 +18,42 @@ ROOT = MANIFESTS.parent
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    return [one for one in read_all_yaml(path.read_text()) if one]
+    return [document for document in read_all_yaml(path.read_text()) if document]
 
 
-def installed() -> dict[str, dict[str, Any]]:
-    found = documents(rendering.INSTALL)
-    return {f"{one['kind']}/{one['metadata']['name']}": one for one in found}
+def list_installed() -> dict[str, dict[str, Any]]:
+    loaded = documents(rendering.INSTALL)
+    return {f"{document['kind']}/{document['metadata']['name']}": document for document in loaded}
 
 
 def test_the_one_file_install_is_what_kustomize_renders() -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("no kubectl on this machine; the one-file install is not rendered anew")
-    anew = [one for one in read_all_yaml(rendering.render_folder(MANIFESTS / "default")) if one]
+    anew = [
+        document
+        for document in read_all_yaml(rendering.render_folder(MANIFESTS / "default"))
+        if document
+    ]
     assert documents(rendering.INSTALL) == anew, "run `make manifests`"
 
 
 def test_every_component_is_tried() -> None:
     files = MANIFESTS.glob("*/[kK]ustomization*")
-    found = {one.parent.name for one in files if "kind: Component\n" in one.read_text()}
-    assert found == set(COMPONENTS)
+    components = {file.parent.name for file in files if "kind: Component\n" in file.read_text()}
+    assert components == set(COMPONENTS)
 
 
 def test_every_manifest_of_the_tree_is_in_the_install_or_in_a_component() -> None:
-    have = set(installed())
+    have = set(list_installed())
     for folder in ("crds", "manager", "rbac", "webhook"):
         for path in (MANIFESTS / folder).glob("*.yaml"):
-            for one in documents(path):
-                if one["kind"] != "Kustomization":
-                    assert f"{one['kind']}/{one['metadata']['name']}" in have, path
+            for document in documents(path):
+                if document["kind"] != "Kustomization":
+                    assert f"{document['kind']}/{document['metadata']['name']}" in have, path
 
 
 def test_the_pod_passes_the_restricted_security_standard() -> None:
-    pod = installed()["Deployment/butler-ipam"]["spec"]["template"]["spec"]
+    pod = list_installed()["Deployment/butler-ipam"]["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] == 65532
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -62,25 +66,25 @@ def test_the_pod_passes_the_restricted_security_standard() -> None:
     }
     assert {"hostNetwork", "hostPID", "hostIPC"}.isdisjoint(pod)
     assert all("hostPath" not in volume for volume in pod["volumes"])
-    namespace = installed()["Namespace/butler-system"]
+    namespace = list_installed()["Namespace/butler-system"]
     enforced = namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
     assert enforced == "restricted"
 
 
 def test_only_the_controller_may_write_a_pools_status() -> None:
-    for name, one in installed().items():
-        if one["kind"] not in {"ClusterRole", "Role"} or name.endswith("butler-ipam-manager"):
+    for name, obj in list_installed().items():
+        if obj["kind"] not in {"ClusterRole", "Role"} or name.endswith("butler-ipam-manager"):
             continue
-        for rule in one["rules"]:
+        for rule in obj["rules"]:
             if "networkpools/status" in rule.get("resources", []):
                 assert rule["verbs"] == ["get"], name
 
 
 def test_no_role_has_a_wildcard_or_lists_secrets() -> None:
-    for name, one in installed().items():
-        if one["kind"] not in {"ClusterRole", "Role"}:
+    for name, obj in list_installed().items():
+        if obj["kind"] not in {"ClusterRole", "Role"}:
             continue
-        for rule in one["rules"]:
+        for rule in obj["rules"]:
             for part in ("apiGroups", "resources", "verbs"):
                 assert "*" not in rule.get(part, []), name
             if "secrets" in rule.get("resources", []) and "resourceNames" not in rule:
@@ -90,7 +94,7 @@ def test_no_role_has_a_wildcard_or_lists_secrets() -> None:
 def test_grace_is_longer_than_an_orderly_end_takes() -> None:
     from controller.options import ManagerOptions
 
-    pod = installed()["Deployment/butler-ipam"]["spec"]["template"]["spec"]
+    pod = list_installed()["Deployment/butler-ipam"]["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > ManagerOptions().grace_seconds
 
 
@@ -113,7 +117,12 @@ def test_alert_rules_pass_their_unit_tests(tmp_path: Path) -> None:
 
 def alerts() -> list[dict[str, Any]]:
     [rule] = documents(MANIFESTS / "prometheus/alerts.yaml")
-    return [one for group in rule["spec"]["groups"] for one in group["rules"] if "alert" in one]
+    return [
+        alert_rule
+        for group in rule["spec"]["groups"]
+        for alert_rule in group["rules"]
+        if "alert" in alert_rule
+    ]
 
 
 def test_every_alert_has_a_severity_a_summary_a_runbook_and_a_unit_test() -> None:
@@ -137,8 +146,8 @@ def test_a_series_keeps_the_namespace_of_its_object_when_it_is_scraped() -> None
 
 def test_the_samples_take_nothing_from_the_namespace_that_was_installed() -> None:
     [sample] = [
-        one
-        for one in documents(MANIFESTS / "samples/00-namespaces.yaml")
-        if one["metadata"]["name"] == "butler-system"
+        document
+        for document in documents(MANIFESTS / "samples/00-namespaces.yaml")
+        if document["metadata"]["name"] == "butler-system"
     ]
-    assert sample == installed()["Namespace/butler-system"]
+    assert sample == list_installed()["Namespace/butler-system"]

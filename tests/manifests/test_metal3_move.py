@@ -18,10 +18,10 @@ from reconcilers.integrations.metal3.api import (
     POOL_FINALIZER,
 )
 from tests.manifests.clusterctl import METAL3_VERSION, Clusterctl
-from tests.manifests.clusters import Cluster, empty_cluster, written
-from tests.manifests.test_clusterctl import IPAM, NAMESPACE, PORTS, create, listed
+from tests.manifests.clusters import Cluster, empty_cluster, write_manifests
+from tests.manifests.test_clusterctl import IPAM, NAMESPACE, PORTS, create, list_objects
 from tests.polling import until
-from tests.reconcilers.cli.commands import started
+from tests.reconcilers.cli.commands import start
 from tests.yamls import read_all_yaml
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ Json = dict[str, Any]
 def components(namespace: str, kinds: Path) -> str:
     """Return definitions as a provider installs them: with the namespace of its controller."""
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    return written(home, *read_all_yaml(kinds.read_text(encoding="utf-8")))
+    return write_manifests(home, *read_all_yaml(kinds.read_text(encoding="utf-8")))
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def clusterctl(tmp_path: Path) -> Clusterctl:
 
 
 @asynccontextmanager
-async def managed(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Cluster]:
+async def run_managed(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Cluster]:
     """Run a management cluster with metal3's definitions, and our controller in metal3's place."""
     async with empty_cluster("asked", folder) as cluster:
         cluster.require_real("clusterctl is held against nothing else")
@@ -62,16 +62,18 @@ async def managed(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Cluster
         await cluster.apply("-k", "manifests/crds")
         await cluster.kubectl("create", "namespace", NAMESPACE)
         flags = ("--integration=metal3", f"--kubeconfig={cluster.config}", *PORTS)
-        async with started("run", *flags) as running:
+        async with start("run", *flags) as running:
             yield cluster
             assert await running.stop() == 0
 
 
 async def make_cluster(cluster: Cluster) -> Json:
     """Make a Cluster whose machines are there; return it."""
-    made = await create(cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", {"paused": False})
+    created = await create(
+        cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", {"paused": False}
+    )
     await say_ready(cluster)
-    return made
+    return created
 
 
 async def say_ready(cluster: Cluster) -> None:
@@ -116,46 +118,48 @@ def _address_name(claim: Json) -> str:
     return str(reference.get("name", ""))
 
 
-async def served(cluster: Cluster) -> dict[str, str]:
+async def wait_until_served(cluster: Cluster) -> dict[str, str]:
     """Return the address of each claim by its name, once each names an IPAddress."""
 
     async def look() -> dict[str, str]:
-        found = {}
+        objects = {}
         for claims, addresses in zip(CLAIMS, ADDRESSES, strict=True):
-            given = {
+            address_by_claim = {
                 body["metadata"]["name"]: body["spec"]["address"]
-                for body in await listed(cluster, addresses)
+                for body in await list_objects(cluster, addresses)
             }
-            for claim in await listed(cluster, claims):
+            for claim in await list_objects(cluster, claims):
                 if name := _address_name(claim):
-                    found[claim["metadata"]["name"]] = given.get(name, "")
-        return found
+                    objects[claim["metadata"]["name"]] = address_by_claim.get(name, "")
+        return objects
 
-    return await until(look, lambda found: set(found) == set(NAMES) and all(found.values()))
+    return await until(
+        look, lambda addresses: set(addresses) == set(NAMES) and all(addresses.values())
+    )
 
 
-async def check_objects(cluster: Cluster, given: dict[str, str]) -> None:
+async def check_objects(cluster: Cluster, address_by_claim: dict[str, str]) -> None:
     """Check finalizers, owners and the pool's indexes: they are those of this cluster."""
 
     async def read_indexes() -> Json:
-        [pool] = await listed(cluster, POOLS)
+        [pool] = await list_objects(cluster, POOLS)
         return dict((pool.get("status") or {}).get("indexes") or {})
 
-    await until(read_indexes, lambda indexes: indexes == given)
-    [pool] = await listed(cluster, POOLS)
+    await until(read_indexes, lambda indexes: indexes == address_by_claim)
+    [pool] = await list_objects(cluster, POOLS)
     [owner] = pool["metadata"]["ownerReferences"]
-    [lab] = await listed(cluster, CLUSTERS)
+    [lab] = await list_objects(cluster, CLUSTERS)
     assert owner["uid"] == lab["metadata"]["uid"]
     assert not lab["spec"].get("paused")
     for kind, finalizer in FINALIZERS.items():
-        for body in await listed(cluster, kind):
+        for body in await list_objects(cluster, kind):
             assert body["metadata"]["finalizers"] == [finalizer]
     for claims, addresses in zip(CLAIMS, ADDRESSES, strict=True):
-        uids = {claim["metadata"]["uid"] for claim in await listed(cluster, claims)}
-        bodies = await listed(cluster, addresses)
+        uids = {claim["metadata"]["uid"] for claim in await list_objects(cluster, claims)}
+        bodies = await list_objects(cluster, addresses)
         assert len(bodies) == len(uids)
         for body in bodies:
-            owners = {one["uid"] for one in body["metadata"]["ownerReferences"]}
+            owners = {owner["uid"] for owner in body["metadata"]["ownerReferences"]}
             assert pool["metadata"]["uid"] in owners
             assert len(owners & uids) == 1
 
@@ -165,24 +169,24 @@ async def move(clusterctl: Clusterctl, source: Cluster, target: Cluster) -> None
     where = (f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}")
     await clusterctl.run(source, "move", *where)
     for kind in (CLUSTERS, *FINALIZERS):
-        await until(partial(listed, source, kind), lambda left: not left)
+        await until(partial(list_objects, source, kind), lambda objects: not objects)
 
 
 async def test_addresses_are_the_same_after_a_move_and_after_the_move_back(
     clusterctl: Clusterctl, tmp_path: Path
 ) -> None:
     async with (
-        managed(clusterctl, tmp_path / "source") as source,
-        managed(clusterctl, tmp_path / "target") as target,
+        run_managed(clusterctl, tmp_path / "source") as source,
+        run_managed(clusterctl, tmp_path / "target") as target,
     ):
         await make_claims(source, await make_cluster(source))
-        given = await served(source)
-        assert given["c"] == "fd00::5"
-        await check_objects(source, given)
+        address_by_claim = await wait_until_served(source)
+        assert address_by_claim["c"] == "fd00::5"
+        await check_objects(source, address_by_claim)
         await move(clusterctl, source, target)
-        assert await served(target) == given
-        await check_objects(target, given)
+        assert await wait_until_served(target) == address_by_claim
+        await check_objects(target, address_by_claim)
         await say_ready(target)
         await move(clusterctl, target, source)
-        assert await served(source) == given
-        await check_objects(source, given)
+        assert await wait_until_served(source) == address_by_claim
+        await check_objects(source, address_by_claim)

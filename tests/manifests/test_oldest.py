@@ -12,24 +12,24 @@ from tests.yamls import read_yaml
 SECONDS = 300.0
 
 
-def promised() -> str:
+def read_oldest_minor() -> str:
     """Return the minor version that the chart names."""
     constraint = read_yaml((MANIFESTS / "chart/Chart.yaml").read_text())["kubeVersion"]
-    found = re.fullmatch(r">=(\d+\.\d+)\.0-0", constraint)
-    assert found, constraint
-    return found[1]
+    match = re.fullmatch(r">=(\d+\.\d+)\.0-0", constraint)
+    assert match, constraint
+    return match[1]
 
 
 def test_the_documents_and_the_chart_promise_the_same() -> None:
     for document in ("README.md", "docs/operating/install.md"):
-        text = " ".join(read(document).split())
-        assert f"Kubernetes {promised()} or newer" in text
+        content = " ".join(read(document).split())
+        assert f"Kubernetes {read_oldest_minor()} or newer" in content
 
 
 def test_the_oldest_is_the_one_that_is_promised() -> None:
     program = oldest_assets() / "kube-apiserver"
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"Kubernetes v{promised()}.")
+    assert done.stdout.startswith(f"Kubernetes v{read_oldest_minor()}.")
 
 
 async def test_the_demo_plays_all_its_steps_on_it() -> None:
@@ -38,4 +38,4 @@ async def test_the_demo_plays_all_its_steps_on_it() -> None:
     printed = done.stdout.decode()
     assert done.returncode == 0, printed + done.stderr.decode()
     assert "no two ranges ever overlapped" in printed
-    assert f"   kube-apiserver v{promised()}." in printed
+    assert f"   kube-apiserver v{read_oldest_minor()}." in printed

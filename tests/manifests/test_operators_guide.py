@@ -15,11 +15,11 @@ import pytest
 
 from manifests import rendering
 from reconcilers.api import crd
-from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster, written
-from tests.manifests.guide import NOT_TYPED, blocks, typed
-from tests.manifests.test_running import allocated, ranges
+from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster, write_manifests
+from tests.manifests.guide import NOT_TYPED, blocks, type_line
+from tests.manifests.test_running import ranges, wait_until_allocated
 from tests.polling import until
-from tests.reconcilers.cli.commands import ROOT, Running, started
+from tests.reconcilers.cli.commands import ROOT, Running, start
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DEFINITIONS = [f"crd/{kind.crd_name}" for kind in crd.KINDS]
@@ -73,7 +73,7 @@ def kkp_clusters(*clusters: str) -> str:
                 "status": {"namespaceName": namespace},
             },
         ]
-    return written(*objects)
+    return write_manifests(*objects)
 
 
 async def have_kkp_clusters(cluster: Cluster, *clusters: str) -> None:
@@ -86,7 +86,7 @@ async def have_kkp_clusters(cluster: Cluster, *clusters: str) -> None:
 
 
 def machine(name: str) -> list[Json]:
-    """Return what a machine asks for: by a claim of Cluster API, and by vitistack's kind."""
+    """Return the requests of a machine: Cluster API's claim, and vitistack's object."""
     return [
         {
             "apiVersion": f"{IPAM}/v1beta2",
@@ -122,12 +122,12 @@ async def populate(cluster: Cluster) -> None:
     # Otherwise the address of a deleted claim rests for a minute.
     at_once = ("--type=merge", "-p", '{"spec":{"addressReuseGracePeriodSeconds":0}}')
     await cluster.kubectl("patch", "inclusterippools", "machines", *at_once)
-    await cluster.kubectl("create", "-f", "-", stdin=written(NETWORK))
+    await cluster.kubectl("create", "-f", "-", stdin=write_manifests(NETWORK))
     status = ("--subresource=status", "--type=merge", "-p")
     ready = '{"status":{"provisioningPhase":"Ready"}}'
     await cluster.kubectl("patch", "networknamespaces", "prod-net", *status, ready)
     machines = [body for name in names(3) for body in machine(name)]
-    await cluster.kubectl("create", "-f", "-", stdin=written(*machines))
+    await cluster.kubectl("create", "-f", "-", stdin=write_manifests(*machines))
 
 
 async def lose_the_first(cluster: Cluster) -> None:
@@ -148,13 +148,13 @@ def address_of(body: Json) -> str:
 
 async def holders(cluster: Cluster) -> Mapping[str, str]:
     """Return the addresses of all platforms' objects, by kind, namespace and name."""
-    found = {}
+    commands = {}
     for path in HOLDERS:
         for body in (await cluster.read(path))["items"]:
             meta = body["metadata"]
             place = f"{path.rpartition('/')[2]} {meta['namespace']}/{meta['name']}"
-            found[place] = address_of(body)
-    return found
+            commands[place] = address_of(body)
+    return commands
 
 
 async def owners(cluster: Cluster) -> set[str]:
@@ -166,33 +166,33 @@ async def owners(cluster: Cluster) -> set[str]:
     }
 
 
-async def owned(cluster: Cluster) -> Mapping[str, bool]:
+async def find_owned_objects(cluster: Cluster) -> Mapping[str, bool]:
     """Return by place whether an object of a platform has addresses and an owner."""
-    found = {}
+    commands = {}
     for path in HOLDERS:
         for body in (await cluster.read(path))["items"]:
             meta = body["metadata"]
             place = f"{path.rpartition('/')[2]} {meta['namespace']}/{meta['name']}"
-            found[place] = bool(address_of(body) and meta.get("ownerReferences"))
-    return found
+            commands[place] = bool(address_of(body) and meta.get("ownerReferences"))
+    return commands
 
 
 async def until_owned(cluster: Cluster, count: int) -> None:
     """Wait until so many objects of the platforms exist, each with addresses and an owner."""
 
-    def is_complete(found: Mapping[str, bool]) -> bool:
-        return len(found) == count and all(found.values())
+    def is_complete(sections: Mapping[str, bool]) -> bool:
+        return len(sections) == count and all(sections.values())
 
-    await until(partial(owned, cluster), is_complete)
+    await until(partial(find_owned_objects, cluster), is_complete)
 
 
-async def established(cluster: Cluster) -> None:
+async def wait_until_established(cluster: Cluster) -> None:
     await cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *DEFINITIONS)
 
 
 def controllers(cluster: Cluster) -> Any:
     """Run the controllers with all integrations."""
-    return started("run", f"--kubeconfig={cluster.config}", INTEGRATIONS, *PORTS)
+    return start("run", f"--kubeconfig={cluster.config}", INTEGRATIONS, *PORTS)
 
 
 async def stop(running: Running) -> None:
@@ -208,12 +208,12 @@ async def test_a_backup_is_saved_and_restored_into_a_new_cluster_by_the_lines_of
     typing = [line for line in blocks("backup-and-restore") if line not in NOT_TYPED]
     new = next(at for at, line in enumerate(typing) if line.startswith("butler-ipam plan"))
     await cluster.apply("-k", MANIFESTS / "crds")
-    await established(cluster)
+    await wait_until_established(cluster)
     await define(cluster)
     await cluster.kubectl("apply", "--server-side", "-f", MANIFESTS / "samples")
     await populate(cluster)
     async with controllers(cluster) as running:
-        held = await allocated(cluster)
+        held_ranges = await wait_until_allocated(cluster)
         await until_owned(cluster, 9)
         await lose_the_first(cluster)
         await until_owned(cluster, 6)
@@ -221,24 +221,24 @@ async def test_a_backup_is_saved_and_restored_into_a_new_cluster_by_the_lines_of
     before, stale = await holders(cluster), await owners(cluster)
     await cluster.apply("-f", rendering.INSTALL)
     for line in typing[:new]:
-        await typed(cluster, tmp_path, line)
+        await type_line(cluster, tmp_path, line)
     folder = tmp_path / "new"
     folder.mkdir()
     async with empty_cluster("asked", folder) as other:
         for line in typing[new:]:
             if line.endswith("-f restore.json") and line.startswith("kubectl apply"):
                 await have_kkp_clusters(other, *names(3, first=1))
-            await typed(other, tmp_path, line)
+            await type_line(other, tmp_path, line)
             if "manifests/crds" in line:
-                await established(other)
+                await wait_until_established(other)
                 await define(other)
         assert await owners(other) == set()
-        await other.kubectl("create", "-f", "-", stdin=written(*machine("new")))
+        await other.kubectl("create", "-f", "-", stdin=write_manifests(*machine("new")))
         async with controllers(other) as running:
-            assert await allocated(other) == held
+            assert await wait_until_allocated(other) == held_ranges
             await until_owned(other, 8)
             await stop(running)
-        assert await ranges(other) == held
+        assert await ranges(other) == held_ranges
         after = await holders(other)
         assert {place: after[place] for place in before} == before
         assert len(set(after.values())) == len(after)

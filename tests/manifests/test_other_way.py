@@ -18,7 +18,7 @@ DEPLOYMENT = ("-n", HOME, "delete", "deployment", "butler-ipam")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def emptied(cluster: Cluster) -> AsyncIterator[Cluster]:
+async def empty_site(cluster: Cluster) -> AsyncIterator[Cluster]:
     """The cluster without anything of ours, before and after."""
     program("helm")
     yield cluster
@@ -29,11 +29,13 @@ async def emptied(cluster: Cluster) -> AsyncIterator[Cluster]:
 
 
 async def test_the_one_file_follows_an_uninstalled_release_and_helm_the_one_file(
-    emptied: Cluster,
+    empty_site: Cluster,
 ) -> None:
-    await emptied.helm(*HELM, "--create-namespace", "--take-ownership")
-    await emptied.helm("uninstall", "butler-ipam", "-n", HOME)
-    assert [one["metadata"]["name"] for one in await emptied.definitions(*NAMES)] == NAMES
-    await emptied.kubectl(*ONE_FILE)
-    await emptied.kubectl(*DEPLOYMENT)
-    await emptied.helm(*HELM, "--take-ownership")
+    await empty_site.helm(*HELM, "--create-namespace", "--take-ownership")
+    await empty_site.helm("uninstall", "butler-ipam", "-n", HOME)
+    assert [
+        definition["metadata"]["name"] for definition in await empty_site.definitions(*NAMES)
+    ] == NAMES
+    await empty_site.kubectl(*ONE_FILE)
+    await empty_site.kubectl(*DEPLOYMENT)
+    await empty_site.helm(*HELM, "--take-ownership")

@@ -19,10 +19,10 @@ import pytest
 
 from manifests import rendering
 from reconcilers.api import crd, names
-from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
-from tests.manifests.guide import lines, typed
+from tests.manifests.clusters import HOME, MANIFESTS, Cluster, write_manifests
+from tests.manifests.guide import lines, type_line
 from tests.polling import until
-from tests.reconcilers.cli.commands import Running, started
+from tests.reconcilers.cli.commands import Running, start
 from tests.yamls import read_all_yaml
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -53,21 +53,21 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def installed(port: int) -> list[dict[str, Any]]:
+def list_installed(port: int) -> list[dict[str, Any]]:
     """Return the one-file install, with webhooks that are called at a port of this machine."""
     return called_here(rendering.INSTALL.read_text(), port)
 
 
-def called_here(text: str, port: int) -> list[dict[str, Any]]:
+def called_here(content: str, port: int) -> list[dict[str, Any]]:
     """Return the documents of an install, with webhooks that are called at a port here."""
-    documents = list(read_all_yaml(text))
+    documents = list(read_all_yaml(content))
     call_here(documents, port)
     return documents
 
 
 def call_here(documents: list[dict[str, Any]], port: int) -> dict[str, Any]:
     """Have the webhooks of an installation called at a port of this machine; return them."""
-    [configuration] = [one for one in documents if one["kind"].lower() == HOOKS]
+    [configuration] = [document for document in documents if document["kind"].lower() == HOOKS]
     for webhook in configuration["webhooks"]:
         path = webhook["clientConfig"].pop("service")["path"]
         webhook["clientConfig"]["url"] = f"https://127.0.0.1:{port}{path}"
@@ -76,7 +76,7 @@ def call_here(documents: list[dict[str, Any]], port: int) -> dict[str, Any]:
 
 def arguments(documents: list[dict[str, Any]], port: int) -> list[str]:
     """Return the arguments of the Deployment's container, as this machine needs them."""
-    [deployment] = [one for one in documents if one["kind"] == "Deployment"]
+    [deployment] = [document for document in documents if document["kind"] == "Deployment"]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     here = {
         "--namespace": HOME,
@@ -84,11 +84,11 @@ def arguments(documents: list[dict[str, Any]], port: int) -> list[str]:
         "--metrics-bind-address": "127.0.0.1:0",
         "--webhook-port": str(port),
     }
-    given = [argument.partition("=") for argument in container["args"]]
-    assert set(here) <= {flag for flag, _, _ in given}
+    arguments = [argument.partition("=") for argument in container["args"]]
+    assert set(here) <= {flag for flag, _, _ in arguments}
     return [
         f"{flag}={here[flag]}" if flag in here else flag + equals + value
-        for flag, equals, value in given
+        for flag, equals, value in arguments
     ]
 
 
@@ -100,7 +100,7 @@ async def controller(
     await cluster.plane.add_user(ACCOUNT, GROUPS)
     config = cluster.plane.write_kubeconfig(cluster.folder / "account", ACCOUNT)
     command = [*arguments(documents, port), f"--kubeconfig={config}", *flags]
-    async with started(*command, "--webhook-cert-name=127.0.0.1") as running:
+    async with start(*command, "--webhook-cert-name=127.0.0.1") as running:
         for kind in crd.KINDS:
             await running.until(f'"Starting workers","controller":"{kind.kind.lower()}"')
         await running.until("Wrote the CA bundle")
@@ -124,8 +124,10 @@ async def refusal(cluster: Cluster, *arguments: str | Path, stdin: str = "") -> 
 
 async def bundles(cluster: Cluster) -> list[str]:
     """Return the certificate authorities that the API server trusts, by webhook."""
-    found = await cluster.read(f"/apis/admissionregistration.k8s.io/v1/{HOOKS}s/butler-ipam")
-    return [webhook["clientConfig"].get("caBundle", "") for webhook in found["webhooks"]]
+    configuration = await cluster.read(
+        f"/apis/admissionregistration.k8s.io/v1/{HOOKS}s/butler-ipam"
+    )
+    return [webhook["clientConfig"].get("caBundle", "") for webhook in configuration["webhooks"]]
 
 
 async def ranges(cluster: Cluster) -> dict[str, tuple[int, int]]:
@@ -134,17 +136,17 @@ async def ranges(cluster: Cluster) -> dict[str, tuple[int, int]]:
     Addresses of the two families are numbers far apart: those of IPv6 samples are above 2^96.
     """
     listed = await cluster.read(f"/apis/{names.API_VERSION}/ipallocations")
-    found = {
-        one["metadata"]["name"]: (
-            int(ip_address(one["status"]["startAddress"])),
-            int(ip_address(one["status"]["endAddress"])),
+    held_ranges = {
+        allocation["metadata"]["name"]: (
+            int(ip_address(allocation["status"]["startAddress"])),
+            int(ip_address(allocation["status"]["endAddress"])),
         )
-        for one in listed["items"]
+        for allocation in listed["items"]
     }
-    return dict(sorted(found.items(), key=lambda one: one[1]))
+    return dict(sorted(held_ranges.items(), key=lambda item: item[1]))
 
 
-async def allocated(cluster: Cluster) -> dict[str, tuple[int, int]]:
+async def wait_until_allocated(cluster: Cluster) -> dict[str, tuple[int, int]]:
     """Return the ranges of the samples' allocations, once all have got theirs."""
     wait = ("wait", "-A", "--all", WAIT)
     await cluster.kubectl(*wait, "--for=condition=Ready", "networkpools")
@@ -166,9 +168,9 @@ async def made_by_hand(cluster: Cluster) -> None:
             "count": 1,
         },
     }
-    await cluster.kubectl("create", "-f", "-", stdin=written(body))
-    served = "--for=jsonpath={.status.phase}=Allocated"
-    await cluster.kubectl("wait", served, "ipallocation/made-by-hand", "-n", HOME)
+    await cluster.kubectl("create", "-f", "-", stdin=write_manifests(body))
+    condition = "--for=jsonpath={.status.phase}=Allocated"
+    await cluster.kubectl("wait", condition, "ipallocation/made-by-hand", "-n", HOME)
 
 
 async def uninstall(cluster: Cluster, running: Running, desk: Path) -> None:
@@ -176,13 +178,13 @@ async def uninstall(cluster: Cluster, running: Running, desk: Path) -> None:
     for line in lines("uninstall"):
         if line.startswith("helm"):
             continue
-        await typed(cluster, desk, line)
+        await type_line(cluster, desk, line)
         if HOOKS in line:
             assert await running.stop(signal.SIGTERM) == 0
 
 
 async def installed_names(cluster: Cluster) -> list[str]:
-    """Return what is left of an installation, besides the namespace and the definitions."""
+    """Return an installation's remaining objects, without namespace and definitions."""
     namespaced = "deployments,poddisruptionbudgets,services,serviceaccounts,roles,rolebindings"
     of_cluster = f"clusterroles,clusterrolebindings,{HOOKS}s"
     here = await cluster.kubectl("get", namespaced, "-n", HOME, "-o", "name")
@@ -194,23 +196,23 @@ async def test_what_is_installed_serves_the_samples_and_leaves_nothing_behind(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     port = free_port()
-    documents = installed(port)
-    await cluster.apply("-f", "-", stdin=written(*documents))
-    await cluster.established(*(kind.crd_name for kind in crd.KINDS))
+    documents = list_installed(port)
+    await cluster.apply("-f", "-", stdin=write_manifests(*documents))
+    await cluster.wait_until_established(*(kind.crd_name for kind in crd.KINDS))
     async with controller(cluster, documents, port) as running:
         await webhooks_refuse(cluster)
         # In a dry run nothing is stored, so the webhooks warn that what is named is not there.
         for flags in (("--dry-run=server",), ()):
             assert await refusal(cluster, "apply", "--server-side", "-f", SAMPLES, *flags) == ""
-        held = await allocated(cluster)
-        assert {"team-platform-lab-cluster-lb", "team-platform-api-lb"} <= set(held)
-        assert all(one[1] < other[0] for one, other in pairwise(held.values()))
-        await looked_at(cluster, held)
+        held_ranges = await wait_until_allocated(cluster)
+        assert {"team-platform-lab-cluster-lb", "team-platform-api-lb"} <= set(held_ranges)
+        assert all(first[1] < other[0] for first, other in pairwise(held_ranges.values()))
+        await looked_at(cluster, held_ranges)
 
         # The controller's part of the configuration outlives another install.
         trusted = await bundles(cluster)
         assert all(trusted)
-        await cluster.apply("-f", "-", stdin=written(*documents))
+        await cluster.apply("-f", "-", stdin=write_manifests(*documents))
         assert await bundles(cluster) == trusted
         said = await refusal(cluster, "delete", "networkpool", "lab-pool", "-n", HOME)
         assert "cannot delete NetworkPool" in said
@@ -226,7 +228,7 @@ async def test_what_is_installed_serves_the_samples_and_leaves_nothing_behind(
     assert [line for line in lines if line["level"] == "error"] == []
 
 
-async def looked_at(cluster: Cluster, held: dict[str, tuple[int, int]]) -> None:
+async def looked_at(cluster: Cluster, held_ranges: dict[str, tuple[int, int]]) -> None:
     """See what people see: tables with values in them, and lists of one pool."""
     table = (await cluster.kubectl("get", "networkpool", "lab-pool", "-n", HOME)).splitlines()
     assert table[0].split() == ["NAME", *HEADS]
@@ -234,7 +236,7 @@ async def looked_at(cluster: Cluster, held: dict[str, tuple[int, int]]) -> None:
     selected = ("--field-selector", "spec.poolRef.name=lab-pool", "-o", "name")
     listed = await cluster.kubectl("get", "ipallocations", "-n", HOME, *selected)
     names = {line.rpartition("/")[2] for line in listed.split()}
-    assert names == {name for name in held if name.startswith("team-platform-lab-cluster-")}
+    assert names == {name for name in held_ranges if name.startswith("team-platform-lab-cluster-")}
     assert len(names) == 2
     everything = await cluster.kubectl("get", "butler", "-A", "-o", "name")
-    assert everything.count("ipallocation.") == len(held)
+    assert everything.count("ipallocation.") == len(held_ranges)

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from reconcilers.api import crd
-from tests.manifests.clusters import HOME, Cluster, written
-from tests.manifests.guide import lines, typed
+from tests.manifests.clusters import HOME, Cluster, write_manifests
+from tests.manifests.guide import lines, type_line
 from tests.manifests.overlays import with_components
 from tests.manifests.page import token_of, updates
 from tests.manifests.test_running import (
     ACCOUNT,
     SAMPLES,
-    allocated,
     called_here,
     controller,
     free_port,
     refusal,
+    wait_until_allocated,
     webhooks_refuse,
 )
 from tests.polling import until
@@ -29,9 +29,10 @@ SOON = ("--leader-elect-retry-period=200ms", "--ui-bind-address=127.0.0.1:0")
 
 async def holders(cluster: Cluster) -> dict[str, str]:
     """Return the holder's identity of each Lease, empty for none."""
-    found = await cluster.read(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases")
+    leases = await cluster.read(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases")
     return {
-        one["metadata"]["name"]: one["spec"].get("holderIdentity", "") for one in found["items"]
+        lease["metadata"]["name"]: lease["spec"].get("holderIdentity", "")
+        for lease in leases["items"]
     }
 
 
@@ -41,27 +42,27 @@ async def test_replicas_share_the_work_with_the_rights_that_the_component_gives(
     port = free_port()
     overlay = with_components(tmp_path / "tree", "shards", "ui")
     documents = called_here(await cluster.kubectl("kustomize", overlay), port)
-    await cluster.apply("-f", "-", stdin=written(*documents))
-    await cluster.established(*(kind.crd_name for kind in crd.KINDS))
+    await cluster.apply("-f", "-", stdin=write_manifests(*documents))
+    await cluster.wait_until_established(*(kind.crd_name for kind in crd.KINDS))
     async with controller(cluster, documents, port, *SOON) as first:
         await webhooks_refuse(cluster)
-        held = await until(
+        lease_holders = await until(
             lambda: holders(cluster), lambda seen: all(seen.get(name) for name in SHARDS)
         )
-        members = set(held) - SHARDS
+        members = set(lease_holders) - SHARDS
         assert len(members) == 1
         assert all(name.startswith("butler-ipam-4-member-") for name in members)
         assert await refusal(cluster, "apply", "--server-side", "-f", SAMPLES) == ""
-        assert await allocated(cluster)
+        assert await wait_until_allocated(cluster)
         for line in lines("sharding-and-sizing", "Share the work among replicas"):
-            assert "butler-ipam-4-0" in await typed(cluster, tmp_path, line)
-        found = await first.until(r"ui-address\W+(127\.0\.0\.1:[0-9]+)")
-        await the_page_is_read(cluster, f"https://{found[1]}", tmp_path)
+            assert "butler-ipam-4-0" in await type_line(cluster, tmp_path, line)
+        ui_address = await first.until(r"ui-address\W+(127\.0\.0\.1:[0-9]+)")
+        await the_page_is_read(cluster, f"https://{ui_address[1]}", tmp_path)
         assert await first.stop(signal.SIGTERM) == 0
     # It could delete its own Lease when it ended, and asked for nothing that it has no right to.
-    left = await holders(cluster)
-    assert set(left) == SHARDS
-    assert set(left.values()) == {""}
+    remaining = await holders(cluster)
+    assert set(remaining) == SHARDS
+    assert set(remaining.values()) == {""}
     assert ACCOUNT not in first.complained, (
         "an API server that forbids something names the account"
     )
@@ -70,11 +71,11 @@ async def test_replicas_share_the_work_with_the_rights_that_the_component_gives(
 async def the_page_is_read(cluster: Cluster, url: str, desk: Path) -> None:
     """See that the page and its events are for whom the guide's line binds, and for no other."""
     tokens = [await token_of(cluster, name) for name in ("viewer", "other")]
-    [bind] = [one for one in lines("page") if "clusterrolebinding" in one]
-    await typed(cluster, desk, bind)
+    [bind] = [line for line in lines("page") if "clusterrolebinding" in line]
+    await type_line(cluster, desk, bind)
     status, sent = await updates(url, tokens[0])
     assert status == 200
-    assert any(one.startswith("butler-system/lab-pool ") for one in sent[0]["order"])
-    [events, *_] = [one["events"] for one in sent if one.get("events")]
-    assert {one["about"].partition(" ")[0] for one in events} & {"NetworkPool", "IPAllocation"}
+    assert any(pool_name.startswith("butler-system/lab-pool ") for pool_name in sent[0]["order"])
+    [events, *_] = [update["events"] for update in sent if update.get("events")]
+    assert {event["about"].partition(" ")[0] for event in events} & {"NetworkPool", "IPAllocation"}
     assert (await updates(url, tokens[1]))[0] == 403

@@ -7,7 +7,7 @@ import pytest
 
 from reconcilers.api import crd, names
 from tests.docs.text import GUIDES, commands
-from tests.manifests.clusters import MANIFESTS, Cluster, condition, written
+from tests.manifests.clusters import MANIFESTS, Cluster, condition, write_manifests
 from tests.polling import SECONDS
 from tests.reconcilers.cli.commands import ROOT
 from tests.yamls import read_yaml
@@ -45,30 +45,32 @@ async def meant(cluster: Cluster, name: str) -> str:
     return ".".join((rules[0]["resources"][0], rules[0]["apiGroups"][0])) if rules else ""
 
 
-async def accepted(cluster: Cluster, wanted: list[str]) -> None:
+async def wait_until_accepted(cluster: Cluster, expected: list[str]) -> None:
     """Wait until definitions are served by all their names."""
-    groups = {name.partition(".")[2] for name in wanted}
+    groups = {name.partition(".")[2] for name in expected}
     with anyio.fail_after(SECONDS):
-        for one in await cluster.established(*wanted):
-            assert condition(one, "NamesAccepted") == "True", one["status"]
-        while not set(wanted) <= {
-            f"{each['name']}.{group}" for group in groups for each in await served(cluster, group)
+        for definition in await cluster.wait_until_established(*expected):
+            assert condition(definition, "NamesAccepted") == "True", definition["status"]
+        while not set(expected) <= {
+            f"{resource['name']}.{group}"
+            for group in groups
+            for resource in await list_resources(cluster, group)
         }:
             pass
     # So that kubectl does not go by what it remembers.
     await cluster.kubectl("api-resources", "--cached=false", "-o", "name")
 
 
-async def served(cluster: Cluster, group: str) -> list[dict[str, Any]]:
+async def list_resources(cluster: Cluster, group: str) -> list[dict[str, Any]]:
     """Return the resources of a group that discovery has."""
     answer = await cluster.http.get(f"/apis/{group}")
     if not answer.is_success:
         return []
-    versions = [one["groupVersion"] for one in answer.json()["versions"]]
+    versions = [version["groupVersion"] for version in answer.json()["versions"]]
     return [
-        each
+        resource
         for version in versions
-        for each in (await cluster.read(f"/apis/{version}"))["resources"]
+        for resource in (await cluster.read(f"/apis/{version}"))["resources"]
     ]
 
 
@@ -78,15 +80,15 @@ async def test_short_names_mean_our_kinds_beside_those_of_other_projects(cluster
     stubs = [definition(*other) for other in OTHERS]
     foreign = [stub["metadata"]["name"] for stub in stubs]
     await cluster.apply("-k", MANIFESTS / "crds")
-    await accepted(cluster, ours)
+    await wait_until_accepted(cluster, ours)
     try:
-        found = {kind.short: await meant(cluster, kind.short) for kind in crd.KINDS}
-        assert found.pop("pc").endswith("priorityclasses.scheduling.k8s.io")
+        meanings = {kind.short: await meant(cluster, kind.short) for kind in crd.KINDS}
+        assert meanings.pop("pc").endswith("priorityclasses.scheduling.k8s.io")
         own = {kind.short: kind.crd_name for kind in crd.KINDS if kind.short != "pc"}
-        assert found == own
+        assert meanings == own
 
-        await cluster.apply("-f", "-", stdin=written(*stubs))
-        await accepted(cluster, foreign)
+        await cluster.apply("-f", "-", stdin=write_manifests(*stubs))
+        await wait_until_accepted(cluster, foreign)
         own = {kind.alias or kind.short: kind.crd_name for kind in crd.KINDS}
         assert {name: await meant(cluster, name) for name in own} == own
         full = {kind.crd_name: await meant(cluster, kind.crd_name) for kind in crd.KINDS}
@@ -97,13 +99,13 @@ async def test_short_names_mean_our_kinds_beside_those_of_other_projects(cluster
 
 def test_the_guides_name_kinds_in_full() -> None:
     short = {name for kind in crd.KINDS for name in kind.short_names}
-    found = []
+    places = []
     for document in GUIDES:
         for command in commands(document):
             words = command.words
             if words[0] == "kubectl" and VERBS & set(words):
-                found += [command.place for word in words if short & set(word.split(","))]
-    assert found == []
+                places += [command.place for word in words if short & set(word.split(","))]
+    assert places == []
 
 
 def test_no_short_name_is_that_of_another_kind_of_butlers() -> None:

@@ -23,14 +23,16 @@ TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def faults(value: Any, schema: Mapping[str, Any], path: str = "values") -> Iterator[str]:
-    """Yield what a schema has against a value, each with its place."""
+    """Yield the errors of a value by a schema, each with its place."""
     assert set(schema) <= KNOWN, f"{path}: this judge knows nothing of {set(schema) - KNOWN}"
     if "type" in schema and not _is(value, schema["type"]):
         yield f"{path}: {value!r} is no {schema['type']}"
         return
     if "enum" in schema and value not in schema["enum"]:
         yield f"{path}: {value!r} is none of {schema['enum']}"
-    if "anyOf" in schema and all(list(faults(value, one, path)) for one in schema["anyOf"]):
+    if "anyOf" in schema and all(
+        list(faults(value, alternative, path)) for alternative in schema["anyOf"]
+    ):
         yield f"{path}: {value!r} is nothing of what it may be"
     if isinstance(value, str):
         yield from _text(value, schema, path)
@@ -47,8 +49,8 @@ def faults(value: Any, schema: Mapping[str, Any], path: str = "values") -> Itera
             yield f"{path}: {value} is not within {low} and {high}"
 
 
-def _is(value: Any, named: str | list[str]) -> bool:
-    names = [named] if isinstance(named, str) else named
+def _is(value: Any, type_name: str | list[str]) -> bool:
+    names = [type_name] if isinstance(type_name, str) else type_name
     if isinstance(value, bool):
         return "boolean" in names
     return any(isinstance(value, TYPES[name]) for name in names)

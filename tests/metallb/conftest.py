@@ -19,6 +19,6 @@ def real_programs() -> None:
 @pytest.fixture
 def counting_metallb() -> None:
     """Skip where MetalLB does not show what it has read."""
-    kinds = {one["spec"]["names"]["plural"] for one in definitions(read_settings())}
+    kinds = {definition["spec"]["names"]["plural"] for definition in definitions(read_settings())}
     if "servicebgpstatuses" not in kinds:
         pytest.skip("this MetalLB is older than 0.15: it does not show what it has read")

@@ -33,14 +33,14 @@ class Tenant(TenantServer):
     metallb: MetalLB
 
     async def entries(self) -> tuple[str, ...]:
-        """Return what is in the pool of ours; nothing if there is no pool."""
+        """Return the entries of our pool; empty if there is no pool."""
         pool = await find(self.client, IP_ADDRESS_POOL, PROJECTED)
         return pool.spec.addresses if pool is not None else ()
 
     async def capacity(self) -> int:
         """Return how many addresses MetalLB itself says that it may hand out of our pool."""
-        found = CAPACITY.search(await self.metallb.metrics())
-        return int(found[1]) if found else 0
+        match = CAPACITY.search(await self.metallb.metrics())
+        return int(match[1]) if match else 0
 
     def frozen(self) -> AbstractContextManager[None]:
         """Stop MetalLB's controller where it is, and let it go on afterwards."""
@@ -64,10 +64,12 @@ async def site(folder: Path, tenants: Sequence[str] = ("a",)) -> AsyncIterator[S
         tenant_servers(folder, tenants, definitions(settings), METALLB_OFFERS) as servers,
         AsyncExitStack() as stack,
     ):
-        found: dict[str, Tenant] = {}
+        tenants_by_name: dict[str, Tenant] = {}
         for name, server in servers.tenants.items():
             await server.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
-            text = server.plane.kubeconfig()
-            metallb = await stack.enter_async_context(metallb_controller(text, settings))
-            found[name] = Tenant(server.key, server.plane, server.transport, metallb)
-        yield Site(servers.plane, servers.transport, found, servers.kubeconfig, servers.offers)
+            config = server.plane.kubeconfig()
+            metallb = await stack.enter_async_context(metallb_controller(config, settings))
+            tenants_by_name[name] = Tenant(server.key, server.plane, server.transport, metallb)
+        yield Site(
+            servers.plane, servers.transport, tenants_by_name, servers.kubeconfig, servers.offers
+        )

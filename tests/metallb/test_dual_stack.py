@@ -30,16 +30,16 @@ async def _ready(here: Site, **sizes: Any) -> Tenant:
 
 
 async def _entries(here: Site, *names: str) -> tuple[str, ...]:
-    """Return what the tenant's pool should have: both ranges of each of these allocations."""
-    found: list[str] = []
+    """Return the expected entries of the tenant's pool: both ranges of each allocation."""
+    entries: list[str] = []
     for name in names:
-        await here.allocated(name)
+        await here.wait_until_allocated(name)
         allocation = await here.allocation(name)
         assert allocation is not None
-        held = statusranges.list_held_ranges(allocation)
-        assert [one.family for one in held] == [4, 6]
-        found += map(entry, held)
-    return tuple(found)
+        held_ranges = statusranges.list_held_ranges(allocation)
+        assert [held_range.family for held_range in held_ranges] == [4, 6]
+        entries += map(entry, held_ranges)
+    return tuple(entries)
 
 
 async def test_services_of_both_families_get_both_addresses_from_the_tenants_pool(
@@ -50,38 +50,44 @@ async def test_services_of_both_families_get_both_addresses_from_the_tenants_poo
         assert await tenant.entries() == await _entries(here, "team-a-lb")
         await tenant.serve("prefer", spec=PREFER)
         await tenant.serve("require", spec=REQUIRE)
-        await tenant.served("prefer", "require")
-        shown = await tenant.all_addresses()
-        held = await here.ranges_of("a")
-        for addresses in shown.values():
-            assert [":" in one for one in addresses] == [False, True]
-            assert all(any(span.contains(one) for span in held) for one in addresses)
+        await tenant.wait_until_served("prefer", "require")
+        all_addresses = await tenant.all_addresses()
+        held_ranges = await here.ranges_of("a")
+        for addresses in all_addresses.values():
+            assert [":" in address for address in addresses] == [False, True]
+            assert all(
+                any(span.contains(address) for span in held_ranges) for address in addresses
+            )
 
 
 async def test_a_tenant_grows_for_the_family_that_is_out_and_gives_both_back_together(
     tmp_path: Path,
 ) -> None:
-    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(*QUICK),
+        here.record_clusters() as recording,
+    ):
         tenant = await _ready(here, initialPoolSize=1, growthIncrement=1)
         initial = await _entries(here, "team-a-lb")
         await tenant.serve("one", spec=SIX)
-        first = await tenant.served("one")
+        first = await tenant.wait_until_served("one")
         await tenant.serve("two", spec=SIX)  # an address of IPv4 is free, and does not help
-        await tenant.served("one", "two")
+        await tenant.wait_until_served("one", "two")
         grown = await _entries(here, "team-a-lb-1")
         assert await tenant.entries() == (*initial, *grown)
 
         await tenant.stop_serving("two")
-        await here.gone(IP_ALLOCATION, HOME, "team-a-lb-1")
+        await here.wait_until_gone(IP_ALLOCATION, HOME, "team-a-lb-1")
         assert await tenant.entries() == initial
         assert await tenant.addresses() == first
 
         await tenant.stop_serving("one")
         await delete(here.client, TENANT_CLUSTER, Key(TEAM, "a"))
-        await here.gone(IP_ALLOCATION, HOME, "team-a-lb")
+        await here.wait_until_gone(IP_ALLOCATION, HOME, "team-a-lb")
         pool = await until(
             lambda: here.client.get(NETWORK_POOL, POOL),
-            lambda found: (found.status.allocationCount, found.status.available) == (0, 16),
+            lambda pool: (pool.status.allocationCount, pool.status.available) == (0, 16),
         )
         assert pool.status.secondary is not None
         assert pool.status.secondary.available == 2**80

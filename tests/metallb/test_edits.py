@@ -40,21 +40,27 @@ async def _edit(here: Site, *entries: str) -> None:
 
 async def _put_right(here: Site) -> None:
     """Wait until the tenant's pool holds two ranges of ours, and both Services addresses of it."""
-    await until(lambda: _seen(here), _is_right)
+    await until(lambda: _read_state(here), _is_right)
 
 
-async def _seen(here: Site) -> tuple[list[AddressRange], tuple[str, ...], dict[str, str]]:
+async def _read_state(here: Site) -> tuple[list[AddressRange], tuple[str, ...], dict[str, str]]:
     tenant = here.tenants["a"]
     return await here.ranges_of("a"), await tenant.entries(), await tenant.addresses()
 
 
 def _is_right(seen: tuple[list[AddressRange], tuple[str, ...], dict[str, str]]) -> bool:
-    held, entries, shown = seen
-    ours = [ip for ip in shown.values() if any(one.contains(ip) for one in held)]
-    return len(held) == len(ours) == 2 and sorted(entries) == sorted(map(entry, held))
+    held_ranges, entries, shown_addresses = seen
+    ours = [
+        ip
+        for ip in shown_addresses.values()
+        if any(held_range.contains(ip) for held_range in held_ranges)
+    ]
+    return len(held_ranges) == len(ours) == 2 and sorted(entries) == sorted(
+        map(entry, held_ranges)
+    )
 
 
-async def _shown(tenant: Tenant) -> set[str]:
+async def _read_shown(tenant: Tenant) -> set[str]:
     return set((await tenant.addresses()).values())
 
 
@@ -63,7 +69,7 @@ async def test_a_pool_edited_by_hand_is_put_right(tmp_path: Path, record_propert
     async with (
         site(tmp_path) as here,
         here.controllers(LOOKS, "--growth-when-exhausted=1s") as ours,
-        here.recorded() as recording,
+        here.record_clusters() as recording,
     ):
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
         await here.offer("10.40.0.0/28", allocationMode="elastic", **sizes)
@@ -79,11 +85,14 @@ async def test_a_pool_edited_by_hand_is_put_right(tmp_path: Path, record_propert
                 await _edit(here, *entries)
                 await until(tenant.capacity, partial(eq, capacity))
                 if entries == (FOREIGN,):
-                    await until(lambda: _shown(tenant), lambda found: found <= OUTSIDE)
+                    await until(
+                        lambda: _read_shown(tenant),
+                        lambda shown_addresses: shown_addresses <= OUTSIDE,
+                    )
             await _put_right(here)
         with frozen(ours.process.pid):
             await delete(tenant.client, IP_ADDRESS_POOL, PROJECTED)
-            await until(tenant.capacity, lambda found: found == 0)
+            await until(tenant.capacity, lambda capacity: capacity == 0)
         await _put_right(here)
         assert await tenant.entries() == (first, second), "nothing was handed out anew"
         assert await recording.findings() == []

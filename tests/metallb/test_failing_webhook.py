@@ -57,10 +57,10 @@ def _body() -> dict[str, Any]:
     return {"metadata": {"name": "metallb"}, "webhooks": [webhook]}
 
 
-async def _told(here: Site) -> tuple[str, str]:
+async def _read_condition(here: Site) -> tuple[str, str]:
     status = (await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).status
-    found = find(status.conditions, "LoadBalancerReady")
-    return ("", "") if found is None else (found.reason, found.message)
+    condition = find(status.conditions, "LoadBalancerReady")
+    return ("", "") if condition is None else (condition.reason, condition.message)
 
 
 async def test_a_failing_webhook_is_named_and_the_tenant_is_ready_soon_after_it_is_back(
@@ -72,7 +72,7 @@ async def test_a_failing_webhook_is_named_and_the_tenant_is_ready_soon_after_it_
         await tenant.client.create(WEBHOOKS, "", _body())
         await here.offer("10.40.0.0/24", defaultPoolSize=4)
         await here.create_cluster("a")
-        reason, message = await until(lambda: _told(here), lambda told: bool(told[0]))
+        reason, message = await until(lambda: _read_condition(here), lambda told: bool(told[0]))
         assert reason == "TenantWebhookFailed"
         assert NAME in message
         written = (await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).metadata

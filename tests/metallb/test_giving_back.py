@@ -30,31 +30,37 @@ WHOLE = 8
 
 
 def _has_no_room(cluster: TenantCluster) -> bool:
-    found = find(cluster.status.conditions, "NetworkReady")
-    return found is not None and found.reason == "PoolExhausted"
+    condition = find(cluster.status.conditions, "NetworkReady")
+    return condition is not None and condition.reason == "PoolExhausted"
 
 
 async def test_a_range_in_use_is_handed_out_only_after_its_services_stop_using_it(
     tmp_path: Path, record_property: Note
 ) -> None:
-    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(*QUICK),
+        here.record_clusters() as recording,
+    ):
         await here.offer_one_range()
         tenant = here.tenants["a"]
         await tenant.serve("one", "two", "three")
         for frozen in FROZEN:
-            shown = await tenant.served("one", "two", "three")
-            given = await here.allocated(BALANCER.name)
-            assert all(given.contains(ip) for ip in shown.values())
+            shown_addresses = await tenant.wait_until_served("one", "two", "three")
+            allocated_count = await here.wait_until_allocated(BALANCER.name)
+            assert all(allocated_count.contains(ip) for ip in shown_addresses.values())
             await here.create_rival()
             with tenant.frozen() if frozen else nullcontext():
                 await delete(here.client, IP_ALLOCATION, BALANCER)
                 if frozen:
                     await here.waits_because(BALANCER.name, "still shows an address")
-                    assert await tenant.addresses() == shown
-            assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
+                    assert await tenant.addresses() == shown_addresses
+            assert await here.wait_until_allocated(RIVAL.name) == allocated_count, (
+                "the rival has the very range"
+            )
             assert await tenant.addresses() == {}
             await delete(here.client, IP_ALLOCATION, RIVAL)
-        await tenant.served("one", "two", "three")
+        await tenant.wait_until_served("one", "two", "three")
         assert await recording.findings() == []
         record_property("an allocation deleted", recording.summary())
 
@@ -65,21 +71,21 @@ async def test_a_deleted_cluster_keeps_its_addresses_until_its_services_stop_usi
     async with (
         site(tmp_path, ["a", "b"]) as here,
         here.controllers(*QUICK),
-        here.recorded() as recording,
+        here.record_clusters() as recording,
     ):
         await here.offer_one_range()
         leaving, waiting = here.tenants["a"], here.tenants["b"]
         await leaving.serve("one", "two", "three", "four")
         await here.create_cluster("b")
         await waiting.serve("one", "two", "three", "four")
-        before = await leaving.served("one", "two", "three", "four")
+        before = await leaving.wait_until_served("one", "two", "three", "four")
         await until(lambda: here.client.get(TENANT_CLUSTER, Key(TEAM, "b")), _has_no_room)
         with leaving.frozen():
             await delete(here.client, TENANT_CLUSTER, Key(TEAM, "a"))
             await here.waits_because(BALANCER.name, "still shows an address")
             assert await leaving.addresses() == before
-        after = await waiting.served("one", "two", "three", "four")
-        await here.gone(TENANT_CLUSTER, TEAM, "a")
+        after = await waiting.wait_until_served("one", "two", "three", "four")
+        await here.wait_until_gone(TENANT_CLUSTER, TEAM, "a")
         assert set(after.values()) == set(before.values()), "the very addresses"
         assert await leaving.addresses() == {}
         assert (await leaving.client.list(IP_ADDRESS_POOL)).items == ()
@@ -90,24 +96,28 @@ async def test_a_deleted_cluster_keeps_its_addresses_until_its_services_stop_usi
 async def test_a_service_that_its_user_deletes_during_teardown_gives_up_no_others_address(
     tmp_path: Path, record_property: Note
 ) -> None:
-    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(*QUICK),
+        here.record_clusters() as recording,
+    ):
         await here.offer_one_range()
         tenant = here.tenants["a"]
         await tenant.serve("one", "two")
-        shown = await tenant.served("one", "two")
+        shown_addresses = await tenant.wait_until_served("one", "two")
         await here.create_rival(WHOLE)
         with tenant.frozen():
             await delete(here.client, TENANT_CLUSTER, Key(TEAM, "a"))
             await here.waits_because(BALANCER.name, "still shows an address")
             await tenant.stop_serving("one")
             await here.waits_because(BALANCER.name, "default/two still shows")
-            assert await tenant.addresses() == {"two": shown["two"]}
+            assert await tenant.addresses() == {"two": shown_addresses["two"]}
             rival = await here.allocation(RIVAL.name)
             assert rival is not None
             assert rival.status.phase == "Failed", "nothing of the range is free yet"
             await tenant.stop_serving("two")
-        await here.allocated(RIVAL.name)
-        await here.gone(TENANT_CLUSTER, TEAM, "a")
+        await here.wait_until_allocated(RIVAL.name)
+        await here.wait_until_gone(TENANT_CLUSTER, TEAM, "a")
         assert await recording.findings() == []
         record_property("a Service deleted during teardown", recording.summary())
 
@@ -116,17 +126,25 @@ async def test_the_audit_finds_an_address_that_is_given_back_without_asking(
     tmp_path: Path,
 ) -> None:
     """MetalLB stands still, and an administrator has the addresses released all the same."""
-    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(*QUICK),
+        here.record_clusters() as recording,
+    ):
         await here.offer_one_range()
         tenant = here.tenants["a"]
         await tenant.serve("one")
-        await tenant.served("one")
+        await tenant.wait_until_served("one")
         await here.create_rival()
         with tenant.frozen():
             marks = {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}
             await here.patch(TENANT_CLUSTER, Key(TEAM, "a"), {"metadata": marks})
             await delete(here.client, IP_ALLOCATION, BALANCER)
-            await here.allocated(RIVAL.name)
-            found = await recording.findings()
-    early = [one for one in found if "is shown by Service default/one of team/a while" in one]
-    assert any("rival of team/rival" in one for one in early), found
+            await here.wait_until_allocated(RIVAL.name)
+            findings = await recording.findings()
+    early = [
+        sentence
+        for sentence in findings
+        if "is shown by Service default/one of team/a while" in sentence
+    ]
+    assert any("rival of team/rival" in sentence for sentence in early), findings

@@ -54,8 +54,8 @@ async def _bare_tenant(here: Site, folder: Path) -> AsyncIterator[tuple[Plane, T
     """Start the API server of tenant a, which lacks MetalLB."""
     async with ControlPlane.start() as plane:
         transport = await connect(plane.write_kubeconfig(folder / "a.kubeconfig"))
-        text = base64.b64encode(plane.kubeconfig().encode()).decode()
-        await here.create(SECRET, TEAM, "a-admin-kubeconfig", data={"admin.conf": text})
+        config = base64.b64encode(plane.kubeconfig().encode()).decode()
+        await here.create(SECRET, TEAM, "a-admin-kubeconfig", data={"admin.conf": config})
         try:
             yield plane, transport
         finally:
@@ -72,7 +72,7 @@ async def _installation(here: Site) -> tuple[str, str]:
 def _bundle() -> str:
     """Return MetalLB's manifest without its webhooks: no pod runs here that would answer."""
     documents = (_manifests() / MANIFEST).read_text(encoding="utf-8").split("\n---\n")
-    return "\n---\n".join(text for text in documents if WEBHOOKS not in text)
+    return "\n---\n".join(document for document in documents if WEBHOOKS not in document)
 
 
 async def test_the_manifest_of_metallb_is_installed_and_services_are_served(
@@ -95,11 +95,13 @@ async def test_the_manifest_of_metallb_is_installed_and_services_are_served(
             tenant = Tenant(Key(TEAM, "a"), plane, transport, metallb)
             await here.ready("a")
             await tenant.serve("web")
-            assert set(await tenant.served("web")) == {"web"}
+            assert set(await tenant.wait_until_served("web")) == {"web"}
             await until(lambda: _installation(here), lambda told: told[0] == "True")
 
 
 def test_every_manifest_of_metallb_is_a_bundle_that_can_be_applied() -> None:
     for file in _manifests().glob("*.yaml"):
         bundle = parse({file.name: file.read_text(encoding="utf-8")})
-        assert NAMESPACE in {one.key.name for one in bundle.manifests if one.kind == "Namespace"}
+        assert NAMESPACE in {
+            manifest.key.name for manifest in bundle.manifests if manifest.kind == "Namespace"
+        }

@@ -18,30 +18,37 @@ IPV6 = {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]}
 
 
 async def test_a_tenant_of_ipv6_grows_shrinks_and_gives_everything_back(tmp_path: Path) -> None:
-    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(*QUICK),
+        here.record_clusters() as recording,
+    ):
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
         await here.offer("FD40:0:0::/48", allocationMode="elastic", **sizes)
         await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("one", spec=IPV6)
-        first = await tenant.served("one")
+        first = await tenant.wait_until_served("one")
         await tenant.serve("two", spec=IPV6)
-        both = await tenant.served("one", "two")
-        initial, grown = await here.allocated("team-a-lb"), await here.allocated("team-a-lb-1")
+        both = await tenant.wait_until_served("one", "two")
+        initial, grown = (
+            await here.wait_until_allocated("team-a-lb"),
+            await here.wait_until_allocated("team-a-lb-1"),
+        )
         assert initial.contains(both["one"])
         assert grown.contains(both["two"])
         assert both["one"] == first["one"], "who had an address keeps it"
         assert await tenant.entries() == (entry(initial), entry(grown))
 
         await tenant.stop_serving("two")
-        await here.gone(IP_ALLOCATION, HOME, "team-a-lb-1")
+        await here.wait_until_gone(IP_ALLOCATION, HOME, "team-a-lb-1")
         assert await tenant.entries() == (entry(initial),)
         assert await tenant.addresses() == first
 
         await tenant.stop_serving("one")
         await delete(here.client, TENANT_CLUSTER, Key(TEAM, "a"))
-        await here.gone(IP_ALLOCATION, HOME, "team-a-lb")
+        await here.wait_until_gone(IP_ALLOCATION, HOME, "team-a-lb")
         await until(
             lambda: here.client.get(NETWORK_POOL, POOL),
             lambda pool: (pool.status.allocationCount, pool.status.available) == (0, 2**80),
@@ -58,11 +65,17 @@ async def test_services_that_ask_for_ipv4_there_do_not_make_it_grow(tmp_path: Pa
         tenant = here.tenants["a"]
         await tenant.serve("four")
         await tenant.serve("six", spec=IPV6)
-        await tenant.served("six")
+        await tenant.wait_until_served("six")
         cluster = await until(
             lambda: here.client.get(TENANT_CLUSTER, Key(TEAM, "a")),
-            lambda found: any(one.reason == "OtherFamily" for one in found.status.conditions),
+            lambda cluster: any(
+                condition.reason == "OtherFamily" for condition in cluster.status.conditions
+            ),
         )
-        (told,) = [one for one in cluster.status.conditions if one.reason == "OtherFamily"]
+        (told,) = [
+            condition
+            for condition in cluster.status.conditions
+            if condition.reason == "OtherFamily"
+        ]
         assert "default/four" in told.message
         assert len(await here.ranges_of("a")) == 1

@@ -33,19 +33,21 @@ async def _edit(tenant: Tenant, resource: Resource[Any], key: Key, **spec: Any) 
         return
 
 
-async def _edited(tenant: Tenant) -> tuple[str, ...]:
+async def _read_edits(tenant: Tenant) -> tuple[str, ...]:
     return (await tenant.client.get(IP_ADDRESS_POOL, PROJECTED)).spec.edited
 
 
-async def _announced(tenant: Tenant) -> tuple[Any, ...]:
+async def _read_advertisement(tenant: Tenant) -> tuple[Any, ...]:
     spec = (await tenant.client.get(L2_ADVERTISEMENT, ADVERTISEMENT)).spec
     return spec.ipAddressPools, spec.interfaces, spec.serviceSelectors
 
 
 async def _condition(here: Site, kind: str) -> tuple[str, str]:
     cluster = await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))
-    found = next(one for one in cluster.status.conditions if one.type == kind)
-    return found.status, found.reason
+    condition = next(
+        candidate for candidate in cluster.status.conditions if candidate.type == kind
+    )
+    return condition.status, condition.reason
 
 
 async def test_every_field_is_written_back_and_services_are_served(tmp_path: Path) -> None:
@@ -66,8 +68,8 @@ async def test_every_field_is_written_back_and_services_are_served(tmp_path: Pat
             await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, **edit)
             names.append(f"web-{number}")
             await tenant.serve(names[-1])
-            await until(lambda: _edited(tenant), lambda found: found == ())
-            assert len(set((await tenant.served(*names)).values())) == len(names)
+            await until(lambda: _read_edits(tenant), lambda edits: edits == ())
+            assert len(set((await tenant.wait_until_served(*names)).values())) == len(names)
         selected: tuple[dict[str, Any], ...] = (
             {"interfaces": ["eth9"], "ipAddressPools": ["x"]},
             {"serviceSelectors": [{"matchLabels": {"announced": "yes"}}]},  # from 0.16 on
@@ -75,14 +77,18 @@ async def test_every_field_is_written_back_and_services_are_served(tmp_path: Pat
         for edit in selected:
             await _edit(tenant, L2_ADVERTISEMENT, ADVERTISEMENT, **edit)
             await until(
-                lambda: _announced(tenant), lambda found: found == (("default-pool",), (), ())
+                lambda: _read_advertisement(tenant),
+                lambda advertised: advertised == (("default-pool",), (), ()),
             )
         await delete(tenant.client, L2_ADVERTISEMENT, ADVERTISEMENT)
         gone = await tenant.client.list(L2_ADVERTISEMENT)
         assert gone.revision > 0
         await until(
             lambda: tenant.client.list(L2_ADVERTISEMENT),
-            lambda page: [one.spec.ipAddressPools for one in page.items] == [("default-pool",)],
+            lambda page: (
+                [advertisement.spec.ipAddressPools for advertisement in page.items]
+                == [("default-pool",)]
+            ),
         )
 
 
@@ -101,11 +107,11 @@ async def test_a_tenant_does_not_grow_while_another_writer_keeps_overwriting_its
         await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, autoAssign=False)
 
         async def overwrite() -> tuple[str, str]:
-            if await _edited(tenant) == ():
+            if await _read_edits(tenant) == ():
                 await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, serviceAllocation=ALLOCATION)
             return await _condition(here, "LoadBalancerReady")
 
-        await until(overwrite, lambda found: found == ("False", "Contested"))
+        await until(overwrite, lambda overwrite: overwrite == ("False", "Contested"))
         await tenant.serve("web")
-        await until(overwrite, lambda found: found == ("False", "Contested"))
+        await until(overwrite, lambda overwrite: overwrite == ("False", "Contested"))
         assert len(await here.ranges_of("a")) == 1

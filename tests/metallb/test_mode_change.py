@@ -21,8 +21,8 @@ async def _switch(here: Site, mode: str) -> None:
 
 async def _network(here: Site) -> str:
     cluster = await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))
-    found = find(cluster.status.conditions, "NetworkReady")
-    return found.message if found is not None else ""
+    condition = find(cluster.status.conditions, "NetworkReady")
+    return condition.message if condition is not None else ""
 
 
 async def test_ranges_are_kept_given_back_when_deleted_and_asked_for_again(
@@ -31,26 +31,26 @@ async def test_ranges_are_kept_given_back_when_deleted_and_asked_for_again(
     async with (
         site(tmp_path) as here,
         here.controllers("--allocation-requeue-releasing=100ms"),
-        here.recorded() as recording,
+        here.record_clusters() as recording,
     ):
         await here.offer("10.40.0.0/24", defaultPoolSize=4)
         await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("web")
-        shown = await tenant.served("web")
+        shown_addresses = await tenant.wait_until_served("web")
         await _switch(here, "cloud")
-        await until(lambda: _network(here), lambda text: "team-a-lb" in text)
-        assert await tenant.addresses() == shown
+        await until(lambda: _network(here), lambda network: "team-a-lb" in network)
+        assert await tenant.addresses() == shown_addresses
         assert len(await tenant.entries()) == 1
 
         await delete(here.client, IP_ALLOCATION, Key(HOME, "team-a-lb"))
-        await here.gone(IP_ALLOCATION, HOME, "team-a-lb")
+        await here.wait_until_gone(IP_ALLOCATION, HOME, "team-a-lb")
         assert await tenant.entries() == ()
         assert await tenant.addresses() == {}
-        await until(lambda: _network(here), lambda text: text == "cloud networking mode")
+        await until(lambda: _network(here), lambda network: network == "cloud networking mode")
 
         await _switch(here, "ipam")
-        await here.allocated("team-a-lb")
-        await tenant.served("web")
+        await here.wait_until_allocated("team-a-lb")
+        await tenant.wait_until_served("web")
         assert await recording.findings() == []

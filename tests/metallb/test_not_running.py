@@ -28,19 +28,19 @@ UNHELPED: dict[str, tuple[dict[str, Any], str]] = {
 """What a Service asks for that no other address of ours has, and the reason that says so."""
 
 
-async def _told(here: Site) -> Told:
+async def _read_reasons(here: Site) -> Told:
     """Return the phase, and the reasons why the load balancer is not ready, and why none grows."""
     status = (await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).status
     reasons = [
-        found.reason if (found := find(status.conditions, kind)) is not None else ""
+        condition.reason if (condition := find(status.conditions, kind)) is not None else ""
         for kind in ("LoadBalancerReady", "LoadBalancerDemandMet")
     ]
     return status.phase, reasons[0], reasons[1]
 
 
-async def _shows(here: Site, wanted: Told) -> None:
+async def _shows(here: Site, expected: Told) -> None:
     """Wait until the cluster shows that."""
-    await until(lambda: _told(here), lambda told: told == wanted)
+    await until(lambda: _read_reasons(here), lambda told: told == expected)
 
 
 async def _offer(here: Site) -> None:
@@ -61,7 +61,7 @@ async def test_a_slow_first_start_makes_no_tenant_grow_and_ready_waits_for_it(
             waits = ("Installing", "MetalLBNotRunning", "NotProjected")
             await _shows(here, waits)
             assert len(await here.ranges_of("a")) == 1
-        await tenant.served("web")
+        await tenant.wait_until_served("web")
         await here.ready("a")
         assert len(await here.ranges_of("a")) == 1
 
@@ -70,16 +70,20 @@ async def test_a_stopped_metallb_makes_no_tenant_grow_again_and_again(
     tmp_path: Path,
 ) -> None:
     services = [f"web-{number}" for number in range(7)]
-    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(*QUICK),
+        here.record_clusters() as recording,
+    ):
         await _offer(here)
         await here.ready("a")
         tenant = here.tenants["a"]
         with tenant.frozen():
             await tenant.serve(*services)
-            await until(lambda: _told(here), lambda told: told[2] == "AddressesUnused")
+            await until(lambda: _read_reasons(here), lambda told: told[2] == "AddressesUnused")
             assert len(await here.ranges_of("a")) == 1, "two addresses lie unused"
-        await tenant.served(*services)
-        assert sum(one.size for one in await here.ranges_of("a")) == 8
+        await tenant.wait_until_served(*services)
+        assert sum(held_range.size for held_range in await here.ranges_of("a")) == 8
         assert await recording.findings() == []
 
 
@@ -89,11 +93,11 @@ async def test_what_growing_would_not_help_is_named(tmp_path: Path) -> None:
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("one", "two")
-        await tenant.served("one", "two")
-        served = await _told(here)
+        await tenant.wait_until_served("one", "two")
+        message = await _read_reasons(here)
         for name, (asks, reason) in UNHELPED.items():
             await tenant.serve(name, **asks)
             await _shows(here, ("Ready", "Ready", reason))
             await tenant.stop_serving(name)
-            await _shows(here, served)
+            await _shows(here, message)
             assert len(await here.ranges_of("a")) == 1

@@ -60,11 +60,11 @@ async def test_a_full_pool_is_named_in_the_events_of_services(tmp_path: Path) ->
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("first")
-        await tenant.served("first")
+        await tenant.wait_until_served("first")
         await tenant.serve("any")
         await tenant.serve("named", annotations=NAMED)
         refusals = await until(
-            lambda: _refusals(tenant), lambda found: set(found) == {"any", "named"}
+            lambda: _refusals(tenant), lambda refusals: set(refusals) == {"any", "named"}
         )
         assert refusals["any"].endswith(f": {FULL}")
         is_0_15 = tenant.metallb.version.startswith("0.15.")
@@ -82,13 +82,13 @@ async def test_pools_that_overlap_are_reported_by_the_controller_of_metallb_unti
         await here.offer("10.40.0.0/24", defaultPoolSize=8)
         await here.create_cluster("a")
         await here.ready("a")
-        taken = (await tenant.entries())[0]
-        body: dict[str, Any] = {"metadata": {"name": "theirs"}, "spec": {"addresses": [taken]}}
+        entry = (await tenant.entries())[0]
+        body: dict[str, Any] = {"metadata": {"name": "theirs"}, "spec": {"addresses": [entry]}}
         theirs = await tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
 
         async def error() -> str:
             return await configuration_error(tenant.client, NAMESPACE)
 
-        await until(error, lambda text: "overlaps with already defined CIDR" in text)
+        await until(error, lambda error: "overlaps with already defined CIDR" in error)
         await delete(tenant.client, IP_ADDRESS_POOL, theirs.metadata.key)
-        await until(error, lambda text: not text)
+        await until(error, lambda error: not error)

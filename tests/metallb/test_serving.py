@@ -30,16 +30,16 @@ async def _grow_for_a_second_service(here: Site) -> str:
     await here.ready("a")
     tenant = here.tenants["a"]
     await tenant.serve("first")
-    first = await tenant.served("first")
-    initial = await here.allocated("team-a-lb")
+    first = await tenant.wait_until_served("first")
+    initial = await here.wait_until_allocated("team-a-lb")
     assert initial.contains(first["first"])
 
     await tenant.serve("second")
     began = monotonic()
-    entries = await until(tenant.entries, lambda found: len(found) > 1)
+    entries = await until(tenant.entries, lambda items: len(items) > 1)
     seconds = monotonic() - began
-    both = await tenant.served("first", "second")
-    grown = await here.allocated("team-a-lb-1")
+    both = await tenant.wait_until_served("first", "second")
+    grown = await here.wait_until_allocated("team-a-lb-1")
     assert entries == (entry(initial), entry(grown))
     assert grown.contains(both["second"])
     assert both["first"] == first["first"], "who had an address keeps it"
@@ -49,7 +49,7 @@ async def _grow_for_a_second_service(here: Site) -> str:
 async def test_a_service_gets_an_address_and_a_second_one_makes_the_tenant_grow(
     tmp_path: Path, record_property: Note
 ) -> None:
-    async with site(tmp_path) as here, here.controllers(), here.recorded() as recording:
+    async with site(tmp_path) as here, here.controllers(), here.record_clusters() as recording:
         took = await _grow_for_a_second_service(here)
         assert await recording.findings() == []
     record_property("from Service to MetalLB's pool, default timings", took)
@@ -59,7 +59,11 @@ async def test_a_tenant_grows_at_once_when_its_pool_is_exhausted_if_that_is_aske
     tmp_path: Path, record_property: Note
 ) -> None:
     flags = (EXHAUSTED, NEVER_OTHERWISE)
-    async with site(tmp_path) as here, here.controllers(*flags), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(*flags),
+        here.record_clusters() as recording,
+    ):
         took = await _grow_for_a_second_service(here)
         assert await recording.findings() == []
     record_property(f"from Service to MetalLB's pool, {EXHAUSTED}", took)
@@ -69,7 +73,11 @@ async def test_fifty_services_at_once_all_get_addresses_within_the_quota(
     tmp_path: Path, record_property: Note
 ) -> None:
     services = [f"web-{number}" for number in range(50)]
-    async with site(tmp_path) as here, here.controllers(EXHAUSTED), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(EXHAUSTED),
+        here.record_clusters() as recording,
+    ):
         sizes = {"initialPoolSize": 8, "growthIncrement": 8}
         await here.offer("10.40.0.0/24", quota=60, allocationMode="elastic", **sizes)
         await here.create_cluster("a")
@@ -77,15 +85,20 @@ async def test_fifty_services_at_once_all_get_addresses_within_the_quota(
         tenant = here.tenants["a"]
         await tenant.serve(*services)
         began = monotonic()
-        found = await tenant.served(*services)
+        shown_addresses = await tenant.wait_until_served(*services)
         record_property(f"50 addresses, {EXHAUSTED}", f"{monotonic() - began:.1f} s")
 
-        held = await here.ranges_of("a")
-        assert len(set(found.values())) == 50, "each its own"
-        assert all(any(one.contains(ip) for one in held) for ip in found.values())
-        assert sum(one.size for one in held) == 56, "seven ranges of eight: no more than needed"
-        assert sorted(await tenant.entries()) == sorted(map(entry, held))
+        held_ranges = await here.ranges_of("a")
+        assert len(set(shown_addresses.values())) == 50, "each its own"
+        assert all(
+            any(held_range.contains(ip) for held_range in held_ranges)
+            for ip in shown_addresses.values()
+        )
+        assert sum(held_range.size for held_range in held_ranges) == 56, (
+            "seven ranges of eight: no more than needed"
+        )
+        assert sorted(await tenant.entries()) == sorted(map(entry, held_ranges))
         assert await recording.findings() == []
-        for name, address in found.items():
-            shown = recording.records.shown_by(tenant.key, Key("default", name))
-            assert shown == {address}, "it never had another"
+        for name, address in shown_addresses.items():
+            recorded_addresses = recording.records.shown_by(tenant.key, Key("default", name))
+            assert recorded_addresses == {address}, "it never had another"

@@ -26,38 +26,42 @@ QUICK = ("--growth-when-exhausted=1s", "--shrink-after=5s", "--tenant-requeue-de
 async def test_a_range_without_services_goes_back_and_services_keep_their_addresses(
     tmp_path: Path, record_property: Note
 ) -> None:
-    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(*QUICK),
+        here.record_clusters() as recording,
+    ):
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
         await here.offer("10.40.0.0/28", allocationMode="elastic", **sizes)
         await here.create_cluster("a")
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("one")
-        await tenant.served("one")
+        await tenant.wait_until_served("one")
         await tenant.serve("two", "three")
-        before = await tenant.served("one", "two", "three")
-        grown = [await here.allocated(f"team-a-lb-{number}") for number in (1, 2)]
+        before = await tenant.wait_until_served("one", "two", "three")
+        grown = [await here.wait_until_allocated(f"team-a-lb-{number}") for number in (1, 2)]
         (number, idle) = next(
             (number, span)
             for number, span in enumerate(grown, start=1)
             if span.contains(before["two"])
         )
         await tenant.stop_serving("two")
-        await here.gone(IP_ALLOCATION, HOME, f"team-a-lb-{number}")
+        await here.wait_until_gone(IP_ALLOCATION, HOME, f"team-a-lb-{number}")
 
         del before["two"]
-        held = await here.ranges_of("a")
-        assert idle not in held
-        assert sorted(await tenant.entries()) == sorted(map(entry, held))
+        held_ranges = await here.ranges_of("a")
+        assert idle not in held_ranges
+        assert sorted(await tenant.entries()) == sorted(map(entry, held_ranges))
         assert await tenant.addresses() == before
         await until(
             lambda: here.client.get(NETWORK_POOL, POOL),
-            lambda found: (found.status.availableIPs, found.status.allocationCount) == (13, 3),
+            lambda pool: (pool.status.availableIPs, pool.status.allocationCount) == (13, 3),
         )
         assert await recording.findings() == []
         for name, address in before.items():
-            shown = recording.records.shown_by(tenant.key, Key("default", name))
-            assert shown == {address}, "it never had another"
+            recorded_addresses = recording.records.shown_by(tenant.key, Key("default", name))
+            assert recorded_addresses == {address}, "it never had another"
         record_property("shrink", recording.summary())
 
 
@@ -72,10 +76,10 @@ async def test_a_range_that_a_service_needs_as_it_is_taken_out_comes_back_to_the
         await here.ready("a")
         tenant = here.tenants["a"]
         await tenant.serve("one")
-        await tenant.served("one")
+        await tenant.wait_until_served("one")
         await tenant.serve("two")
-        kept = (await tenant.served("one", "two"))["one"]
-        idle = entry(await here.allocated("team-a-lb-1"))
+        kept = (await tenant.wait_until_served("one", "two"))["one"]
+        idle = entry(await here.wait_until_allocated("team-a-lb-1"))
         before = await here.allocation("team-a-lb-1")
         assert before is not None
         await tenant.stop_serving("two")
@@ -83,7 +87,7 @@ async def test_a_range_that_a_service_needs_as_it_is_taken_out_comes_back_to_the
         with tenant.frozen():
             await until(tenant.entries, lambda entries: idle not in entries)
             await tenant.serve("three")
-        addresses = await tenant.served("one", "three")
+        addresses = await tenant.wait_until_served("one", "three")
         assert addresses["one"] == kept
         assert f"{addresses['three']}-{addresses['three']}" == idle
         after = await here.allocation("team-a-lb-1")

@@ -35,37 +35,43 @@ async def _overlap(tenant: Tenant) -> None:
         spec = {"addresses": ["10.99.0.0/30"], "autoAssign": False}
         body: dict[str, Any] = {"metadata": {"name": name}, "spec": spec}
         await tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
-    await until(lambda: _log(tenant), lambda text: "overlaps with already defined" in text)
+    await until(lambda: _log(tenant), lambda log: "overlaps with already defined" in log)
 
 
 async def _log(tenant: Tenant) -> str:
     return tenant.metallb.log()
 
 
-async def _found(here: Site) -> list[str]:
+async def _list_findings(here: Site) -> list[str]:
     """Return the kinds of what `check --tenants` finds wrong with the tenant."""
     kubeconfig = f"--kubeconfig={here.kubeconfig}"
     done = await call("check", kubeconfig, "--tenants", "-o", "json")
     findings = json.loads(done.stdout)["findings"]
-    return [one["kind"] for one in findings if one["subject"]["kind"] == "TenantCluster"]
+    return [
+        finding["kind"] for finding in findings if finding["subject"]["kind"] == "TenantCluster"
+    ]
 
 
 async def test_a_range_is_not_free_while_metallb_uses_an_older_configuration(
     tmp_path: Path,
 ) -> None:
-    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(*QUICK),
+        here.record_clusters() as recording,
+    ):
         await here.offer_one_range()
         tenant = here.tenants["a"]
-        given = await here.allocated(BALANCER.name)
+        allocated_count = await here.wait_until_allocated(BALANCER.name)
         await here.create_rival()
         await _overlap(tenant)
 
         await delete(here.client, IP_ALLOCATION, BALANCER)
-        await until(tenant.entries, lambda found: found == ())
+        await until(tenant.entries, lambda entries: entries == ())
         await tenant.serve("late")
-        shown = await tenant.served("late")
-        assert given.contains(shown["late"]), "MetalLB still hands it out"
-        assert await _found(here) == ["TenantConfigurationNotRead"]
+        shown_addresses = await tenant.wait_until_served("late")
+        assert allocated_count.contains(shown_addresses["late"]), "MetalLB still hands it out"
+        assert await _list_findings(here) == ["TenantConfigurationNotRead"]
         await tenant.stop_serving("late")
         await here.waits_because(BALANCER.name, "has not read")
         waiting = await here.allocation(RIVAL.name)
@@ -73,9 +79,11 @@ async def test_a_range_is_not_free_while_metallb_uses_an_older_configuration(
         assert waiting.status.phase == "Failed"
 
         await delete(tenant.client, IP_ADDRESS_POOL, THEIRS)
-        assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
+        assert await here.wait_until_allocated(RIVAL.name) == allocated_count, (
+            "the rival has the very range"
+        )
         # The cluster itself may wait by now: the rival has the only range.
-        assert set(await _found(here)) <= {"TenantWaitsForAddresses"}
+        assert set(await _list_findings(here)) <= {"TenantWaitsForAddresses"}
         assert await recording.findings() == []
 
 
@@ -88,9 +96,11 @@ async def test_a_marker_that_is_made_again_says_nothing_of_a_metallb_that_reads_
         await here.offer_one_range()
         tenant = here.tenants["a"]
         await delete(here.client, IP_ALLOCATION, BALANCER)
-        await until(partial(_marker, tenant), lambda one: one is not None and _is_even(one))
+        await until(
+            partial(_marker, tenant), lambda marker: marker is not None and _is_even(marker)
+        )
         await here.ready("a")
-        await here.allocated(BALANCER.name)
+        await here.wait_until_allocated(BALANCER.name)
         await _overlap(tenant)
         await delete(here.client, IP_ALLOCATION, BALANCER)
         await here.waits_because(BALANCER.name, "has not read")
@@ -105,19 +115,21 @@ async def test_a_marker_that_is_made_again_says_nothing_of_a_metallb_that_reads_
             }
             body: dict[str, Any] = {"metadata": meta, "spec": spec}
             await tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
-            await until(partial(_marker, tenant), lambda one: one is not None and _is_even(one))
+            await until(
+                partial(_marker, tenant), lambda marker: marker is not None and _is_even(marker)
+            )
 
-        async def judged() -> bool:
+        async def is_judged() -> bool:
             new, waiting = await _marker(tenant), await here.allocation(BALANCER.name)
             return waiting is None or (new is not None and new.metadata.generation > 1)
 
-        await until(judged, lambda done: done)
+        await until(is_judged, lambda done: done)
         await here.waits_because(BALANCER.name, "has not read")
 
 
 async def _marker(tenant: Tenant) -> IPAddressPool | None:
     pools = (await tenant.client.list(IP_ADDRESS_POOL, namespace=NAMESPACE)).items
-    return next((one for one in pools if one.metadata.name == MARKED.name), None)
+    return next((pool for pool in pools if pool.metadata.name == MARKED.name), None)
 
 
 def _is_even(marker: IPAddressPool) -> bool:
@@ -131,17 +143,23 @@ def _entry_of(size: int | None) -> str:
 
 @pytest.mark.usefixtures("counting_metallb")
 async def test_a_range_is_not_free_while_metallb_is_stopped(tmp_path: Path) -> None:
-    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+    async with (
+        site(tmp_path) as here,
+        here.controllers(*QUICK),
+        here.record_clusters() as recording,
+    ):
         tenant = here.tenants["a"]
         await here.offer_one_range()
         for number in range(5):
-            given = await here.allocated(BALANCER.name)
+            allocated_count = await here.wait_until_allocated(BALANCER.name)
             await here.create_rival()
             with tenant.frozen():
                 await tenant.serve(f"late-{number}")
                 await delete(here.client, IP_ALLOCATION, BALANCER)
                 await here.waits_because(BALANCER.name, "has not read")
-            assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
+            assert await here.wait_until_allocated(RIVAL.name) == allocated_count, (
+                "the rival has the very range"
+            )
             await tenant.stop_serving(f"late-{number}")
             await delete(here.client, IP_ALLOCATION, RIVAL)
         assert await recording.findings() == []
@@ -154,22 +172,24 @@ async def test_a_range_is_not_free_while_a_metallb_that_was_removed_shows_it(
     async with site(tmp_path) as here, here.controllers(*QUICK):
         tenant = here.tenants["a"]
         await here.offer_one_range()
-        given = await here.allocated(BALANCER.name)
+        allocated_count = await here.wait_until_allocated(BALANCER.name)
         await tenant.serve("web")
-        shown = await tenant.served("web")
-        assert given.contains(shown["web"])
+        shown_addresses = await tenant.wait_until_served("web")
+        assert allocated_count.contains(shown_addresses["web"])
         await here.create_rival()
         with tenant.frozen():
             await tenant.serve("late")
             await _remove_kinds(tenant)
             await delete(here.client, IP_ALLOCATION, BALANCER)
             await here.waits_because(BALANCER.name, "still shows")
-        assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
+        assert await here.wait_until_allocated(RIVAL.name) == allocated_count, (
+            "the rival has the very range"
+        )
         assert await tenant.addresses() == {}
 
 
 async def _remove_kinds(tenant: Tenant) -> None:
     """Delete MetalLB's definitions, and with them its objects, as its uninstallation does."""
-    for one in (await tenant.client.list(DEFINITIONS)).items:
-        if one.metadata.name.endswith(".metallb.io"):
-            await delete(tenant.client, DEFINITIONS, one.metadata.key)
+    for definition in (await tenant.client.list(DEFINITIONS)).items:
+        if definition.metadata.name.endswith(".metallb.io"):
+            await delete(tenant.client, DEFINITIONS, definition.metadata.key)

@@ -128,7 +128,7 @@ def main() -> int:
     """Build what was asked for; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--into", type=Path, default=ROOT / ".real", help="default: .real")
-    known = {one.place: one for one in (*PROGRAMS, *ON_REQUEST)}
+    known = {program.place: program for program in (*PROGRAMS, *ON_REQUEST)}
     parser.add_argument("program", nargs="*", metavar="PROGRAM", help=", ".join(known))
     asked = parser.parse_args()
     if unknown := set(asked.program) - set(known):
@@ -186,7 +186,7 @@ def _build(program: Program, into: Path, go: str) -> None:
 
 
 def _stamp(digest: str, target: Path, copies: Iterable[Path]) -> str:
-    """Return what a stamp says of a program: what it is made of, and every file with its size.
+    """Return the stamp of a program: its sources, and every file with its size.
 
     A program or a manifest that was removed, emptied or cut short is so noticed and made anew.
     """
@@ -199,19 +199,19 @@ def _stamp(digest: str, target: Path, copies: Iterable[Path]) -> str:
 
 def _install(program: Program, flags: list[str], target: Path) -> None:
     """Install a program that no go.mod of ours names."""
-    made = target.with_name(f".{program.name}.bin")
-    _run(["go", "install", *flags, f"{program.package}@{program.at}"], HERE, GOBIN=str(made))
-    shutil.move(made / program.package.rpartition("/")[2], target)
-    made.rmdir()
+    built_file = target.with_name(f".{program.name}.bin")
+    _run(["go", "install", *flags, f"{program.package}@{program.at}"], HERE, GOBIN=str(built_file))
+    shutil.move(built_file / program.package.rpartition("/")[2], target)
+    built_file.rmdir()
 
 
 def _copy_manifests(module: str, source: str, folder: Path) -> None:
     """Copy the manifests in a folder of a module, as a release of it installs them."""
     answer = _run(["go", "mod", "download", "-json", module], HERE / "metallb")
-    found = Path(json.loads(answer)["Dir"]) / source
+    path = Path(json.loads(answer)["Dir"]) / source
     shutil.rmtree(folder, ignore_errors=True)  # another version may have had other files
-    for file in sorted(found.rglob("*.yaml")):
-        target = folder / file.relative_to(found)
+    for file in sorted(path.rglob("*.yaml")):
+        target = folder / file.relative_to(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
 
@@ -220,16 +220,16 @@ def _version(program: Program) -> str:
     """Return the version of what is built."""
     if program.at:
         return program.at
-    return _required(program, program.module)
+    return _read_required_version(program, program.module)
 
 
-def _required(program: Program, module: str) -> str:
+def _read_required_version(program: Program, module: str) -> str:
     """Return the version of a module that a program's go.mod requires."""
-    text = program.go_mod.read_text(encoding="utf-8")
-    found = re.search(rf"^\s*{re.escape(module)} (v[\w.-]+)", text, re.MULTILINE)
-    if found is None:
+    content = program.go_mod.read_text(encoding="utf-8")
+    match = re.search(rf"^\s*{re.escape(module)} (v[\w.-]+)", content, re.MULTILINE)
+    if match is None:
         raise BuildError(f"{program.modfile} does not require {module}")
-    return found[1]
+    return match[1]
 
 
 def _version_flags(program: Program) -> Iterator[str]:
@@ -242,11 +242,11 @@ def _version_flags(program: Program) -> Iterator[str]:
     if program.module == KUBERNETES:
         version = _version(program)
         major, minor, _ = version.removeprefix("v").split(".", 2)
-        named = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-        values = {f"{VERSION}.{name}": value for name, value in named.items()}
+        version_variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+        values = {f"{VERSION}.{name}": value for name, value in version_variables.items()}
         values[f"{VERSION}.gitTreeState"] = "clean"
     elif program.module == HELM:
-        minor = _required(program, "k8s.io/client-go").split(".")[1]
+        minor = _read_required_version(program, "k8s.io/client-go").split(".")[1]
         values[f"{HELM}/internal/version.version"] = _version(program)
         for package in ("pkg/chartutil", "pkg/lint/rules"):
             values[f"{HELM}/{package}.k8sVersionMajor"] = "1"
@@ -261,13 +261,13 @@ def _digest(program: Program, go: str) -> str:
     """Return a digest of everything that a program is made of."""
     parts = [go, program.place, program.package, program.at, program.tags]
     parts += _version_flags(program)
-    made = hashlib.sha256("\n".join(parts).encode())
+    sha256 = hashlib.sha256("\n".join(parts).encode())
     if not program.at:
-        made.update(program.go_mod.read_bytes())
-        made.update(program.go_mod.with_suffix(".sum").read_bytes())
+        sha256.update(program.go_mod.read_bytes())
+        sha256.update(program.go_mod.with_suffix(".sum").read_bytes())
         for source in sorted((program.go_mod.parent / program.package).glob("*.go")):
-            made.update(source.read_bytes())
-    return made.hexdigest()
+            sha256.update(source.read_bytes())
+    return sha256.hexdigest()
 
 
 def _run(command: list[str], folder: Path, **variables: str) -> str:

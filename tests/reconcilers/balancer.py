@@ -57,7 +57,7 @@ class Balancer:
         self._serve()
 
     def _count(self) -> None:
-        sizes = {one.name: sum(e.size for e in one.entries.values()) for one in self._pools}
+        sizes = {pool.name: sum(e.size for e in pool.entries.values()) for pool in self._pools}
         for pool in _all(self.tenant):
             meta = pool["metadata"]
             count = {"assignedIPv4": 0, "availableIPv4": sizes.get(meta["name"], 0)}
@@ -70,11 +70,13 @@ class Balancer:
     def _serve(self) -> None:
         pools = self._pools
         services = [msgspec.convert(o, Service) for o in self.tenant.all("services")]
-        served = [one for one in services if one.metadata.name not in self.refuses]
-        for one in assignments(served, pools):
-            if addresses(one.service) != one.addresses:
-                ingress = [{"ip": address} for address in one.addresses]
-                self._show(one.service.metadata.name, ingress)
+        allowed_services = [
+            service for service in services if service.metadata.name not in self.refuses
+        ]
+        for assignment in assignments(allowed_services, pools):
+            if addresses(assignment.service) != assignment.addresses:
+                ingress = [{"ip": address} for address in assignment.addresses]
+                self._show(assignment.service.metadata.name, ingress)
 
     def _show(self, name: str, ingress: list[Json]) -> None:
         status = {"status": {"loadBalancer": {"ingress": ingress}}}
@@ -103,9 +105,9 @@ def service(tenant: Server, name: str, **parts: Any) -> Json:
 
 
 def pool_entries(tenant: Server) -> list[str]:
-    """Return what MetalLB's pool holds; nothing if there is none."""
-    found = [one for one in _all(tenant) if one["metadata"]["name"] == "default-pool"]
-    entries: list[str] = found[0]["spec"]["addresses"] if found else []
+    """Return the entries of MetalLB's pool; empty if there is none."""
+    offers = [offer for offer in _all(tenant) if offer["metadata"]["name"] == "default-pool"]
+    entries: list[str] = offers[0]["spec"]["addresses"] if offers else []
     return entries
 
 

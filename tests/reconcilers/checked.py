@@ -13,17 +13,17 @@ Differences = list[tuple[Hashable, list[str]]]
 @contextmanager
 def always_checked() -> Iterator[Differences]:
     """Check kept holdings whenever they are used; give the differences found so far."""
-    found: Differences = []
+    differences: Differences = []
     init = KeptHoldings.__init__
 
     def checking(self: Any, *sources: Any, **options: Any) -> None:
         report = options.get("report", log_differences)
 
         def noting(pool: Hashable, parts: list[str]) -> None:
-            found.append((pool, parts))
+            differences.append((pool, parts))
             report(pool, parts)
 
         init(self, *sources, **options | {"check_interval": 0.0, "report": noting})
 
     with patch.object(KeptHoldings, "__init__", checking):
-        yield found
+        yield differences

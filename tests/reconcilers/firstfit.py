@@ -21,19 +21,21 @@ def contains(spans: Iterable[AddressRange], ip: str) -> bool:
 
 
 def choose_first_free(
-    service: Service, spans: Collection[AddressRange], taken: Collection[str]
+    service: Service, spans: Collection[AddressRange], taken_addresses: Collection[str]
 ) -> list[str | None]:
     """Return the first free address of each family that a Service has; None for want of one."""
     families = service.spec.ipFamilies or ("IPv4",)
-    return [_first_free(_FAMILY[family], spans, taken) for family in families]
+    return [_first_free(_FAMILY[family], spans, taken_addresses) for family in families]
 
 
-def _first_free(family: int, spans: Iterable[AddressRange], taken: Collection[str]) -> str | None:
+def _first_free(
+    family: int, spans: Iterable[AddressRange], taken_addresses: Collection[str]
+) -> str | None:
     for span in spans:
         if span.family != family:
             continue
         for number in range(span.first, span.last + 1):
             ip = AddressRange(number, number, span.family).start_text
-            if ip not in taken:
+            if ip not in taken_addresses:
                 return ip
     return None

@@ -140,7 +140,7 @@ class Replica:
             items = [msgspec.convert(o, cache.resource.type) for o in server.all(plural)]
             cache.replace(items, server.revision)
         server.listeners.append(self._hear)
-        self.client = Client(server, on_object=self._answered)
+        self.client = Client(server, on_object=self._apply_answer)
         self.recorded = Recorded()
         self.gate = OpenGate()
         recorder = cast("Recorder", self.recorded)
@@ -238,8 +238,10 @@ class Replica:
 
     def flow(self) -> None:
         """Deliver what was kept back, and everything from now on."""
-        held, self._held = self._held, {}
-        for happening in sorted((h for kept in held.values() for h in kept), key=_by_revision):
+        held_writes, self._held = self._held, {}
+        for happening in sorted(
+            (h for kept in held_writes.values() for h in kept), key=_by_revision
+        ):
             self._hear(happening)
 
     def _hear(self, happening: Happened) -> None:
@@ -253,7 +255,7 @@ class Replica:
             assert isinstance(event, Added | Modified | Deleted | Unreadable)
             cache.apply(event)
 
-    def _answered(self, resource: Any, obj: Any) -> None:
+    def _apply_answer(self, resource: Any, obj: Any) -> None:
         if resource.plural in self.caches:
             self.caches[resource.plural].apply_own_write(obj)
 
@@ -277,10 +279,10 @@ class Lab(Replica):
         return Replica(self)
 
     def tenant_server(
-        self, name: str, served: Iterable[str] = TENANT_KINDS, *, namespace: str = "team"
+        self, name: str, served_kinds: Iterable[str] = TENANT_KINDS, *, namespace: str = "team"
     ) -> Server:
         """Start a tenant's API server and store its kubeconfig; its name is all there is to it."""
-        server = self.tenant_servers[name] = Server(self.clock, tuple(served))
+        server = self.tenant_servers[name] = Server(self.clock, tuple(served_kinds))
         secret = {
             "metadata": {"name": f"{name}-admin-kubeconfig", "namespace": namespace},
             "data": {"admin.conf": base64.b64encode(name.encode()).decode()},

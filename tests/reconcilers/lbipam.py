@@ -151,18 +151,18 @@ class LbIpam:
             ]
             for service in ours
         }
-        taken = {ip for shown in kept.values() for ip in shown}
+        taken_addresses = {ip for addresses in kept.values() for ip in addresses}
         for service in ours:
-            wanted = kept[service.metadata.name]
-            if service.spec.type == LOAD_BALANCER and not wanted:
-                wanted = self._choose(service, taken)
-                taken.update(wanted)
-            if shown_addresses(service) == wanted or not self._known:
+            expected = kept[service.metadata.name]
+            if service.spec.type == LOAD_BALANCER and not expected:
+                expected = self._choose(service, taken_addresses)
+                taken_addresses.update(expected)
+            if shown_addresses(service) == expected or not self._known:
                 continue  # without a pool it is asleep
             if service.metadata.name in self.leaves_behind:
                 self.leaves_behind.discard(service.metadata.name)
                 continue
-            ingress = [{"ip": ip} for ip in wanted]
+            ingress = [{"ip": ip} for ip in expected]
             status = {"status": {"loadBalancer": {"ingress": ingress}}}
             namespace = service.metadata.namespace
             self.tenant.edit("services", service.metadata.name, status, namespace=namespace)
@@ -189,14 +189,14 @@ class LbIpam:
 
     def _count(self) -> None:
         """Write the counts of pools that changed."""
-        shown = [
+        services = [
             address
             for stored in self.tenant.all("services")
             for ip in shown_addresses(msgspec.convert(stored, Service))
             if (address := addresstexts.parse_ends(ip, ip)) is not None
         ]
         for name, known in self._known.items():
-            used = sum(any(span.contains(ip) for span in known.spans) for ip in shown)
+            used = sum(any(span.contains(ip) for span in known.spans) for ip in services)
             total = sum(span.size for span in known.spans)
             counts = {"IPsTotal": total, "IPsAvailable": total - used, "IPsUsed": used}
             conditions: list[Json] = [
@@ -224,7 +224,7 @@ class LbIpam:
             self._lost = (known.uid, known.generation)
         return self._lost == (known.uid, known.generation)
 
-    def _choose(self, service: Service, taken: set[str]) -> list[str]:
+    def _choose(self, service: Service, taken_addresses: set[str]) -> list[str]:
         """Return a free address of each family that a Service has, as far as there are any."""
         remembered = self._remembered.get(sharing_key(service))
         if remembered is not None and self._is_remembered(service, remembered.address):
@@ -232,11 +232,11 @@ class LbIpam:
         usable = [k for k in self._known.values() if not k.is_disabled and not k.conflict]
         selecting = [known for known in usable if is_selected(known.pool, service)]
         spans = [span for known in selecting for span in known.spans]
-        return [ip for ip in choose_first_free(service, spans, taken) if ip is not None]
+        return [ip for ip in choose_first_free(service, spans, taken_addresses) if ip is not None]
 
 
 def offered_entries(tenant: Server) -> list[str]:
-    """Return what the pools of a tenant have, as `start-stop`."""
+    """Return the ranges of a tenant's pools, as `start-stop`."""
     return [
         f"{block['start']}-{block['stop']}"
         for pool in tenant.all(POOLS)
@@ -244,6 +244,6 @@ def offered_entries(tenant: Server) -> list[str]:
     ]
 
 
-def _overlap(one: Iterable[AddressRange], other: Iterable[AddressRange]) -> bool:
+def _overlap(address_ranges: Iterable[AddressRange], other: Iterable[AddressRange]) -> bool:
     theirs = list(other)
-    return any(span.overlaps(their) for span in one for their in theirs)
+    return any(span.overlaps(their) for span in address_ranges for their in theirs)

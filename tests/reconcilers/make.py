@@ -96,7 +96,7 @@ def pool(
     own = metadata(name, **meta)
     stored = dict(status or {})
     if memory is not None:
-        stored = sealed(own["uid"], journal_of(own["uid"], memory) | stored)
+        stored = seal_status(own["uid"], journal_of(own["uid"], memory) | stored)
     body = {"metadata": own, "spec": spec, "status": stored}
     return msgspec.convert(body, NetworkPool)
 
@@ -112,10 +112,10 @@ def journal_of(uid: str, revision: int, *assignments: Mapping[str, str]) -> dict
         revision: up to which allocations have to be read.
         assignments: the promises.
     """
-    return sealed(uid, {"revisions": {KIND: str(revision)}, "assignments": [*assignments]})
+    return seal_status(uid, {"revisions": {KIND: str(revision)}, "assignments": [*assignments]})
 
 
-def sealed(uid: str, status: Mapping[str, Any]) -> dict[str, Any]:
+def seal_status(uid: str, status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a status whose journal counts as one that was written for the pool with this uid."""
     journal = msgspec.convert(status, NetworkPoolStatus)
     return {**status, "journalOf": seal(uid, journal.revisions, journal.assignments)}
@@ -129,7 +129,7 @@ def with_promises(pool: Mapping[str, Any], *assignments: Mapping[str, str]) -> d
         assignments: the promises, as a status has them.
     """
     revisions = (pool.get("status") or {}).get("revisions") or {}
-    status = sealed(
+    status = seal_status(
         pool["metadata"]["uid"], {"revisions": revisions, "assignments": [*assignments]}
     )
     return {"status": status}
@@ -149,7 +149,7 @@ def allocation(
     size: int | None = None,
     prefix: int | None = None,
     pin: tuple[str, str] | None = None,
-    held: tuple[str, str] | None = None,
+    held_range: tuple[str, str] | None = None,
     phase: str | None = None,
     age: float = 0.0,
     asks: Mapping[str, Any] | None = None,
@@ -170,9 +170,9 @@ def allocation(
         spec["prefixLength"] = prefix
     if pin is not None:
         spec["pinnedRange"] = {"startAddress": pin[0], "endAddress": pin[1]}
-    reported: dict[str, Any] = {"phase": phase or ("Allocated" if held else None)}
-    if held is not None:
-        reported |= {"startAddress": held[0], "endAddress": held[1]}
+    reported: dict[str, Any] = {"phase": phase or ("Allocated" if held_range else None)}
+    if held_range is not None:
+        reported |= {"startAddress": held_range[0], "endAddress": held_range[1]}
     meta = {
         "finalizers": ["butler.butlerlabs.dev/ipallocation"],
         "creationTimestamp": (EPOCH - timedelta(seconds=age)).isoformat(),
@@ -197,7 +197,7 @@ def promise(of: IPAllocation, start: str, end: str, *, version: str | None = Non
     )
 
 
-def listed(of: Assignment) -> dict[str, str]:
+def list_promise(of: Assignment) -> dict[str, str]:
     """Return a promise as the pool's status carries it."""
     return {name: value for name, value in asdict(of).items() if value is not None}
 
@@ -228,8 +228,8 @@ def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> 
 def spaces(*pools: NetworkPool) -> SpaceIndex:
     """Return an index of what these pools hand out."""
     index = SpaceIndex()
-    for one in pools:
-        index.put(PoolName("NetworkPool", one.metadata.key), offers_of(one, 1 << 20))
+    for pool in pools:
+        index.put(PoolName("NetworkPool", pool.metadata.key), offers_of(pool, 1 << 20))
     index.settle(Kinds.NETWORK_POOLS)
     return index
 

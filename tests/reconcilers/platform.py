@@ -35,8 +35,8 @@ class Platform:
 
     def phase(self, plural: str, name: str, namespace: str = make.NAMESPACE) -> str | None:
         """Return the phase of an object; None if it has none or is not there."""
-        found = self.server.objects.get((plural, namespace, name))
-        phase: str | None = (found or {}).get("status", {}).get("phase")
+        stored = self.server.objects.get((plural, namespace, name))
+        phase: str | None = (stored or {}).get("status", {}).get("phase")
         return phase
 
     @asynccontextmanager
@@ -56,5 +56,5 @@ class Platform:
         await tenants.aclose()
 
 
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+def _base64(content: str) -> str:
+    return base64.b64encode(content.encode()).decode()

@@ -42,10 +42,10 @@ class Server(FakeApi):
 
     Args:
         clock: gives the time for timestamps, and says when bookmarks are due.
-        served: plurals of the kinds that are served.
+        served_kinds: plurals of the kinds that are served.
     """
 
-    def __init__(self, clock: Clock, served: tuple[str, ...] = ()) -> None:
+    def __init__(self, clock: Clock, served_kinds: tuple[str, ...] = ()) -> None:
         super().__init__(clock, initial_events=False, first_revision=100, user_agent="butler-ipam")
         self.admit = self._admit
         self.on_request = _check_precondition
@@ -58,7 +58,7 @@ class Server(FakeApi):
         for of in self._resources.values():
             self.serve(of)
         self._plurals = tuple(KINDS)
-        self.served = served or tuple(k for k in KINDS if k not in OPTIONAL)
+        self.served = served_kinds or tuple(k for k in KINDS if k not in OPTIONAL)
         self.identity = f"uid-of-cluster-{next(_clusters)}"
         if "namespaces" in self.served:
             self.add("namespaces", {"metadata": {"name": "kube-system", "uid": self.identity}})
@@ -113,10 +113,10 @@ class Server(FakeApi):
 
     def see(self, plural: str, name: str, *, namespace: str = "butler-system") -> Json:
         """Return an object."""
-        found = self.find_object(self._resources[plural], Key(namespace, name))
-        if found is None:
+        stored = self.find_object(self._resources[plural], Key(namespace, name))
+        if stored is None:
             raise KeyError(plural, namespace, name)
-        return found
+        return stored
 
     def has(self, plural: str, name: str, *, namespace: str = "butler-system") -> bool:
         """Return whether an object is there."""
@@ -137,15 +137,15 @@ class Server(FakeApi):
 
 def _without(status: Json, unknown: frozenset[str]) -> Json:
     """Return a status without the fields that a definition does not have."""
-    left = {name: value for name, value in status.items() if name not in unknown}
+    remaining = {name: value for name, value in status.items() if name not in unknown}
     for name in unknown:
         field, _, inner = name.partition(".")
-        if inner and left.get(field):
-            left[field] = [
+        if inner and remaining.get(field):
+            remaining[field] = [
                 {part: value for part, value in entry.items() if part != inner}
-                for entry in left[field]
+                for entry in remaining[field]
             ]
-    return left
+    return remaining
 
 
 def _check_precondition(request: Request) -> None:

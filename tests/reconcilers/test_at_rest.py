@@ -38,7 +38,7 @@ def _missing_pool(platform: Platform) -> None:
 
 def _leaving_pool(platform: Platform) -> None:
     _healthy(platform)
-    platform.server.add("ipallocations", make.allocation("holder", tenant="x/y", held=HELD))
+    platform.server.add("ipallocations", make.allocation("holder", tenant="x/y", held_range=HELD))
     platform.server.delete("networkpools", "lab")
     platform.server.add("ipallocations", make.allocation("waiting", tenant="x/y"))
 
@@ -89,13 +89,13 @@ def _silent_tenant_of_a_deleted_cluster(platform: Platform) -> None:
     _silent_tenant(platform)
     begun = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
     platform.server.add("tenantclusters", make.tenant(annotations=begun))
-    platform.server.add("ipallocations", make.allocation("team-a-lb", held=HELD))
+    platform.server.add("ipallocations", make.allocation("team-a-lb", held_range=HELD))
     platform.server.delete("tenantclusters", "a", namespace="team")
 
 
 def _clinging_service(platform: Platform) -> None:
     _healthy(platform)
-    allocation = make.allocation("team-a-lb", held=HELD)
+    allocation = make.allocation("team-a-lb", held_range=HELD)
     platform.server.add("ipallocations", allocation)
     status = {"loadBalancer": {"ingress": [{"ip": "10.40.0.3"}]}}
     meta = {"name": "web", "namespace": "default"}
@@ -124,14 +124,14 @@ def _refused_for_good(platform: Platform) -> None:
 
 def _a_phase_was_wiped(platform: Platform) -> None:
     _healthy(platform)
-    wiped = make.allocation("wiped", tenant="x/y", held=HELD, phase="Pending")
+    wiped = make.allocation("wiped", tenant="x/y", held_range=HELD, phase="Pending")
     platform.server.add("ipallocations", wiped)
 
 
 def _overlap_that_others_made(platform: Platform) -> None:
     _healthy(platform)
     for name in ("one", "two"):
-        platform.server.add("ipallocations", make.allocation(name, tenant="x/y", held=HELD))
+        platform.server.add("ipallocations", make.allocation(name, tenant="x/y", held_range=HELD))
 
 
 def _pools_amiss(platform: Platform) -> None:
@@ -140,12 +140,17 @@ def _pools_amiss(platform: Platform) -> None:
     platform.server.add("networkpools", make.pool("other", cidr="10.40.0.0/28"))
     platform.server.add("networkpools", make.pool("bits", cidr="10.60.0.0/27"))
     for number in range(0, 32, 2):
-        held = (f"10.60.0.{number}", f"10.60.0.{number}")
-        one = make.allocation(f"bit{number}", of="bits", tenant="x/y", held=held)
-        platform.server.add("ipallocations", one)
-    for name, held in (("full", ("10.40.0.0", "10.40.0.14")), ("out", ("10.99.0.0", "10.99.0.1"))):
-        one = make.allocation(name, of="other", tenant="x/y", held=held)
-        platform.server.add("ipallocations", one)
+        held_range = (f"10.60.0.{number}", f"10.60.0.{number}")
+        allocation = make.allocation(
+            f"bit{number}", of="bits", tenant="x/y", held_range=held_range
+        )
+        platform.server.add("ipallocations", allocation)
+    for name, held_range in (
+        ("full", ("10.40.0.0", "10.40.0.14")),
+        ("out", ("10.99.0.0", "10.99.0.1")),
+    ):
+        allocation = make.allocation(name, of="other", tenant="x/y", held_range=held_range)
+        platform.server.add("ipallocations", allocation)
 
 
 def _orphans_that_stay(platform: Platform) -> None:
@@ -248,13 +253,13 @@ async def test_a_failure_that_lasts_causes_no_endless_writes(
     # That the kind of the platform's default is absent takes two documents and the definitions.
     confirming = [r for r in sent if r.plural == "customresourcedefinitions"]
     confirming += [r for r in sent if r.verb == "discover"]
-    assert len(confirming) <= 3, _summed(confirming)
+    assert len(confirming) <= 3, _sum_requests(confirming)
     sent = [r for r in sent if r not in confirming]
     written = [r for r in sent if r.verb in {"patch", "post", "delete"}]
-    assert len(written) <= writes, _summed(written)
-    assert len(sent) <= requests, _summed(sent)
+    assert len(written) <= writes, _sum_requests(written)
+    assert len(sent) <= requests, _sum_requests(sent)
     assert before == [len(tenant.history) for tenant in platform.tenants.values()]
 
 
-def _summed(sent: list[Any]) -> dict[Any, int]:
-    return {one: sent.count(one) for one in sent}
+def _sum_requests(sent: list[Any]) -> dict[Any, int]:
+    return {request: sent.count(request) for request in sent}

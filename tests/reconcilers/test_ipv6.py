@@ -29,13 +29,13 @@ async def test_a_tenant_gets_ranges_of_a_pool_of_ipv6_in_canonical_text() -> Non
         platform.server.add("tenantclusters", make.tenant())
         await platform.clock.advance(1.0)
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
-        held = {
+        cidr = {
             name: platform.server.see("ipallocations", f"team-a-{name}")["status"]["cidr"]
             for name in ("lb", "nodes")
         }
-        assert held == {"lb": "fd00::10/125", "nodes": "fd00::18-fd00::1c"}
-        shown = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
-        assert shown["spec"]["addresses"] == ["fd00::10-fd00::17"]
+        assert cidr == {"lb": "fd00::10/125", "nodes": "fd00::18-fd00::1c"}
+        balancer_pool = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
+        assert balancer_pool["spec"]["addresses"] == ["fd00::10-fd00::17"]
 
 
 async def test_a_pinned_range_of_any_spelling_is_given_and_its_neighbours_are_not_lost() -> None:
@@ -47,11 +47,11 @@ async def test_a_pinned_range_of_any_spelling_is_given_and_its_neighbours_are_no
         for name, size in (("four", 4), ("eight", 8)):
             platform.server.add("ipallocations", make.allocation(name, tenant="x/y", size=size))
             await platform.clock.advance(1.0)
-        found = {
+        cidr = {
             name: platform.server.see("ipallocations", name)["status"]["cidr"]
             for name in ("pinned", "four", "eight")
         }
-    assert found == {"pinned": "fd00::4/126", "four": "fd00::/126", "eight": "fd00::8/125"}
+    assert cidr == {"pinned": "fd00::4/126", "four": "fd00::/126", "eight": "fd00::8/125"}
 
 
 async def test_a_pool_beyond_32_bits_is_counted_exactly_wherever_it_is_shown() -> None:
@@ -102,11 +102,11 @@ async def test_blocks_by_prefix_length_are_aligned_and_shown_as_a_cidr() -> None
             asked = make.allocation(name, tenant="x/y", size=size, prefix=prefix)
             platform.server.add("ipallocations", asked)
             await platform.clock.advance(1.0)
-        found = {
+        cidr = {
             name: platform.server.see("ipallocations", name)["status"]["cidr"]
             for name in ("a", "small", "b")
         }
-        assert found == {"a": "fd00::/64", "small": "fd00:0:0:2::/125", "b": "fd00:0:0:3::/64"}
+        assert cidr == {"a": "fd00::/64", "small": "fd00:0:0:2::/125", "b": "fd00:0:0:3::/64"}
         huge = make.allocation("huge", tenant="x/y", prefix=48)
         platform.server.add("ipallocations", huge)
         await platform.clock.advance(1.0)
@@ -149,9 +149,9 @@ async def test_nothing_new_is_written_about_what_32_bits_count() -> None:
         platform.server.add("ipallocations", make.allocation("a", tenant="x/y", size=56))
         await platform.clock.advance(1.0)
     written = [h.object.get("status") or {} for h in platform.server.history]
-    assert any("allocatedIPs" in one for one in written)
-    assert any("allocatedCount" in one for one in written)
-    assert not any({"exactCount", "exactCounts"} & set(one) for one in written)
+    assert any("allocatedIPs" in status for status in written)
+    assert any("allocatedCount" in status for status in written)
+    assert not any({"exactCount", "exactCounts"} & set(status) for status in written)
 
 
 async def test_the_gauges_of_a_pool_of_two_families_name_the_family() -> None:

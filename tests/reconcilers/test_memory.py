@@ -16,7 +16,7 @@ MOST_BYTES = 2_600
 ADDRESSES = 64
 
 
-def decoded(number: int) -> IPAllocation:
+def decode_allocation(number: int) -> IPAllocation:
     """Return an allocation of one of ten tenants, as an API server sends it."""
     first = number * ADDRESSES
     texts = [f"10.{at >> 16}.{at >> 8 & 255}.{at & 255}" for at in range(first, first + ADDRESSES)]
@@ -68,17 +68,17 @@ def decoded(number: int) -> IPAllocation:
 def size(objects: Iterable[object]) -> int:
     """Return the bytes of all objects that can be reached, each counted once."""
     seen: dict[int, object] = {}
-    left = list(objects)
-    while left:
-        one = left.pop()
-        if id(one) not in seen and not isinstance(one, type | ModuleType):
-            seen[id(one)] = one
-            left += gc.get_referents(one)
+    remaining = list(objects)
+    while remaining:
+        obj = remaining.pop()
+        if id(obj) not in seen and not isinstance(obj, type | ModuleType):
+            seen[id(obj)] = obj
+            remaining += gc.get_referents(obj)
     return sum(map(sys.getsizeof, seen.values()))
 
 
 def test_texts_that_many_allocations_have_are_kept_once() -> None:
-    one, other = decoded(1), decoded(11)
+    first, other = decode_allocation(1), decode_allocation(11)
     texts: list[Callable[[IPAllocation], str | None]] = [
         lambda a: a.metadata.namespace,
         lambda a: a.metadata.finalizers[0],
@@ -91,17 +91,20 @@ def test_texts_that_many_allocations_have_are_kept_once() -> None:
         lambda a: a.status.phase,
         lambda a: a.status.conditions[0].reason,
     ]
-    for text in texts:
-        assert text(one) == text(other)
-        assert text(one) is text(other)
+    for word in texts:
+        assert word(first) == word(other)
+        assert word(first) is word(other)
 
 
 def test_the_single_addresses_of_a_range_are_not_kept() -> None:
-    kept = decoded(3).status
+    kept = decode_allocation(3).status
     assert (kept.startAddress, kept.endAddress) == ("10.0.0.192", "10.0.0.255")
     assert (kept.allocatedCount, kept.addresses) == (ADDRESSES, ())
 
 
 def test_a_cached_allocation_takes_little_more_than_what_is_its_own() -> None:
-    few, many = [decoded(number) for number in range(10)], [decoded(n) for n in range(MANY)]
+    few, many = (
+        [decode_allocation(number) for number in range(10)],
+        [decode_allocation(n) for n in range(MANY)],
+    )
     assert (size(many) - size(few)) / (MANY - len(few)) < MOST_BYTES

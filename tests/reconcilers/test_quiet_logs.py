@@ -19,7 +19,7 @@ from tests.reconcilers.tenantcluster.elastic.site import (
 SERVED, WAITING = 4, 17
 
 
-def _seen(lines: Iterable[Any]) -> Counter[str]:
+def _count_events(lines: Iterable[Any]) -> Counter[str]:
     """Return how many lines above debug have which text."""
     return Counter(line["event"] for line in lines if line["log_level"] != "debug")
 
@@ -40,23 +40,23 @@ async def test_clusters_that_wait_are_logged_once_and_a_tenant_without_an_answer
     with capture_logs() as start:
         async with platform.running():
             await platform.clock.advance(120)
-            assert _seen(start)["Blocked"] <= SERVED * 2 + WAITING
+            assert _count_events(start)["Blocked"] <= SERVED * 2 + WAITING
             with capture_logs() as lines:
                 await platform.clock.advance(600)
-            assert _seen(lines) == {}
+            assert _count_events(lines) == {}
             with capture_logs() as lines:
                 platform.tenants["c00"].fail(NoAnswer("timed out"), times=1000)
                 await platform.clock.advance(600)
-            assert _seen(lines) == {"cannot get tenant client, skipping": 1, "Blocked": 1}
+            assert _count_events(lines) == {"cannot get tenant client, skipping": 1, "Blocked": 1}
             with capture_logs() as lines:
                 platform.tenants["c00"].recover()
                 platform.tenants["c00"].fail(NoAnswer("connection refused"), times=1000)
                 await platform.clock.advance(600)
-            assert _seen(lines) == {"cannot get tenant client, skipping": 1}
+            assert _count_events(lines) == {"cannot get tenant client, skipping": 1}
             with capture_logs() as lines:
                 platform.tenants["c00"].recover()
                 await platform.clock.advance(600)
-            assert _seen(lines) == {
+            assert _count_events(lines) == {
                 "the tenant's client works again": 1,
                 "No longer blocked": 1,
             }
@@ -71,7 +71,7 @@ async def test_growth_that_the_quota_stops_is_logged_once() -> None:
             service(tenant, "third")
             await platform.clock.advance(3600)
         assert demand_condition(platform) == ("False", "QuotaExceeded")
-        assert _seen(lines) == {"elastic IPAM growth blocked by quota": 1}
+        assert _count_events(lines) == {"elastic IPAM growth blocked by quota": 1}
 
 
 async def test_a_cluster_of_the_same_name_is_logged_anew() -> None:
@@ -88,4 +88,4 @@ async def test_a_cluster_of_the_same_name_is_logged_anew() -> None:
         with capture_logs() as lines:
             platform.server.add("tenantclusters", make.tenant(waiting))
             await platform.clock.advance(60)
-        assert _seen(lines)["Blocked"] == 1
+        assert _count_events(lines)["Blocked"] == 1

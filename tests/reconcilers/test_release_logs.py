@@ -59,9 +59,9 @@ async def test_a_range_that_shrinks_and_the_teardown_of_its_cluster_are_logged_i
                 tenant.vanish("services", name, namespace="default")
             platform.server.delete("tenantclusters", "a", namespace="team")
             await platform.clock.advance(60)
-    found = _about(lines, *texts)
-    assert set(found) == set(texts)
-    for line in found.values():
+    release_lines = _about(lines, *texts)
+    assert set(release_lines) == set(texts)
+    for line in release_lines.values():
         assert line.keys() >= FIELDS
         assert line["tenant"] == "team/a"
         assert line["range"].startswith("10.40.0.")
@@ -100,11 +100,11 @@ async def test_an_allocation_whose_finalizer_a_person_removed_is_logged_once() -
             await become_ready(platform, tenant, "one")
             server = platform.server
             [name] = [
-                found["metadata"]["name"]
-                for found in server.all("ipallocations")
-                if found["spec"]["type"] == "loadbalancer"
+                allocation["metadata"]["name"]
+                for allocation in server.all("ipallocations")
+                if allocation["spec"]["type"] == "loadbalancer"
             ]
-            held = server.see("ipallocations", name)["status"]["startAddress"]
+            start_address = server.see("ipallocations", name)["status"]["startAddress"]
             server.vanish("ipallocations", name)
             await platform.clock.advance(5)
             server.delete("tenantclusters", "a", namespace="team")
@@ -113,7 +113,7 @@ async def test_an_allocation_whose_finalizer_a_person_removed_is_logged_once() -
     [line] = [line for line in lines if line["event"] == "released IPAllocation"]
     assert line.keys() >= FIELDS
     assert line["allocation"] == f"butler-system/{name}"
-    assert line["range"].startswith(held)
+    assert line["range"].startswith(start_address)
     assert line["reason"] == "it is gone, and its tenant was not asked"
 
 
@@ -220,8 +220,8 @@ async def _claim_with_address() -> AsyncIterator[Site]:
 
 def _released_to_claims(lines: list[Any]) -> list[tuple[str, str, str]]:
     events = ("releasing IPAddress", "released IPAddress", "released IPAddressClaim")
-    found = [line for line in lines if line["event"] in events]
-    return [(line["event"], line["range"], line["reason"]) for line in found]
+    event_lines = [line for line in lines if line["event"] in events]
+    return [(line["event"], line["range"], line["reason"]) for line in event_lines]
 
 
 @pytest.mark.parametrize(
@@ -285,9 +285,9 @@ def _deletions() -> Iterator[tuple[str, bool]]:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.AsyncFunctionDef):
-                text = ast.unparse(node)
-                if any(deletion in text for deletion in DELETIONS):
-                    yield f"{path.stem}.{node.name}", any(name in text for name in LOGGED)
+                source = ast.unparse(node)
+                if any(deletion in source for deletion in DELETIONS):
+                    yield f"{path.stem}.{node.name}", any(name in source for name in LOGGED)
 
 
 def test_whatever_deletes_a_holder_of_addresses_logs_all_fields() -> None:

@@ -54,8 +54,8 @@ class Storm:
             self.server.add("tenantclusters", make.tenant(name, status={"phase": "Ready"}))
             lab = SimpleNamespace(server=self.server, tenant_servers={}, clock=self.clock)
             Lab.tenant_server(cast("Lab", lab), name)
-        for one in (self.server, *self.tenants.values()):
-            one.listeners.append(lambda _: self._judge())
+        for api_server in (self.server, *self.tenants.values()):
+            api_server.listeners.append(lambda _: self._judge())
         self.replicas = [self._replica() for _ in range(2)]
 
     def _replica(self) -> Replica:
@@ -75,12 +75,15 @@ class Storm:
         if any(x.overlaps(y) for x in pools["a"] for y in pools["b"]):
             self.problem = self.problem or "one address in two tenants' pools"
         for name, entries in pools.items():
-            held = _held_by(self.server, name)
-            if any(not any(one.contains(entry) for one in held) for entry in entries):
+            held_ranges = _held_by(self.server, name)
+            if any(
+                not any(held_range.contains(entry) for held_range in held_ranges)
+                for entry in entries
+            ):
                 self.problem = self.problem or f"{name} has an address that may be given away"
 
     async def play(self) -> str:
-        """Return what went wrong; empty if nothing did."""
+        """Return the first violation; empty if there was none."""
         async with anyio.create_task_group() as group:
             for _ in range(STEPS):
                 await self._step(group)
@@ -123,7 +126,7 @@ class Storm:
     def _work(self, group: TaskGroup) -> None:
         place = self.random.randrange(2)
         replica = self.replicas[place]
-        allocations = [one.metadata.key for one in replica.caches["ipallocations"]]
+        allocations = [allocation.metadata.key for allocation in replica.caches["ipallocations"]]
         todo: list[tuple[Any, Key]] = [
             (replica.clusters, Key("team", self.random.choice(TENANTS))),
             (replica.pools, make.key("lab")),
@@ -177,7 +180,7 @@ class Storm:
                 await self.clock.advance(3)
             if self._is_calm():
                 return
-        self.problem = self.problem or f"it did not calm down: {self._reported()}"
+        self.problem = self.problem or f"it did not calm down: {self._report_entries()}"
 
     def _work_all(self, group: TaskGroup) -> None:
         replica = self.replicas[0]
@@ -191,42 +194,44 @@ class Storm:
                 group.start_soon(self._pass, reconciler, key, mark)
 
     def _is_calm(self) -> bool:
-        for one in self.server.all("ipallocations"):
-            marked = names.ANNOTATION_RELEASING in (one["metadata"].get("annotations") or {})
-            if marked or "deletionTimestamp" in one["metadata"]:
+        for allocation in self.server.all("ipallocations"):
+            marked = names.ANNOTATION_RELEASING in (
+                allocation["metadata"].get("annotations") or {}
+            )
+            if marked or "deletionTimestamp" in allocation["metadata"]:
                 return False
         return all(
             sorted(_entries(tenant), key=_first) == sorted(_held_by(self.server, name), key=_first)
             for name, tenant in self.tenants.items()
         )
 
-    def _reported(self) -> Json:
+    def _report_entries(self) -> Json:
         return {name: pool_entries(tenant) for name, tenant in self.tenants.items()}
 
 
-def _first(one: AddressRange) -> int:
-    return one.first
+def _first(address_range: AddressRange) -> int:
+    return address_range.first
 
 
 def _entries(tenant: Server) -> list[AddressRange]:
-    texts = [text for text in pool_entries(tenant) if text != NO_ADDRESS]
+    texts = [pool_entry for pool_entry in pool_entries(tenant) if pool_entry != NO_ADDRESS]
     return [
-        found for text in texts if (found := addresstexts.parse_cidr_or_span(text)) is not None
+        span for entry in texts if (span := addresstexts.parse_cidr_or_span(entry)) is not None
     ]
 
 
 def _held_by(server: Server, tenant: str) -> list[AddressRange]:
     statuses = [
-        one.get("status") or {}
-        for one in server.all("ipallocations")
-        if one["spec"]["tenantClusterRef"]["name"] == tenant
-        and one["spec"]["type"] == "loadbalancer"
+        allocation.get("status") or {}
+        for allocation in server.all("ipallocations")
+        if allocation["spec"]["tenantClusterRef"]["name"] == tenant
+        and allocation["spec"]["type"] == "loadbalancer"
     ]
-    found = [
+    spans = [
         addresstexts.parse_ends(s.get("startAddress", ""), s.get("endAddress", ""))
         for s in statuses
     ]
-    return [one for one in found if one is not None]
+    return [span for span in spans if span is not None]
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -75,15 +75,15 @@ class Replica:
         assert self.manager.shards is not None
         return set(self.manager.shards.held)
 
-    def written(self) -> dict[str, set[str]]:
+    def take_written_names(self) -> dict[str, set[str]]:
         """Return the names of the pools and allocations that it wrote, by plural, and forget."""
-        found: dict[str, set[str]] = {"networkpools": set(), "ipallocations": set()}
+        names: dict[str, set[str]] = {"networkpools": set(), "ipallocations": set()}
         for method, path in self.link.sent:
             plural, _, name = path.partition("/namespaces/butler-system/")[2].partition("/")
-            if method in {"PATCH", "PUT"} and plural in found:
-                found[plural].add(name.removesuffix("/status"))
+            if method in {"PATCH", "PUT"} and plural in names:
+                names[plural].add(name.removesuffix("/status"))
         self.link.sent.clear()
-        return found
+        return names
 
 
 class Cluster:
@@ -115,14 +115,14 @@ class Cluster:
 
     def start(self, *names: str, leader_elect: bool = True) -> list[Replica]:
         """Start replicas; return them. Without election and shards each of them leads."""
-        made = [
+        replicas = [
             Replica(name, self.api, self.settings, self.shards, leader_elect=leader_elect)
             for name in names
         ]
-        for one in made:
-            self.replicas.append(one)
-            self._group.start_soon(one.manager.run)
-        return made
+        for name in replicas:
+            self.replicas.append(name)
+            self._group.start_soon(name.manager.run)
+        return replicas
 
     async def pool(self, name: str, third: int) -> None:
         """Create a pool of 256 addresses."""
@@ -145,9 +145,9 @@ class Cluster:
         """Let time pass for all replicas that are not frozen."""
         for _ in range(round(seconds / STEP)):
             await self.clock.advance(STEP)
-            for one in self.replicas:
-                if not one.frozen:
-                    await one.clock.advance(self.clock.monotonic() - one.clock.monotonic())
+            for replica in self.replicas:
+                if not replica.frozen:
+                    await replica.clock.advance(self.clock.monotonic() - replica.clock.monotonic())
 
     async def thaw(self, replica: Replica) -> None:
         """Let a frozen replica go on."""
@@ -158,20 +158,20 @@ class Cluster:
         """Return pool, first and last address of each allocation that holds a range."""
         page = await self.client.list(IP_ALLOCATION)
         return {
-            one.metadata.name: (
-                one.spec.poolRef.name,
-                int(ip_address(one.status.startAddress)),
-                int(ip_address(one.status.endAddress)),
+            obj.metadata.name: (
+                obj.spec.poolRef.name,
+                int(ip_address(obj.status.startAddress)),
+                int(ip_address(obj.status.endAddress)),
             )
-            for one in page.items
-            if one.status.startAddress and one.status.endAddress
+            for obj in page.items
+            if obj.status.startAddress and obj.status.endAddress
         }
 
     async def check_apart(self, count: int) -> None:
         """Assert that `count` allocations hold ranges, and that no two of a pool overlap."""
-        found = sorted((await self.ranges()).values())
-        assert len(found) == count
-        for (pool, _, last), (other, first, _) in pairwise(found):
+        ranges = sorted((await self.ranges()).values())
+        assert len(ranges) == count
+        for (pool, _, last), (other, first, _) in pairwise(ranges):
             assert pool != other or last < first
 
 
@@ -179,12 +179,12 @@ class Cluster:
 async def cluster() -> AsyncIterator[Cluster]:
     """Return a cluster with twelve pools; its replicas are cancelled in the end."""
     async with anyio.create_task_group() as group:
-        made = Cluster(group)
+        shared_cluster = Cluster(group)
         for number, name in enumerate(POOLS):
-            await made.pool(name, number)
-        yield made
-        for one in made.replicas:
-            one.link.cut = False  # or one whose clock stands still never gives up its leases
+            await shared_cluster.pool(name, number)
+        yield shared_cluster
+        for replica in shared_cluster.replicas:
+            replica.link.cut = False  # or one whose clock stands still never gives up its leases
         group.cancel_scope.cancel()
 
 
@@ -192,7 +192,7 @@ def shard(pool: str) -> int:
     return shard_of(Key(NAMESPACE, pool), SHARDS)
 
 
-async def asked(cluster: Cluster, prefix: str) -> dict[str, str]:
+async def ask_for_ranges(cluster: Cluster, prefix: str) -> dict[str, str]:
     """Ask for four ranges of each pool; return the pool of each allocation."""
     names = {f"{prefix}-{pool}-{number}": pool for pool in POOLS for number in range(4)}
     for name, pool in names.items():
@@ -205,15 +205,15 @@ async def test_a_pool_and_its_allocations_are_written_by_who_holds_its_shard(cou
     async with cluster() as home:
         replicas = home.start(*"abc"[:count])
         await home.pass_by(20)
-        for one in replicas:
-            one.written()
-        pool_of = await asked(home, "one")
+        for replica in replicas:
+            replica.take_written_names()
+        pool_of = await ask_for_ranges(home, "one")
         await home.pass_by(5)
         await home.check_apart(48)
-        for one in replicas:
-            pools = {pool for pool in POOLS if shard(pool) in one.held}
+        for replica in replicas:
+            pools = {pool for pool in POOLS if shard(pool) in replica.held}
             assert pools
-            assert one.written() == {
+            assert replica.take_written_names() == {
                 "networkpools": pools,
                 "ipallocations": {name for name, pool in pool_of.items() if pool in pools},
             }
@@ -225,14 +225,14 @@ async def test_requests_of_a_dead_replicas_pools_are_served_when_its_leases_have
         a, *others = home.start(*"abc")
         await home.pass_by(20)
         a.frozen = a.link.cut = True
-        await asked(home, "one")
+        await ask_for_ranges(home, "one")
         await home.pass_by(5)
         waiting = 4 * sum(shard(pool) in a.held for pool in POOLS)
         assert waiting > 0
         await home.check_apart(48 - waiting)
         await home.pass_by(15)
         await home.check_apart(48)
-        assert sorted(len(one.held) for one in others) == [2, 2]
+        assert sorted(len(other_replica.held) for other_replica in others) == [2, 2]
 
 
 @pytest.mark.slow
@@ -241,16 +241,16 @@ async def test_a_replica_that_works_on_after_its_leases_have_expired_does_no_har
         a, b = home.start(*"ab")
         await home.pass_by(20)
         a.frozen = True
-        await asked(home, "one")
+        await ask_for_ranges(home, "one")
         await home.pass_by(25)
         assert b.held == set(range(SHARDS))
         assert a.held
-        await asked(home, "two")
+        await ask_for_ranges(home, "two")
         await home.pass_by(5)
         await home.thaw(a)
         await home.pass_by(60)
         await home.check_apart(96)
-        assert sorted(len(one.held) for one in home.replicas) == [2, 2]
+        assert sorted(len(replica.held) for replica in home.replicas) == [2, 2]
 
 
 @pytest.mark.slow
@@ -258,14 +258,14 @@ async def test_pools_are_served_while_replicas_come_and_go() -> None:
     async with cluster() as home:
         [a] = home.start("a")
         await home.pass_by(10)
-        await asked(home, "one")
+        await ask_for_ranges(home, "one")
         home.start("b")
         await home.pass_by(3)
-        await asked(home, "two")
+        await ask_for_ranges(home, "two")
         home.start("c")
         await home.pass_by(4)
         a.manager.stop()
-        await asked(home, "three")
+        await ask_for_ranges(home, "three")
         await home.pass_by(20)
         await home.check_apart(144)
 
@@ -275,14 +275,14 @@ async def test_at_rest_replicas_send_nothing_but_their_leases() -> None:
     async with cluster() as home:
         replicas = home.start(*"ab")
         await home.pass_by(20)
-        await asked(home, "one")
+        await ask_for_ranges(home, "one")
         await home.pass_by(200)
-        for one in replicas:
-            one.link.sent.clear()
+        for sharer in replicas:
+            sharer.link.sent.clear()
         await home.pass_by(100)
-        sent: list[Any] = [one for replica in replicas for one in replica.link.sent]
+        sent: list[Any] = [request for replica in replicas for request in replica.link.sent]
         assert sent
-        assert [one for one in sent if "/leases" not in one[1]] == []
+        assert [request for request in sent if "/leases" not in request[1]] == []
 
 
 @pytest.mark.slow
@@ -290,14 +290,14 @@ async def test_pools_are_forgotten_by_who_has_handed_them_over() -> None:
     async with cluster() as home:
         [a] = home.start("a")
         await home.pass_by(10)
-        await asked(home, "one")
+        await ask_for_ranges(home, "one")
         await home.pass_by(5)
         home.start("b")
         await home.pass_by(20)
         assert len(a.held) == SHARDS / 2
-        a.written()
-        await asked(home, "two")
+        a.take_written_names()
+        await ask_for_ranges(home, "two")
         await home.pass_by(5)
-        mine = {pool for pool in POOLS if shard(pool) in a.held}
-        assert a.written()["networkpools"] == mine
+        own_pools = {pool for pool in POOLS if shard(pool) in a.held}
+        assert a.take_written_names()["networkpools"] == own_pools
         await home.check_apart(96)

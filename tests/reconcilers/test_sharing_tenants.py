@@ -161,17 +161,17 @@ class Site:
         for tenant in TENANTS:
             service(self.platform.tenants[tenant], name)
 
-    def served(self, name: str) -> list[str]:
+    def list_serving_tenants(self, name: str) -> list[str]:
         """Return the tenants in which a Service has an address."""
-        found = self.platform.tenants
-        return [tenant for tenant in TENANTS if address_of(found[tenant], name) is not None]
+        tenants = self.platform.tenants
+        return [tenant for tenant in TENANTS if address_of(tenants[tenant], name) is not None]
 
 
 def site(*pools: Any, tenants: bool = True) -> AbstractAsyncContextManager[Site]:
     """Return a site with a pool, or with others; its replicas are cancelled in the end."""
 
     @asynccontextmanager
-    async def made() -> AsyncIterator[Site]:
+    async def make_site() -> AsyncIterator[Site]:
         async with anyio.create_task_group() as group:
             home = Site(group, *pools, tenants=tenants)
             yield home
@@ -179,7 +179,7 @@ def site(*pools: Any, tenants: bool = True) -> AbstractAsyncContextManager[Site]
         for replica in home.replicas:
             await replica.tenants.aclose()
 
-    return made()
+    return make_site()
 
 
 @pytest.mark.slow
@@ -190,7 +190,7 @@ async def test_each_tenant_is_watched_by_who_holds_its_shard(names: str) -> None
         for name in ("one", "two", "three"):
             home.ask(name)
         await home.clock.advance(60)
-        assert home.served("three") == TENANTS
+        assert home.list_serving_tenants("three") == TENANTS
         for replica in home.replicas:
             assert replica.watched == replica.own
         assert set.union(*[replica.own for replica in home.replicas]) == set(TENANTS)
@@ -211,7 +211,7 @@ async def test_watches_move_to_a_replica_that_comes_and_its_tenants_grow() -> No
         home.ask("two")
         home.ask("three")
         await home.clock.advance(60)
-        assert home.served("three") == TENANTS
+        assert home.list_serving_tenants("three") == TENANTS
 
 
 @pytest.mark.slow
@@ -228,7 +228,7 @@ async def test_tenants_of_a_replica_that_stops_grow_by_another() -> None:
         home.ask("two")
         home.ask("three")
         await home.clock.advance(60)
-        assert home.served("three") == TENANTS
+        assert home.list_serving_tenants("three") == TENANTS
 
 
 async def test_clusters_deleted_while_shards_move_give_everything_back() -> None:
@@ -296,11 +296,18 @@ async def test_clusters_that_race_for_the_last_room_of_a_pool_are_all_served() -
         await home.clock.advance(120)
         server = home.platform.server
         allocations = server.all("ipallocations")
-        assert {one["status"]["phase"] for one in allocations} == {"Allocated"}
-        assert {one["spec"]["poolRef"]["name"] for one in allocations} == {"tight", "wide"}
+        assert {allocation["status"]["phase"] for allocation in allocations} == {"Allocated"}
+        assert {allocation["spec"]["poolRef"]["name"] for allocation in allocations} == {
+            "tight",
+            "wide",
+        }
         moved = [
-            one for one in allocations if ANNOTATION_REQUESTED_AT in one["metadata"]["annotations"]
+            allocation
+            for allocation in allocations
+            if ANNOTATION_REQUESTED_AT in allocation["metadata"]["annotations"]
         ]
         assert moved, "some chose a pool whose last room another replica had given to others"
-        assert {one["status"]["phase"] for one in server.all("tenantclusters")} == {"Ready"}
+        assert {cluster["status"]["phase"] for cluster in server.all("tenantclusters")} == {
+            "Ready"
+        }
         assert len(server.all("tenantclusters")) == len(TENANTS)

@@ -26,8 +26,8 @@ def _ready(platform: Platform, plural: str, name: str) -> tuple[str, str, str]:
 def _condition(
     platform: Platform, plural: str, name: str, kind: str, namespace: str
 ) -> tuple[str, str, str]:
-    shown = platform.server.see(plural, name, namespace=namespace)["status"]["conditions"]
-    condition = next(c for c in shown if c["type"] == kind)
+    conditions = platform.server.see(plural, name, namespace=namespace)["status"]["conditions"]
+    condition = next(c for c in conditions if c["type"] == kind)
     return condition["status"], condition["reason"], condition["message"]
 
 
@@ -131,7 +131,10 @@ async def test_no_pool_behind_an_unreadable_one_is_chosen_for_a_cluster(restarte
         assert "lab: cannot be read; correct or delete it" in message
         platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
         await platform.clock.advance(5)
-        pools = {one["spec"]["poolRef"]["name"] for one in platform.server.all("ipallocations")}
+        pools = {
+            allocation["spec"]["poolRef"]["name"]
+            for allocation in platform.server.all("ipallocations")
+        }
         assert pools == {"lab"}
 
 
@@ -139,7 +142,7 @@ async def test_a_request_that_waits_for_a_pool_that_became_unreadable_is_not_mov
     platform = _platform("lab", "behind")
     platform.server.edit("networkpools", "behind", {"spec": {"cidr": 7}})
     platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/29"}})
-    full = make.allocation("full", tenant="x/y", held=("10.40.0.0", "10.40.0.7"))
+    full = make.allocation("full", tenant="x/y", held_range=("10.40.0.0", "10.40.0.7"))
     platform.server.add("ipallocations", full)
     cluster = make.tenant()
     ours = {names.ANNOTATION_TENANT_UID: cluster.metadata.uid}
@@ -157,9 +160,9 @@ async def test_a_request_that_waits_for_a_pool_that_became_unreadable_is_not_mov
 
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["restarted", "running"])
-@pytest.mark.parametrize("named", [True, False], ids=["named", "by default"])
+@pytest.mark.parametrize("is_named", [True, False], ids=["named", "by default"])
 async def test_a_cluster_whose_provider_cannot_be_read_gets_nothing_of_another(
-    named: bool, restarted: bool
+    is_named: bool, restarted: bool
 ) -> None:
     platform = _platform("lab")
     platform.server.add("providerconfigs", make.provider("lab", name="other"))
@@ -170,7 +173,7 @@ async def test_a_cluster_whose_provider_cannot_be_read_gets_nothing_of_another(
     async with platform.running():
         await platform.clock.advance(5)
         platform.server.edit("providerconfigs", "default", BAD_MODE)
-        platform.server.add("tenantclusters", make.tenant(spec=spec if named else None))
+        platform.server.add("tenantclusters", make.tenant(spec=spec if is_named else None))
         await platform.clock.advance(30)
         assert platform.server.all("ipallocations") == []
         assert _condition(platform, "tenantclusters", "a", "NetworkReady", "team") == (
@@ -221,10 +224,10 @@ async def test_a_deleted_provider_reports_which_unreadable_cluster_keeps_it() ->
             "the ProviderConfig is not deleted, because these may refer to it: TenantCluster"
             " team/a cannot be read; correct or delete it"
         )
-        shown = _ready(platform, "providerconfigs", "default")
-        assert shown == ("False", "TenantClusterUnreadable", message)
-        events = [one for one in platform.server.all("events") if one["note"] == message]
-        assert [one["reason"] for one in events] == ["TenantClusterUnreadable"]
+        ready = _ready(platform, "providerconfigs", "default")
+        assert ready == ("False", "TenantClusterUnreadable", message)
+        events = [event for event in platform.server.all("events") if event["note"] == message]
+        assert [event["reason"] for event in events] == ["TenantClusterUnreadable"]
         platform.server.requests.clear()
         await platform.clock.advance(600)
         assert not _writes(platform, "providerconfigs"), "the condition is written once"
@@ -301,7 +304,7 @@ async def test_a_pool_goes_on_at_once_when_an_allocation_without_a_pool_is_delet
 async def test_all_that_waits_reports_an_unreadable_pool_or_provider_at_once() -> None:
     platform = _platform("lab")
     platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/29"}})
-    full = make.allocation("full", tenant="x/y", held=("10.40.0.0", "10.40.0.7"))
+    full = make.allocation("full", tenant="x/y", held_range=("10.40.0.0", "10.40.0.7"))
     platform.server.add("ipallocations", full)
     platform.server.add("ipallocations", make.allocation("one", tenant="x/y"))
     platform.server.add("tenantclusters", make.tenant())

@@ -33,12 +33,12 @@ def main() -> int:
     parser.add_argument("--to", type=int, help="the seed to stop before; default: one seed")
     parser.add_argument("--rounds", type=int, default=2, help="how often each part is struck")
     parser.add_argument("--tenants", type=int, default=len(TENANTS), help="three at most")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     bad = 0
-    for seed in range(given.seed, given.to or given.seed + 1):
-        asked = Asked(seed, given.rounds, given.tenants)
+    for seed in range(arguments.seed, arguments.to or arguments.seed + 1):
+        asked = Asked(seed, arguments.rounds, arguments.tenants)
         with TemporaryDirectory(prefix="storm-") as folder:
-            report = anyio.run(storm, balancer_of(given.balancer), Path(folder), asked)
+            report = anyio.run(storm, balancer_of(arguments.balancer), Path(folder), asked)
         lines = [f"seed {seed}: {report.done} deeds, {report.summary}"]
         lines += [f"  {line}" for line in [*report.faults, *report.findings]]
         sys.stdout.write("\n".join(lines) + "\n")

@@ -107,7 +107,7 @@ class Balancer(ABC):
         """
 
     async def list_own(self, client: Client) -> list[Any]:
-        """Return what the controllers offer in a tenant."""
+        """Return the offers of the controllers in a tenant."""
         page = await client.list(self.offers.resource)
         return [offer for offer in page.items if self.is_ours(offer)]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import anyio
 
 from tests.faults.parts import Parts, taken_apart
-from tests.polling import checked
-from tests.reconcilers.cli.commands import started
+from tests.polling import make_awaitable
+from tests.reconcilers.cli.commands import start
 from tests.storm.balancers import Balancer
 from tests.storm.programs import Program
 from tests.tenants import Site, TenantServer
@@ -102,13 +102,13 @@ class Restarted:
             self._ended.set()
             await anyio.sleep(BACK_OFF_SECONDS)  # as the kubelet does, not a wait for a state
 
-    async def started(self) -> None:
+    async def wait_until_started(self) -> None:
         """Wait until it runs; it need not lead."""
         await self._runs.wait()
 
     async def pid(self) -> int:
         """Return the number of its process; wait if it is just being started."""
-        await self.started()
+        await self.wait_until_started()
         assert self._program is not None
         return self._program.pid
 
@@ -122,7 +122,7 @@ class Restarted:
     async def start(self) -> None:
         """Let it start again, and wait until it runs."""
         self._may_run.set()
-        await self.started()
+        await self.wait_until_started()
 
     def part(self, name: str, longest_freeze: float = 4.0) -> Part:
         """Return it as something to strike.
@@ -144,7 +144,7 @@ def replica(kubeconfig: Path, *flags: str) -> Restarted:
 
     @asynccontextmanager
     async def run() -> AsyncIterator[Program]:
-        async with started("run", f"--kubeconfig={kubeconfig}", *flags) as running:
+        async with start("run", f"--kubeconfig={kubeconfig}", *flags) as running:
             yield Program(running.process.pid, running.process.wait)
 
     return Restarted(run)
@@ -159,11 +159,14 @@ def servers(name: str, parts: Parts) -> tuple[Part, Part]:
     """Return etcd and kube-apiserver of a control plane as parts to strike."""
     return (
         Part(
-            f"etcd of {name}", checked(lambda: parts.etcd_pid), parts.kill_etcd, parts.start_etcd
+            f"etcd of {name}",
+            make_awaitable(lambda: parts.etcd_pid),
+            parts.kill_etcd,
+            parts.start_etcd,
         ),
         Part(
             f"kube-apiserver of {name}",
-            checked(lambda: parts.apiserver_pid),
+            make_awaitable(lambda: parts.apiserver_pid),
             parts.kill_apiserver,
             parts.start_apiserver,
         ),
@@ -186,7 +189,7 @@ async def started_parts(
         for number in (1, 2):
             program = replica(here.kubeconfig, *FLAGS, *balancer.flags)
             group.start_soon(program.run)
-            await program.started()
+            await program.wait_until_started()
             parts.append(replica_part(program, number))
         planes = {"management": here.plane}
         planes |= {name: tenant.plane for name, tenant in here.tenants.items()}
@@ -195,7 +198,7 @@ async def started_parts(
         for name, tenant in here.tenants.items():
             program = Restarted(partial(balancer.run, tenant, folder))
             group.start_soon(program.run)
-            await program.started()
+            await program.wait_until_started()
             parts.append(program.part(f"{balancer.title} of {name}"))
         yield parts
         group.cancel_scope.cancel()

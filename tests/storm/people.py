@@ -73,7 +73,7 @@ class Users:
         self._number = TENANTS.index(tenant.key.name)
 
     def people(self) -> People:
-        """Return those who do it: mostly they make and delete Services."""
+        """Return the people who do it: mostly they create and delete Services."""
         often = [self.serve, self.stop_serving] * 4
         seldom = [self.edit, self.remove_offer, self.delete_growth, self.give_up, self.mend]
         return People(self._choices, [*often, *seldom])
@@ -86,8 +86,8 @@ class Users:
 
     async def stop_serving(self) -> None:
         """Delete a Service."""
-        if found := await self._services():
-            await self._tenant.stop_serving(self._choices.choice(found))
+        if services := await self._services():
+            await self._tenant.stop_serving(self._choices.choice(services))
 
     async def edit(self) -> None:
         """Change what the controllers offer."""
@@ -102,15 +102,18 @@ class Users:
 
         MetalLB still hands that address out: its next Services may get it, so it must not be free.
         """
-        shown = await self._tenant.addresses()
-        if not shown:
+        addresses = await self._tenant.addresses()
+        if not addresses:
             return
         await self._balancer.spoil(self._tenant.client, self._number)
-        name = self._choices.choice(sorted(shown))
+        name = self._choices.choice(sorted(addresses))
         await self._tenant.stop_serving(name)
-        for one in await self._allocations():
-            if any(span.contains(shown[name]) for span in statusranges.list_held_ranges(one)):
-                await delete(self._here.client, IP_ALLOCATION, one.metadata.key)
+        for allocation in await self._allocations():
+            if any(
+                span.contains(addresses[name])
+                for span in statusranges.list_held_ranges(allocation)
+            ):
+                await delete(self._here.client, IP_ALLOCATION, allocation.metadata.key)
         for _ in range(2):
             await self.serve()
 
@@ -120,22 +123,26 @@ class Users:
 
     async def delete_growth(self) -> None:
         """Delete an allocation of the tenant in the management cluster."""
-        if found := await self._allocations():
-            chosen = Version.from_object(self._choices.choice(found))
+        if allocations := await self._allocations():
+            chosen = Version.from_object(self._choices.choice(allocations))
             await self._here.client.delete(IP_ALLOCATION, chosen)
 
     async def _allocations(self) -> list[IPAllocation]:
         """Return the allocations for the tenant's Services."""
         return [
-            one
-            for one in (await self._here.client.list(IP_ALLOCATION)).items
-            if one.spec.tenantClusterRef.key == self._tenant.key
-            and one.spec.type == names.TYPE_LOADBALANCER
+            allocation
+            for allocation in (await self._here.client.list(IP_ALLOCATION)).items
+            if allocation.spec.tenantClusterRef.key == self._tenant.key
+            and allocation.spec.type == names.TYPE_LOADBALANCER
         ]
 
     async def _services(self) -> list[str]:
         page = await self._tenant.client.list(SERVICE, namespace="default")
-        return [one.metadata.name for one in page.items if one.metadata.name.startswith("web-")]
+        return [
+            allocation.metadata.name
+            for allocation in page.items
+            if allocation.metadata.name.startswith("web-")
+        ]
 
 
 class Rivals:
@@ -147,12 +154,12 @@ class Rivals:
         self._made = 0
 
     def people(self) -> People:
-        """Return those who do it."""
+        """Return the people who do it."""
         return People(self._choices, [self.ask, self.give_back])
 
     async def ask(self) -> None:
         """Create an allocation."""
-        if len(await self.found()) < MOST_RIVALS:
+        if len(await self.find_rivals()) < MOST_RIVALS:
             self._made += 1
             spec = {
                 "poolRef": {"name": POOL.name},
@@ -165,16 +172,20 @@ class Rivals:
 
     async def give_back(self) -> None:
         """Delete one."""
-        if found := await self.found():
-            await self._client.delete(IP_ALLOCATION, self._choices.choice(found))
+        if services := await self.find_rivals():
+            await self._client.delete(IP_ALLOCATION, self._choices.choice(services))
 
     async def leave(self) -> None:
         """Delete all, even if controllers write them meanwhile."""
-        for one in await self.found():
-            await delete(self._client, IP_ALLOCATION, one.key)
+        for service in await self.find_rivals():
+            await delete(self._client, IP_ALLOCATION, service.key)
 
-    async def found(self) -> list[Version]:
-        """Return those that are there."""
+    async def find_rivals(self) -> list[Version]:
+        """Return the rivals that exist."""
         page = await self._client.list(IP_ALLOCATION)
-        rivals = [one for one in page.items if one.spec.tenantClusterRef.name == "rival"]
-        return [Version.from_object(one) for one in rivals]
+        rivals = [
+            allocation
+            for allocation in page.items
+            if allocation.spec.tenantClusterRef.name == "rival"
+        ]
+        return [Version.from_object(rival) for rival in rivals]

@@ -100,7 +100,7 @@ async def storm(balancer: Balancer, folder: Path, asked: Asked) -> Report:
     kinds, offers = await balancer.definitions(), balancer.offers
     async with (
         tenant_servers(folder, names, kinds, offers, balancer.provider) as here,
-        here.recorded() as recording,
+        here.record_clusters() as recording,
     ):
         for tenant in here.tenants.values():
             await balancer.prepare(tenant)
@@ -112,7 +112,7 @@ async def storm(balancer: Balancer, folder: Path, asked: Asked) -> Report:
             Users(here, tenant, balancer, random.Random(choices.random()))
             for tenant in here.tenants.values()
         ]
-        crowd = [rivals.people(), *(one.people() for one in users)]
+        crowd = [rivals.people(), *(user.people() for user in users)]
         # The group is outside of what is started anew within it, as scopes end in order.
         async with (
             anyio.create_task_group() as group,
@@ -148,8 +148,8 @@ async def _is_left(rivals: Rivals, users: Sequence[Users]) -> bool:
     """
     try:
         await rivals.leave()
-        for one in users:
-            await one.mend()
+        for user in users:
+            await user.mend()
     except ControllerError:
         return False
     return True
@@ -168,30 +168,30 @@ async def _all_is_well(here: Site[TenantServer], balancer: Balancer) -> None:
     for tenant in here.tenants.values():
         await until(
             partial(_tenant_state, here, tenant, balancer),
-            lambda found: not found,
+            lambda remaining: not remaining,
             seconds=CALM_SECONDS,
         )
-    await until(lambda: _pool_state(here), lambda found: not found, seconds=CALM_SECONDS)
+    await until(lambda: _pool_state(here), lambda pool_state: not pool_state, seconds=CALM_SECONDS)
 
 
 async def _tenant_state(
     here: Site[TenantServer], tenant: TenantServer, balancer: Balancer
 ) -> list[str]:
-    """Return what is not as it should be in a tenant, as sentences."""
+    """Return the deviations from the expected state in a tenant, as sentences."""
     name = tenant.key.name
-    held = await here.ranges_of(name)
+    held_ranges = await here.ranges_of(name)
     offers = await balancer.list_own(tenant.client)
     offered = [span for offer in offers for span in balancer.offers.list_addresses(offer)]
     wrong = []
-    if _texts(offered) != _texts(held):
-        wrong.append(f"{name}: it is offered {_texts(offered)}, it holds {_texts(held)}")
-    shown = await tenant.addresses()
+    if _texts(offered) != _texts(held_ranges):
+        wrong.append(f"{name}: it is offered {_texts(offered)}, it holds {_texts(held_ranges)}")
+    addresses = await tenant.addresses()
     page = await tenant.client.list(SERVICE, namespace="default")
     for service in page.items:
         if not service.metadata.name.startswith("web-"):
             continue
-        ip = shown.get(service.metadata.name, "")
-        if not any(ip and span.contains(ip) for span in held):
+        ip = addresses.get(service.metadata.name, "")
+        if not any(ip and span.contains(ip) for span in held_ranges):
             wrong.append(f"{name}: {service.metadata.name} shows {ip or 'nothing'}")
             await balancer.remind(tenant.client, service.metadata.key)
     return wrong
@@ -206,11 +206,15 @@ async def _pool_state(here: Site[TenantServer]) -> list[str]:
     page = await here.client.list(IP_ALLOCATION)
     wrong = []
     for key in BLOCKS:
-        mine = (statusranges.find_held_range(one) for one in page.items if one.pool_key == key)
-        held = sum(span.size for span in mine if span is not None)
+        ranges = (
+            statusranges.find_held_range(allocation)
+            for allocation in page.items
+            if allocation.pool_key == key
+        )
+        address_count = sum(span.size for span in ranges if span is not None)
         status = (await here.client.get(NETWORK_POOL, key)).status
         counted = (status.allocatedIPs, status.availableIPs, status.totalIPs)
-        right = (held, SIZE - held, SIZE)
+        right = (address_count, SIZE - address_count, SIZE)
         if counted != right:
             wrong.append(f"the pool {key.name} counts {counted}, there are {right}")
     return wrong
@@ -227,7 +231,7 @@ async def _all_is_given_back(here: Site[TenantServer], rivals: Rivals) -> None:
         await delete(here.client, TENANT_CLUSTER, tenant.key)
     for tenant in here.tenants.values():
         # The record of a creation whose replica was killed counts for two minutes.
-        await here.gone(TENANT_CLUSTER, TEAM, tenant.key.name, CALM_SECONDS)
+        await here.wait_until_gone(TENANT_CLUSTER, TEAM, tenant.key.name, CALM_SECONDS)
     await rivals.leave()
     await until(
         partial(here.client.list, IP_ALLOCATION),

@@ -21,5 +21,5 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 async def lab(server: Server) -> Lab:
     """A namespace of its own for each test."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "lab-"}}
-    made = (await server.admin.post("/api/v1/namespaces", json=body)).json()
-    return Lab(server.admin, made["metadata"]["name"])
+    namespace = (await server.admin.post("/api/v1/namespaces", json=body)).json()
+    return Lab(server.admin, namespace["metadata"]["name"])

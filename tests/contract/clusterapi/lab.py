@@ -106,17 +106,17 @@ class Lab:
         async def look() -> Body | None:
             return await self.find(kind, name)
 
-        found = await until(look, lambda one: one is not None and holds(one), seconds=seconds)
-        assert found is not None
-        return found
+        body = await until(look, lambda look: look is not None and holds(look), seconds=seconds)
+        assert body is not None
+        return body
 
-    async def gone(self, kind: str, name: str, seconds: float = SECONDS) -> None:
+    async def wait_until_gone(self, kind: str, name: str, seconds: float = SECONDS) -> None:
         """Wait until an object is gone."""
 
         async def look() -> Body | None:
             return await self.find(kind, name)
 
-        await until(look, lambda one: one is None, seconds=seconds)
+        await until(look, lambda look: look is None, seconds=seconds)
 
     async def pool(
         self, name: str, *addresses: str, kind: str = "InClusterIPPool", **spec: Any
@@ -134,10 +134,10 @@ class Lab:
             spec["clusterName"] = cluster
         return await self.create("IPAddressClaim", name, spec, **more)
 
-    async def served(self, name: str) -> str:
+    async def wait_until_served(self, name: str) -> str:
         """Wait until a claim has its address; return the address."""
         claim = await self.until(
-            "IPAddressClaim", name, lambda found: bool(status(found).get("addressRef"))
+            "IPAddressClaim", name, lambda claim: bool(status(claim).get("addressRef"))
         )
         address = await self.find("IPAddress", claim["status"]["addressRef"]["name"])
         assert address is not None, "an addressRef leads to an IPAddress"
@@ -145,9 +145,9 @@ class Lab:
 
     async def says(self, name: str, why: str) -> Body:
         """Wait until a claim's Ready condition has a reason."""
-        return await self.until("IPAddressClaim", name, lambda one: reason(one) == why)
+        return await self.until("IPAddressClaim", name, lambda claim: reason(claim) == why)
 
-    async def settled(self, pool: str = "beacon") -> None:
+    async def wait_until_settled(self, pool: str = "beacon") -> None:
         """Return once the product has looked at everything that was made before this call.
 
         It has when a claim that was made after all that, of a pool of its own, was served.
@@ -155,20 +155,20 @@ class Lab:
         name = f"{pool}-{await self._count(pool)}"
         await self.pool(name, "10.255.0.0/24")
         await self.claim(name, name)
-        await self.served(name)
+        await self.wait_until_served(name)
 
     async def _count(self, pool: str) -> int:
         pools = await self.items("InClusterIPPool")
-        return sum(one["metadata"]["name"].startswith(pool) for one in pools)
+        return sum(item["metadata"]["name"].startswith(pool) for item in pools)
 
     async def counts(
         self, pool: str, expected: tuple[int, int, int, int], kind: str = "InClusterIPPool"
     ) -> None:
         """Wait until a pool counts total, used, free, outOfRange so."""
         names = ("total", "used", "free", "outOfRange")
-        wanted = dict(zip(names, expected, strict=True))
+        expected_counts = dict(zip(names, expected, strict=True))
 
         def holds(body: Body) -> bool:
-            return (body.get("status") or {}).get("ipAddresses") == wanted
+            return (body.get("status") or {}).get("ipAddresses") == expected_counts
 
         await self.until(kind, pool, holds)

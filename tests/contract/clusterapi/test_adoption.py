@@ -31,19 +31,19 @@ def spec(claim: str, pool: str, address: str, **more: Any) -> Body:
 async def test_an_ipaddress_of_the_claims_name_is_adopted_with_its_spec(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.20", gateway="10.0.0.1")
     foreign = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "1"}
-    wanted = spec("a", "p", "10.0.0.15", prefix=16, gateway="10.0.0.254")
-    await lab.create("IPAddress", "a", wanted, ownerReferences=[foreign])
+    expected = spec("a", "p", "10.0.0.15", prefix=16, gateway="10.0.0.254")
+    await lab.create("IPAddress", "a", expected, ownerReferences=[foreign])
     await lab.claim("a", "p", labels={"cluster.x-k8s.io/cluster-name": "c"})
     await lab.create("Cluster", "c", {})
-    assert await lab.served("a") == "10.0.0.15"
-    found = await lab.find("IPAddress", "a")
-    assert found is not None
-    assert found["spec"] == wanted
-    assert found["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
-    owners = [one["kind"] for one in found["metadata"]["ownerReferences"]]
+    assert await lab.wait_until_served("a") == "10.0.0.15"
+    address = await lab.find("IPAddress", "a")
+    assert address is not None
+    assert address["spec"] == expected
+    assert address["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
+    owners = [owner["kind"] for owner in address["metadata"]["ownerReferences"]]
     assert owners == ["ConfigMap", "IPAddressClaim", "InClusterIPPool"]
-    assert found["metadata"]["ownerReferences"][0] == foreign, "nothing is added to others"
-    assert found["metadata"]["labels"] == {"cluster.x-k8s.io/cluster-name": "c"}
+    assert address["metadata"]["ownerReferences"][0] == foreign, "nothing is added to others"
+    assert address["metadata"]["labels"] == {"cluster.x-k8s.io/cluster-name": "c"}
 
 
 async def test_stale_owners_of_a_moved_ipaddress_are_replaced_where_they_stand(lab: Lab) -> None:
@@ -75,10 +75,10 @@ async def test_stale_owners_of_a_moved_ipaddress_are_replaced_where_they_stand(l
         finalizers=[ADDRESS_FINALIZER],
     )
     await lab.patch("IPAddressClaim", "a", {"metadata": {"annotations": None}})
-    assert await lab.served("a") == "10.0.0.12"
-    found = await lab.find("IPAddress", "a")
-    assert found is not None
-    uids = [one["uid"] for one in found["metadata"]["ownerReferences"]]
+    assert await lab.wait_until_served("a") == "10.0.0.12"
+    address = await lab.find("IPAddress", "a")
+    assert address is not None
+    uids = [owner["uid"] for owner in address["metadata"]["ownerReferences"]]
     assert uids == [claim["metadata"]["uid"], pool["metadata"]["uid"]]
 
 
@@ -92,39 +92,39 @@ async def test_an_ipaddress_that_was_restored_before_its_claim_is_adopted(lab: L
     }
     await lab.pool("p", "10.0.0.10-10.0.0.20")
     more = {"ownerReferences": [owner], "finalizers": [ADDRESS_FINALIZER]}
-    made = await lab.create("IPAddress", "a", spec("a", "p", "10.0.0.12"), **more)
-    await lab.settled()
+    address = await lab.create("IPAddress", "a", spec("a", "p", "10.0.0.12"), **more)
+    await lab.wait_until_settled()
     await lab.claim("a", "p")
-    assert await lab.served("a") == "10.0.0.12"
-    found = await lab.find("IPAddress", "a")
-    assert found is not None
-    assert found["metadata"]["uid"] == made["metadata"]["uid"]
+    assert await lab.wait_until_served("a") == "10.0.0.12"
+    adopted = await lab.find("IPAddress", "a")
+    assert adopted is not None
+    assert adopted["metadata"]["uid"] == address["metadata"]["uid"]
 
 
 async def test_an_ipaddress_of_another_pool_is_in_the_way_and_not_touched(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.20")
-    made = await lab.create("IPAddress", "a", spec("a", "other", "10.0.0.15"))
+    address = await lab.create("IPAddress", "a", spec("a", "other", "10.0.0.15"))
     await lab.claim("a", "p")
     said = await lab.says("a", "AllocationFailed")
     assert "other" in condition(said)["message"]
-    found = await lab.find("IPAddress", "a")
-    assert found == made
-    await lab.settled()
+    adopted = await lab.find("IPAddress", "a")
+    assert adopted == address
+    await lab.wait_until_settled()
     await lab.delete("IPAddress", "a")
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
     assert reason(await lab.find("IPAddressClaim", "a")) == "AddressAllocated"
 
 
 async def test_an_adopted_address_that_another_has_too_is_refused(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.20")
     await lab.claim("a", "p")
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
     await lab.create("IPAddress", "b", spec("b", "p", "10.0.0.10"))
     await lab.claim("b", "p")
     await lab.says("b", "AllocationFailed")
-    found = await lab.find("IPAddressClaim", "b")
-    assert found is not None
-    assert "addressRef" not in found["status"]
+    claim = await lab.find("IPAddressClaim", "b")
+    assert claim is not None
+    assert "addressRef" not in claim["status"]
 
 
 async def test_claims_of_another_provider_keep_their_addresses(lab: Lab) -> None:
@@ -135,9 +135,9 @@ async def test_claims_of_another_provider_keep_their_addresses(lab: Lab) -> None
     await lab.patch("IPAddressClaim", "a", {"status": {"addressRef": {"name": "a"}}}, "status")
     await lab.patch("IPAddressClaim", "a", {"metadata": {"annotations": None}})
     await lab.says("a", "AddressAllocated")
-    assert await lab.served("a") == "10.0.0.13"
+    assert await lab.wait_until_served("a") == "10.0.0.13"
     await lab.claim("b", "p")
-    assert await lab.served("b") == "10.0.0.10"
+    assert await lab.wait_until_served("b") == "10.0.0.10"
 
 
 async def test_ipaddresses_out_of_range_or_unreadable_block_no_claim_and_are_counted(
@@ -148,9 +148,9 @@ async def test_ipaddresses_out_of_range_or_unreadable_block_no_claim_and_are_cou
     await lab.create("IPAddress", "odd", spec("odd", "p", "nonsense"))
     await lab.create("IPAddress", "same", spec("same", "p", "10.0.0.11"))
     await lab.claim("a", "p")
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
     await lab.claim("b", "p")
-    assert await lab.served("b") == "10.0.0.12"
+    assert await lab.wait_until_served("b") == "10.0.0.12"
     await lab.counts("p", (3, 5, 0, 2))
 
 
@@ -158,7 +158,7 @@ async def test_another_text_of_the_same_ipv6_address_holds_it(lab: Lab) -> None:
     await lab.pool("p", "2001:db8::10-2001:db8::11", prefix=64)
     await lab.create("IPAddress", "x", spec("x", "p", "2001:0DB8:0::10", prefix=64))
     await lab.claim("a", "p")
-    assert await lab.served("a") == "2001:db8::11"
+    assert await lab.wait_until_served("a") == "2001:db8::11"
 
 
 async def test_shrinking_leaves_addresses_out_of_range_and_never_counts_below_zero(
@@ -167,15 +167,15 @@ async def test_shrinking_leaves_addresses_out_of_range_and_never_counts_below_ze
     await lab.pool("p", "10.0.0.10-10.0.0.13")
     for name in ("a", "b", "c"):
         await lab.claim(name, "p")
-        await lab.served(name)
+        await lab.wait_until_served(name)
     await lab.patch("InClusterIPPool", "p", {"spec": {"addresses": ["10.0.0.12-10.0.0.13"]}})
     await lab.counts("p", (2, 3, 1, 2))
     await lab.claim("d", "p")
-    assert await lab.served("d") == "10.0.0.13"
+    assert await lab.wait_until_served("d") == "10.0.0.13"
     await lab.counts("p", (2, 4, 0, 2))
     await lab.delete("IPAddressClaim", "a")
     await lab.counts("p", (2, 3, 0, 1))
-    assert await lab.served("b") == "10.0.0.11"
+    assert await lab.wait_until_served("b") == "10.0.0.11"
 
 
 async def test_a_huge_pool_is_counted_to_the_largest_number_that_fits(lab: Lab) -> None:
@@ -183,7 +183,7 @@ async def test_a_huge_pool_is_counted_to_the_largest_number_that_fits(lab: Lab) 
     most = 2**63 - 1
     await lab.counts("p", (most, 0, most, 0))
     await lab.claim("a", "p")
-    assert await lab.served("a") == "2001:db8::1"
+    assert await lab.wait_until_served("a") == "2001:db8::1"
     await lab.counts("p", (most, 1, most, 0))
 
 
@@ -193,9 +193,9 @@ async def test_an_address_ref_that_was_edited_to_that_of_another_claim_is_put_ri
     await lab.pool("p", "10.0.0.10-10.0.0.13")
     for name in ("a", "b"):
         await lab.claim(name, "p")
-    found = [await lab.served(name) for name in ("a", "b")]
+    addresses = [await lab.wait_until_served(name) for name in ("a", "b")]
     await lab.patch("IPAddressClaim", "a", {"status": {"addressRef": {"name": "b"}}}, "status")
     await lab.until(
         "IPAddressClaim", "a", lambda claim: status(claim).get("addressRef") == {"name": "a"}
     )
-    assert [await lab.served(name) for name in ("a", "b")] == found
+    assert [await lab.wait_until_served(name) for name in ("a", "b")] == addresses

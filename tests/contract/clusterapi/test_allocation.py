@@ -16,9 +16,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 async def test_a_claim_gets_the_lowest_free_address_and_the_pool_counts_it(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.12", gateway="10.0.0.1")
     await lab.claim("a", "p")
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
     await lab.claim("b", "p")
-    assert await lab.served("b") == "10.0.0.11"
+    assert await lab.wait_until_served("b") == "10.0.0.11"
     await lab.counts("p", (3, 2, 1, 0))
 
 
@@ -28,9 +28,9 @@ async def test_what_is_excluded_reserved_or_the_gateway_is_never_handed_out(lab:
     )
     for name, expected in (("a", "10.0.0.2"), ("b", "10.0.0.4"), ("c", "10.0.0.5")):
         await lab.claim(name, "p")
-        assert await lab.served(name) == expected
+        assert await lab.wait_until_served(name) == expected
     await lab.claim("d", "p")
-    assert await lab.served("d") == "10.0.0.6"
+    assert await lab.wait_until_served("d") == "10.0.0.6"
     await lab.claim("e", "p")
     await lab.says("e", "PoolExhausted")
     await lab.counts("p", (4, 4, 0, 0))
@@ -42,7 +42,7 @@ async def test_the_ipaddress_has_owners_finalizer_label_and_the_gateway_to_the_l
     await lab.create("Cluster", "c", {})
     pool = await lab.pool("p", "2001:db8::10", prefix=64, gateway="2001:DB8:0::1")
     claim = await lab.claim("a", "p", cluster="c")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     address = await lab.find("IPAddress", "a")
     assert address is not None
     assert address["spec"] == {
@@ -77,17 +77,17 @@ async def test_the_ipaddress_has_owners_finalizer_label_and_the_gateway_to_the_l
             "blockOwnerDeletion": True,
         },
     ]
-    served = await lab.find("IPAddressClaim", "a")
-    assert served is not None
-    assert served["metadata"]["finalizers"] == [CLAIM_FINALIZER]
-    assert condition(served)["status"] == "True"
-    assert condition(served)["reason"] == "AddressAllocated"
+    served_claim = await lab.find("IPAddressClaim", "a")
+    assert served_claim is not None
+    assert served_claim["metadata"]["finalizers"] == [CLAIM_FINALIZER]
+    assert condition(served_claim)["status"] == "True"
+    assert condition(served_claim)["reason"] == "AddressAllocated"
 
 
 async def test_a_pool_without_gateway_makes_addresses_without_one(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10")
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     address = await lab.find("IPAddress", "a")
     assert address is not None
     assert "gateway" not in address["spec"]
@@ -97,7 +97,7 @@ async def test_a_global_pool_serves_claims_of_all_namespaces(lab: Lab) -> None:
     name = f"global-{lab.namespace}"
     await lab.pool(name, "10.1.0.10-10.1.0.11", kind="GlobalInClusterIPPool")
     await lab.claim("a", name, "GlobalInClusterIPPool")
-    assert await lab.served("a") == "10.1.0.10"
+    assert await lab.wait_until_served("a") == "10.1.0.10"
     await lab.counts(name, (2, 1, 1, 0), "GlobalInClusterIPPool")
 
 
@@ -112,7 +112,7 @@ async def test_a_prefix_pool_hands_out_aligned_prefixes_lowest_first(lab: Lab, k
     await lab.create(kind, name, spec)
     for claim, expected in (("a", "2001:db8:a::"), ("b", "2001:db8:a:2::")):
         await lab.claim(claim, name, kind)
-        assert await lab.served(claim) == expected
+        assert await lab.wait_until_served(claim) == expected
     address = await lab.find("IPAddress", "b")
     assert address is not None
     assert address["spec"]["prefix"] == 64
@@ -128,14 +128,14 @@ async def test_a_network_pool_serves_claims_and_allocations_from_one_space(lab: 
         "count": 2,
     }
     await lab.claim("a", "p", "NetworkPool")
-    assert await lab.served("a") == "10.2.0.0"
+    assert await lab.wait_until_served("a") == "10.2.0.0"
     await lab.create("IPAllocation", "n", spec)
-    found = await lab.until(
-        "IPAllocation", "n", lambda one: one.get("status", {}).get("phase") == "Allocated"
+    allocation = await lab.until(
+        "IPAllocation", "n", lambda body: body.get("status", {}).get("phase") == "Allocated"
     )
-    assert found["status"]["startAddress"] == "10.2.0.2"
+    assert allocation["status"]["startAddress"] == "10.2.0.2"
     await lab.claim("b", "p", "NetworkPool")
-    assert await lab.served("b") == "10.2.0.4"
+    assert await lab.wait_until_served("b") == "10.2.0.4"
     address = await lab.find("IPAddress", "b")
     assert address is not None
     assert (address["spec"]["prefix"], address["spec"]["gateway"]) == (29, "10.2.0.1")
@@ -158,7 +158,7 @@ async def test_addresses_ranges_and_small_subnets_are_served_ascending(
     await lab.pool("p", *addresses, prefix=prefix)
     for number in range(len(expected)):
         await lab.claim(f"a{number}", "p")
-        assert await lab.served(f"a{number}") == expected[number]
+        assert await lab.wait_until_served(f"a{number}") == expected[number]
     await lab.claim("z", "p")
     await lab.says("z", "PoolExhausted")
 
@@ -179,16 +179,16 @@ async def test_claims_of_the_older_version_are_served_too(lab: Lab) -> None:
         },
     }
     assert (await lab.admin.post(path, json=body)).status_code == 201
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
 
 
 async def test_claims_of_foreign_pools_are_left_alone_altogether(lab: Lab) -> None:
     spec = {"poolRef": {"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p"}}
-    made = await lab.create("IPAddressClaim", "a", spec)
+    claim = await lab.create("IPAddressClaim", "a", spec)
     other = {"poolRef": {"apiGroup": "other.io", "kind": "InClusterIPPool", "name": "p"}}
     await lab.create("IPAddressClaim", "b", other)
-    await lab.settled()
-    found = await lab.find("IPAddressClaim", "a")
-    assert found is not None
-    assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    await lab.wait_until_settled()
+    foreign_claim = await lab.find("IPAddressClaim", "a")
+    assert foreign_claim is not None
+    assert foreign_claim["metadata"]["resourceVersion"] == claim["metadata"]["resourceVersion"]
     assert "finalizers" not in (await lab.find("IPAddressClaim", "b") or {})["metadata"]

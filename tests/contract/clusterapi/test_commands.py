@@ -18,15 +18,15 @@ async def test_pools_and_addresses_of_claims_are_found_on_a_server(
 ) -> None:
     await lab.pool("p", "10.77.0.1")
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.claim("b", "p")
     await lab.says("b", "PoolExhausted")
     await lab.counts("p", (1, 1, 0, 0))
     asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
     pools = json.loads((await run_beside("pools", *asked, "-o", "json")).out)
-    mine = next(one for one in pools["items"] if one["kind"] == "InClusterIPPool")
-    [family] = mine.pop("families")
-    assert mine == {
+    pool = next(item for item in pools["items"] if item["kind"] == "InClusterIPPool")
+    [family] = pool.pop("families")
+    assert pool == {
         "kind": "InClusterIPPool",
         "namespace": lab.namespace,
         "name": "p",
@@ -39,20 +39,20 @@ async def test_pools_and_addresses_of_claims_are_found_on_a_server(
     answer = (await run_beside("whois", "10.77.0.1", *asked)).out
     assert f"IPAddressClaim {lab.namespace}/a" in answer
     checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
-    found = {one["subject"]["name"]: one["kind"] for one in checked["findings"]}
-    assert {name: found[name] for name in ("a", "b", "p") if name in found} == {
-        "p": "RequestsWait"
-    }
+    kind = {finding["subject"]["name"]: finding["kind"] for finding in checked["findings"]}
+    assert {name: kind[name] for name in ("a", "b", "p") if name in kind} == {"p": "RequestsWait"}
 
 
-def deleting(made: str, kind: str, name: str, folder: Path) -> Path:
+def deleting(address_name: str, kind: str, name: str, folder: Path) -> Path:
     """Write a report in which a person chose to delete the object of the one such finding."""
-    report = json.loads(made)
-    [found] = [
-        one for one in report["findings"] if (one["kind"], one["subject"]["name"]) == (kind, name)
+    report = json.loads(address_name)
+    [finding] = [
+        entry
+        for entry in report["findings"]
+        if (entry["kind"], entry["subject"]["name"]) == (kind, name)
     ]
-    assert (found["action"], found["choices"]) == ("none", ["none", "delete"])
-    found["action"] = "delete"
+    assert (finding["action"], finding["choices"]) == ("none", ["none", "delete"])
+    finding["action"] = "delete"
     target = folder / "report.json"
     target.write_text(json.dumps(report))
     return target
@@ -66,7 +66,7 @@ async def test_an_address_without_a_claim_is_released_when_a_person_wants_it(
     spec = by_hand("gone", "p", "10.78.0.1")
     await lab.create("IPAddress", "gone", spec, finalizers=[ADDRESS_FINALIZER])
     await lab.claim("a", "p")
-    assert await lab.served("a") == "10.78.0.2"
+    assert await lab.wait_until_served("a") == "10.78.0.2"
     asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
     checked = await run_beside("check", *asked, "-o", "json")
     report = deleting(checked.out, "Unclaimed", "gone", tmp_path)
@@ -100,7 +100,7 @@ async def test_the_younger_of_two_holders_of_an_address_is_removed_when_a_person
     await lab.pool("p", "10.80.0.1-10.80.0.2")
     await lab.create("IPAddress", "by-hand", by_hand("by-hand", "p", "10.80.0.2"))
     await lab.claim("a", "p")
-    assert await lab.served("a") == "10.80.0.1"
+    assert await lab.wait_until_served("a") == "10.80.0.1"
     await lab.delete("IPAddress", "by-hand")
     await lab.create("IPAddress", "by-hand", by_hand("by-hand", "p", "10.80.0.1"))
     asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
@@ -110,4 +110,4 @@ async def test_the_younger_of_two_holders_of_an_address_is_removed_when_a_person
     done = await run_beside("check", *asked, "--repair", str(report))
     assert done.code == 0, done.err
     assert await lab.find("IPAddress", "by-hand") is None
-    assert await lab.served("a") == "10.80.0.1"
+    assert await lab.wait_until_served("a") == "10.80.0.1"

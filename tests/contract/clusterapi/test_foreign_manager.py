@@ -44,9 +44,11 @@ async def test_both_are_served_once_the_other_controller_is_silent_though_the_jo
         kubeconfig = await under_shipped_roles(plane, admin, tmp_path, "clusterapi")
         flags = ("--pool-foreign-silence=3s", f"--namespace={names.DEFAULT_NAMESPACE}")
         with product("clusterapi", kubeconfig, tmp_path / "log", *flags):
-            await lab.served("c")
+            await lab.wait_until_served("c")
             await lab.until(
-                "IPAllocation", "a", lambda one: one.get("status", {}).get("phase") == "Allocated"
+                "IPAllocation",
+                "a",
+                lambda allocation: allocation.get("status", {}).get("phase") == "Allocated",
             )
             pool = await lab.find("NetworkPool", "p")
             assert condition(pool, FOREIGN_MANAGER).get("status") != "True"

@@ -20,10 +20,10 @@ async def test_claims_are_served_once_their_kinds_are_and_by_definitions_without
     lab = Lab(admin, "default")
     with product("clusterapi", kubeconfig, log):
 
-        async def logged() -> str:
+        async def read_log() -> str:
             return await anyio.Path(log).read_text(encoding="utf-8")
 
-        await until(logged, lambda text: "waiting for them" in text)
+        await until(read_log, lambda logged: "waiting for them" in logged)
         await plane.install_crds(DATA / "clusterapi" / "in-cluster-pools.yaml")
         await plane.install_crds(DATA / "clusterapi" / "crds.yaml")
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}}
@@ -31,11 +31,11 @@ async def test_claims_are_served_once_their_kinds_are_and_by_definitions_without
         lab.namespace = "late"
         await lab.pool("p", "10.0.0.10-10.0.0.11")
         await lab.claim("a", "p")
-        assert await lab.served("a") == "10.0.0.10"
+        assert await lab.wait_until_served("a") == "10.0.0.10"
         await lab.counts("p", (2, 1, 1, 0))
-        await lab.settled()
+        await lab.wait_until_settled()
         before = await lab.find("InClusterIPPool", "p")
         assert before is not None
         assert "conditions" not in before["status"]
-        await lab.settled()
+        await lab.wait_until_settled()
         assert await lab.find("InClusterIPPool", "p") == before

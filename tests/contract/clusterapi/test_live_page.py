@@ -20,8 +20,8 @@ async def test_a_claim_that_is_served_and_released_is_seen_on_the_page(
 ) -> None:
     await install_roles(server.admin, "ui")  # the page shows the controllers' events
     transport = await connect(server.kubeconfig, None, user_agent="page")
-    named = f"InClusterIPPool {lab.namespace}/machines"
-    pool = f"document.querySelector('[data-pool=\"{named}\"]')"
+    pool_name = f"InClusterIPPool {lab.namespace}/machines"
+    pool = f"document.querySelector('[data-pool=\"{pool_name}\"]')"
     try:
         async with (
             local_page(transport, SystemClock(), Bind("127.0.0.1", 0)) as url,

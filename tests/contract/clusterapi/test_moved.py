@@ -28,26 +28,26 @@ async def of_both(lab: Lab) -> str:
     return name
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("is_named", [True, False])
 async def test_the_address_of_a_claim_that_was_moved_away_stays_in_use(
-    lab: Lab, named: bool
+    lab: Lab, is_named: bool
 ) -> None:
     pool = await of_both(lab)
-    if named:
+    if is_named:
         await lab.create("Cluster", "c", {})
-    await lab.claim("a", pool, KIND, **({"cluster": "c"} if named else {}))
-    assert await lab.served("a") == "10.3.0.10"
-    if named:
+    await lab.claim("a", pool, KIND, **({"cluster": "c"} if is_named else {}))
+    assert await lab.wait_until_served("a") == "10.3.0.10"
+    if is_named:
         await lab.patch("Cluster", "c", {"spec": {"paused": True}})
     await moved_away(lab, "a")
-    if named:
+    if is_named:
         await lab.delete("Cluster", "c")
-    await lab.settled()
-    left = await lab.find("IPAddress", "a")
-    assert left is not None
-    assert "deletionTimestamp" not in left["metadata"]
+    await lab.wait_until_settled()
+    address = await lab.find("IPAddress", "a")
+    assert address is not None
+    assert "deletionTimestamp" not in address["metadata"]
     await lab.claim("b", pool, KIND)
-    assert await lab.served("b") == "10.3.0.11"
+    assert await lab.wait_until_served("b") == "10.3.0.11"
     await lab.counts(pool, (2, 2, 0, 0), KIND)
 
 
@@ -56,18 +56,18 @@ async def test_a_claim_that_was_moved_back_has_its_address_and_releases_it_in_th
 ) -> None:
     pool = await of_both(lab)
     await lab.claim("before", pool, KIND)
-    await lab.served("before")
+    await lab.wait_until_served("before")
     await lab.claim("a", pool, KIND)
-    assert await lab.served("a") == "10.3.0.11"
+    assert await lab.wait_until_served("a") == "10.3.0.11"
     await lab.delete("IPAddressClaim", "before")
-    await lab.gone("IPAddressClaim", "before")
+    await lab.wait_until_gone("IPAddressClaim", "before")
     await moved_away(lab, "a")
-    await lab.settled()
+    await lab.wait_until_settled()
     await lab.claim("a", pool, KIND)
-    assert await lab.served("a") == "10.3.0.11"
+    assert await lab.wait_until_served("a") == "10.3.0.11"
     await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddress", "a")
+    await lab.wait_until_gone("IPAddress", "a")
     await lab.counts(pool, (2, 0, 2, 0), KIND)
 
 
@@ -77,8 +77,8 @@ async def test_a_claim_that_vanishes_while_its_cluster_is_there_releases_its_add
     pool = await of_both(lab)
     await lab.create("Cluster", "c", {})
     await lab.claim("a", pool, KIND, cluster="c")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddress", "a")
+    await lab.wait_until_gone("IPAddress", "a")
     await lab.counts(pool, (2, 0, 2, 0), KIND)

@@ -73,7 +73,7 @@ async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never
     spec = {"addresses": ["10.72.0.10-10.72.0.20"], "prefix": 24, "gateway": "10.72.0.1"}
     await lab.create("GlobalInClusterIPPool", whole, spec)
     await lab.claim("node", whole, kind="GlobalInClusterIPPool")
-    address = await lab.served("node")
+    address = await lab.wait_until_served("node")
     other = f"{lab.namespace}-other"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
     assert (await server.admin.post("/api/v1/namespaces", json=body)).status_code == 201
@@ -83,12 +83,14 @@ async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never
     assert answer.code == 0
     assert f"allocated  IPAddressClaim {lab.namespace}/node" in answer.out
     pools = json.loads((await run_beside("pools", *admin, "-o", "json")).out)
-    (pool,) = [one for one in pools["items"] if one["name"] == whole]
+    (pool,) = [pool for pool in pools["items"] if pool["name"] == whole]
     (family,) = pool["families"]
     assert (family["allocated"], family["available"]) == (1, 10)
     assert "notRead" not in pools
     checked = json.loads((await run_beside("check", *admin, "-o", "json")).out)
-    assert [one for one in checked["findings"] if one["subject"]["name"] == whole] == []
+    assert [
+        finding for finding in checked["findings"] if finding["subject"]["name"] == whole
+    ] == []
 
     elsewhere = Lab(server.admin, other)
     kubeconfig = await restricted_kubeconfig(server, elsewhere, tmp_path)
@@ -115,13 +117,13 @@ async def test_addresses_that_other_namespaces_hold_of_a_clusters_pool_are_never
         " another namespace may contain it: run the command without -n, or with -A"
     )
     pools = json.loads((await run_beside("pools", *reader, "-o", "json")).out)
-    (pool,) = [one for one in pools["items"] if one["name"] == whole]
+    (pool,) = [pool for pool in pools["items"] if pool["name"] == whole]
     (family,) = pool["families"]
     assert (family["total"], family["allocated"], family["available"]) == (11, None, None)
     assert pool["waiting"] is None
     assert f"ipaddresses.{IPAM} of other namespaces than {other}" in pool["notRead"]
     mapped = json.loads((await run_beside("map", *reader, "-o", "json")).out)
-    (pool,) = [one for one in mapped["items"] if one["name"] == whole]
+    (pool,) = [item for item in mapped["items"] if item["name"] == whole]
     states = {extent["state"] for extent in pool["families"][0]["extents"]}
     assert "unknown" in states
     assert "free" not in states
@@ -144,7 +146,7 @@ async def test_what_may_be_held_by_claims_that_a_user_may_not_read_is_unknown_an
 ) -> None:
     await lab.create("NetworkPool", "rack", {"cidr": "10.74.0.0/28"})
     await lab.claim("node", "rack", kind="NetworkPool")
-    address = await lab.served("node")
+    address = await lab.wait_until_served("node")
     await lab.until("NetworkPool", "rack", lambda pool: status(pool).get("allocatedIPs") == 1)
     kubeconfig = await restricted_kubeconfig(server, lab, tmp_path, [OURS])
     reader = (f"--kubeconfig={kubeconfig}", "-n", lab.namespace)
@@ -162,13 +164,13 @@ async def test_what_may_be_held_by_claims_that_a_user_may_not_read_is_unknown_an
     assert (family["total"], family["allocated"], family["available"]) == (16, None, None)
     assert claims in pool["notRead"]
     for command in ("pools", "map"):
-        shown = await run_beside(command, *reader)
-        assert (shown.code, "unknown" in shown.out) == (0, True)
-        assert "  free" not in shown.out
+        outcome = await run_beside(command, *reader)
+        assert (outcome.code, "unknown" in outcome.out) == (0, True)
+        assert "  free" not in outcome.out
 
     checked = await run_beside("check", *reader, "-o", "json")
-    found = json.loads(checked.out)
-    assert (checked.code, found["findings"], claims in found["notRead"]) == (0, [], True)
+    document = json.loads(checked.out)
+    assert (checked.code, document["findings"], claims in document["notRead"]) == (0, [], True)
     strict = await run_beside("check", *reader, "--strict")
     assert (strict.code, strict.out) == (1, "nothing is wrong in what was read\n")
     await lab.delete("IPAddressClaim", "node")

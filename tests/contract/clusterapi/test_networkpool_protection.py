@@ -36,10 +36,10 @@ async def test_edits_and_a_deletion_that_take_the_address_of_a_claim_are_refused
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
         transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
         site, lab = Site(admin, transport), Lab(admin, HOME)
-        async with site.judged(WITH_CLAIMS):
+        async with site.serve_webhooks(WITH_CLAIMS):
             assert (await site.create("NetworkPool", "p", {"cidr": "10.66.0.0/28"})).is_success
             await lab.claim("c", "p", "NetworkPool")
-            assert await lab.served("c") == "10.66.0.0"
+            assert await lab.wait_until_served("c") == "10.66.0.0"
             for change, field in EDITS.values():
                 refused = await site.edit("NetworkPool", "p", {"spec": change})
                 [(where, message)] = causes(refused)
@@ -50,11 +50,11 @@ async def test_edits_and_a_deletion_that_take_the_address_of_a_claim_are_refused
             assert f"{CLAIM} holds 10.66.0.0" in refused.json()["message"]
 
             await lab.delete("IPAddressClaim", "c")
-            await lab.gone("IPAddressClaim", "c")
+            await lab.wait_until_gone("IPAddressClaim", "c")
             reserved = {"spec": {"reserved": [{"cidr": "10.66.0.0/30"}]}}
             assert (await site.edit("NetworkPool", "p", reserved)).is_success
             assert (await site.delete("NetworkPool", "p")).is_success
-            await lab.gone("NetworkPool", "p")
+            await lab.wait_until_gone("NetworkPool", "p")
         await transport.aclose()
 
 
@@ -63,19 +63,19 @@ async def test_a_pool_without_webhooks_says_which_claims_lie_outside_and_keep_it
 ) -> None:
     await lab.create("NetworkPool", "p", {"cidr": "10.66.0.0/28"})
     await lab.claim("c", "p", "NetworkPool")
-    assert await lab.served("c") == "10.66.0.0"
+    assert await lab.wait_until_served("c") == "10.66.0.0"
     holder = f"IPAddressClaim {lab.namespace}/c (10.66.0.0-10.66.0.0)"
     await lab.patch("NetworkPool", "p", {"spec": {"reserved": [{"cidr": "10.66.0.0/30"}]}})
 
     def is_reported(pool: dict[str, Any]) -> bool:
-        found = condition(pool, "OutOfRange")
-        return found.get("status") == "True" and holder in found["message"]
+        out_of_range = condition(pool, "OutOfRange")
+        return out_of_range.get("status") == "True" and holder in out_of_range["message"]
 
     await lab.until("NetworkPool", "p", is_reported)
     await lab.delete("NetworkPool", "p")
-    pool = await lab.until("NetworkPool", "p", lambda one: reason(one) == "Deleting")
+    pool = await lab.until("NetworkPool", "p", lambda pool: reason(pool) == "Deleting")
     assert condition(pool)["message"] == (
         f"waiting for 1 active allocation to be released, among them {holder}"
     )
     await lab.delete("IPAddressClaim", "c")
-    await lab.gone("NetworkPool", "p")
+    await lab.wait_until_gone("NetworkPool", "p")

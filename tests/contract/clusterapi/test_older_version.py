@@ -16,11 +16,11 @@ from tests.polling import until
 
 def older() -> list[dict[str, Any]]:
     """Return Cluster API's definitions without v1beta2."""
-    found = list(yaml.safe_load_all((DATA / "clusterapi" / "crds.yaml").read_text()))
-    for one in found:
-        [kept] = [v for v in one["spec"]["versions"] if v["name"] == "v1beta1"]
-        one["spec"]["versions"] = [kept | {"storage": True}]
-    return found
+    documents = list(yaml.safe_load_all((DATA / "clusterapi" / "crds.yaml").read_text()))
+    for definition in documents:
+        [kept] = [v for v in definition["spec"]["versions"] if v["name"] == "v1beta1"]
+        definition["spec"]["versions"] = [kept | {"storage": True}]
+    return documents
 
 
 async def test_claims_are_served_and_say_so_in_cluster_apis_older_list(
@@ -37,7 +37,7 @@ async def test_claims_are_served_and_say_so_in_cluster_apis_older_list(
         ref = {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}
         claims = lab.path("IPAddressClaim").replace("v1beta2", "v1beta1")
 
-        async def asked(name: str, why: str) -> dict[str, Any]:
+        async def make_claim(name: str, why: str) -> dict[str, Any]:
             """Make a claim, wait until it gives a reason, return it."""
             body = {
                 "apiVersion": PATHS["IPAddressClaim"].split("/")[0] + "/v1beta1",
@@ -50,11 +50,11 @@ async def test_claims_are_served_and_say_so_in_cluster_apis_older_list(
             async def look() -> dict[str, Any]:
                 return dict((await admin.get(f"{claims}/{name}")).json())
 
-            return await until(look, lambda one: condition(one).get("reason") == why)
+            return await until(look, lambda look: condition(look).get("reason") == why)
 
-        served = await asked("a", "AddressAllocated")
-        assert served["status"]["addressRef"] == {"name": "a"}
-        waiting = await asked("b", "PoolExhausted")
+        served_claim = await make_claim("a", "AddressAllocated")
+        assert served_claim["status"]["addressRef"] == {"name": "a"}
+        waiting = await make_claim("b", "PoolExhausted")
         assert "addressRef" not in waiting["status"]
         assert condition(waiting)["severity"] == "Error"
         addresses = lab.path("IPAddress", "a").replace("v1beta2", "v1beta1")

@@ -10,8 +10,8 @@ OVERLAPPING = "Overlapping"
 
 
 def names(body: Body, other: str) -> bool:
-    found = condition(body, OVERLAPPING)
-    return found.get("status") == "True" and other in found["message"]
+    overlap = condition(body, OVERLAPPING)
+    return overlap.get("status") == "True" and other in overlap["message"]
 
 
 def alone(body: Body) -> bool:
@@ -35,14 +35,16 @@ async def test_an_overlap_is_reported_on_both_pools_until_it_ends(lab: Lab) -> N
     await lab.create("NetworkPool", "net", {"cidr": "10.9.0.0/28"})
     await lab.until("InClusterIPPool", "one", lambda body: names(body, "/net (6 addresses)"))
     note = "addresses are also handed out by InClusterIPPool"
-    await until(lambda: notes(lab, "net"), lambda found: any(note in one for one in found))
+    await until(
+        lambda: notes(lab, "net"), lambda notes: any(note in sentence for sentence in notes)
+    )
 
 
 async def notes(lab: Lab, pool: str) -> list[str]:
-    """Return what the events of a NetworkPool say about overlaps."""
+    """Return the notes of a NetworkPool's events about overlaps."""
     path = f"/apis/events.k8s.io/v1/namespaces/{lab.namespace}/events"
     return [
-        one["note"]
-        for one in (await lab.admin.get(path)).json()["items"]
-        if (one["regarding"]["name"], one["reason"]) == (pool, "PoolsOverlap")
+        event["note"]
+        for event in (await lab.admin.get(path)).json()["items"]
+        if (event["regarding"]["name"], event["reason"]) == (pool, "PoolsOverlap")
     ]

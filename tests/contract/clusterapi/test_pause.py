@@ -10,7 +10,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 async def rests(lab: Lab, name: str) -> None:
     """Assert that nothing is done about a claim while the product looks around."""
     before = await lab.find("IPAddressClaim", name)
-    await lab.settled()
+    await lab.wait_until_settled()
     assert before == await lab.find("IPAddressClaim", name)
 
 
@@ -26,7 +26,7 @@ async def test_a_claim_whose_cluster_is_missing_waits_without_a_finalizer(
     await rests(lab, "a")
     assert "finalizers" not in (await lab.find("IPAddressClaim", "a") or {})["metadata"]
     await lab.create("Cluster", "c", {})
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
 
 
 @pytest.mark.parametrize("by_annotation", [False, True])
@@ -36,15 +36,15 @@ async def test_a_paused_cluster_stops_serving_and_release(lab: Lab, by_annotatio
     await lab.pool("p", "10.0.0.10-10.0.0.11")
     await lab.create("Cluster", "c", {})
     await lab.claim("a", "p", cluster="c")
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
     await lab.patch("Cluster", "c", paused)
     await lab.claim("b", "p", cluster="c")
     await lab.delete("IPAddressClaim", "a")
     await rests(lab, "b")
     assert await lab.find("IPAddress", "a") is not None
     await lab.patch("Cluster", "c", on)
-    await lab.gone("IPAddressClaim", "a")
-    assert await lab.served("b") in {"10.0.0.10", "10.0.0.11"}
+    await lab.wait_until_gone("IPAddressClaim", "a")
+    assert await lab.wait_until_served("b") in {"10.0.0.10", "10.0.0.11"}
 
 
 async def test_a_paused_claim_is_not_served_by_any_other_event(lab: Lab) -> None:
@@ -57,47 +57,47 @@ async def test_a_paused_claim_is_not_served_by_any_other_event(lab: Lab) -> None
     await lab.patch("InClusterIPPool", "p", {"spec": {"addresses": ["10.0.0.10-10.0.0.12"]}})
     await rests(lab, "a")
     await lab.patch("IPAddressClaim", "a", {"metadata": {"annotations": None}})
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
 
 
 async def test_a_paused_claim_keeps_its_address_when_it_is_deleted(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.11")
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.patch("IPAddressClaim", "a", {"metadata": {"annotations": PAUSED}})
     await lab.delete("IPAddressClaim", "a")
     await rests(lab, "a")
     assert await lab.find("IPAddress", "a") is not None
     await lab.patch("IPAddressClaim", "a", {"metadata": {"annotations": None}})
-    await lab.gone("IPAddressClaim", "a")
+    await lab.wait_until_gone("IPAddressClaim", "a")
 
 
 async def test_a_paused_pool_serves_and_releases_nothing_and_goes_on_afterwards(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.11")
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.patch("InClusterIPPool", "p", {"metadata": {"annotations": PAUSED}})
-    await lab.settled()
+    await lab.wait_until_settled()
     await lab.claim("b", "p")
     await lab.delete("IPAddressClaim", "a")
-    await lab.settled()
+    await lab.wait_until_settled()
     assert await lab.find("IPAddress", "a") is not None
     assert "addressRef" not in (await lab.find("IPAddressClaim", "b") or {}).get("status", {})
     on = {"metadata": {"annotations": {next(iter(PAUSED)): None}}}
     await lab.patch("InClusterIPPool", "p", on)
-    await lab.gone("IPAddressClaim", "a")
-    assert await lab.served("b") in {"10.0.0.10", "10.0.0.11"}
+    await lab.wait_until_gone("IPAddressClaim", "a")
+    assert await lab.wait_until_served("b") in {"10.0.0.10", "10.0.0.11"}
 
 
 async def test_a_claim_is_released_though_its_cluster_is_gone(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10")
     await lab.create("Cluster", "c", {})
     await lab.claim("a", "p", cluster="c")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.delete("Cluster", "c")
-    await lab.gone("Cluster", "c")
+    await lab.wait_until_gone("Cluster", "c")
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddressClaim", "a")
+    await lab.wait_until_gone("IPAddressClaim", "a")
     await lab.counts("p", (1, 0, 1, 0))
 
 

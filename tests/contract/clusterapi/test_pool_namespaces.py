@@ -19,9 +19,9 @@ def holds(addresses: int) -> Callable[[Body], bool]:
     """Return a question: whether the pool's figures show that many held addresses."""
 
     def has_figures(pool: Body) -> bool:
-        shown = status(pool)
+        pool_status = status(pool)
         is_closed = reason(pool) == "NamespaceNotAllowed"
-        return is_closed and shown.get("allocatedIPs") == addresses
+        return is_closed and pool_status.get("allocatedIPs") == addresses
 
     return has_figures
 
@@ -36,16 +36,16 @@ async def test_addresses_are_kept_and_counted_and_none_is_handed_out(tmp_path: P
         kubeconfig = await under_shipped_roles(plane, admin, tmp_path, "clusterapi")
         home = f"--namespace={names.DEFAULT_NAMESPACE}"
         with product("clusterapi", kubeconfig, tmp_path / "first", home):
-            kept = {await lab.served("a"), await lab.served("b")}
+            kept = {await lab.wait_until_served("a"), await lab.wait_until_served("b")}
         elsewhere = ("--pool-namespaces=network", f"--pool-namespaces={names.DEFAULT_NAMESPACE}")
         with product("clusterapi", kubeconfig, tmp_path / "second", home, *elsewhere):
             await lab.claim("late", "p", "NetworkPool")
             late = await lab.until("IPAddressClaim", "late", lambda c: bool(condition(c)))
             assert "namespace default may not hold NetworkPools" in condition(late)["message"]
             await lab.until("NetworkPool", "p", holds(2))
-            held = {address["spec"]["address"] for address in await lab.items("IPAddress")}
-            assert held == kept
+            addresses = {address["spec"]["address"] for address in await lab.items("IPAddress")}
+            assert addresses == kept
             await lab.delete("IPAddressClaim", "a")
-            await lab.gone("IPAddress", "a")
+            await lab.wait_until_gone("IPAddress", "a")
             await lab.until("NetworkPool", "p", holds(1))
             assert "addressRef" not in status(await lab.find("IPAddressClaim", "late"))

@@ -86,7 +86,7 @@ async def test_a_namespace_over_its_quota_keeps_no_other_from_addresses_and_is_s
     kind, pool = "GlobalInClusterIPPool", f"shared-{lab.namespace}"
     await lab.pool(pool, "10.0.0.10-10.0.0.19", kind=kind)
     await lab.claim("first", pool, kind)
-    await lab.served("first")
+    await lab.wait_until_served("first")
     for name in ("a", "b", "c"):
         await lab.claim(name, pool, kind)
     for name in ("a", "b", "c"):
@@ -94,7 +94,7 @@ async def test_a_namespace_over_its_quota_keeps_no_other_from_addresses_and_is_s
         assert f"exceeded quota: q, requested: {ADDRESSES}=1" in condition(said)["message"]
     for name in ("x", "y", "z"):
         await other.claim(name, pool, kind)
-    served = [await other.served(name) for name in ("x", "y", "z")]
+    addresses = [await other.wait_until_served(name) for name in ("x", "y", "z")]
     assert [condition(await lab.find("IPAddressClaim", name))["status"] for name in "abc"] == (
         ["False"] * 3
     )
@@ -107,6 +107,6 @@ async def test_a_namespace_over_its_quota_keeps_no_other_from_addresses_and_is_s
             lambda claim: condition(claim).get("status") == "True",
             seconds=2 * RESYNC,
         )
-        served.append(await lab.served(name))
-    assert len(set(served)) == 6
+        addresses.append(await lab.wait_until_served(name))
+    assert len(set(addresses)) == 6
     await lab.counts(pool, (10, 7, 3, 0), kind)

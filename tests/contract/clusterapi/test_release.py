@@ -13,13 +13,13 @@ async def test_a_deleted_claim_takes_its_ipaddress_along_and_the_address_is_free
     await lab.pool("p", "10.0.0.10-10.0.0.11")
     for name in ("a", "b"):
         await lab.claim(name, "p")
-        await lab.served(name)
+        await lab.wait_until_served(name)
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddressClaim", "a")
+    await lab.wait_until_gone("IPAddressClaim", "a")
     assert await lab.find("IPAddress", "a") is None
     await lab.counts("p", (2, 1, 1, 0))
     await lab.claim("c", "p")
-    assert await lab.served("c") == "10.0.0.10"
+    assert await lab.wait_until_served("c") == "10.0.0.10"
 
 
 async def test_the_address_is_free_though_a_foreign_finalizer_keeps_the_deleted_claim(
@@ -27,27 +27,29 @@ async def test_the_address_is_free_though_a_foreign_finalizer_keeps_the_deleted_
 ) -> None:
     await lab.pool("p", "10.0.0.10")
     await lab.claim("a", "p", finalizers=[OTHER])
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.claim("b", "p")
     await lab.says("b", "PoolExhausted")
     await lab.delete("IPAddressClaim", "a")
-    assert await lab.served("b") == "10.0.0.10"
+    assert await lab.wait_until_served("b") == "10.0.0.10"
     kept = await lab.find("IPAddressClaim", "a")
     assert kept is not None
     assert kept["metadata"]["finalizers"] == [OTHER]
     await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
-    await lab.gone("IPAddressClaim", "a")
+    await lab.wait_until_gone("IPAddressClaim", "a")
 
 
 async def test_a_claim_that_is_deleted_before_it_was_seen_gets_nothing(lab: Lab) -> None:
     await lab.claim("a", "p", finalizers=[OTHER])
     await lab.until(
-        "IPAddressClaim", "a", lambda one: CLAIM_FINALIZER in one["metadata"]["finalizers"]
+        "IPAddressClaim", "a", lambda claim: CLAIM_FINALIZER in claim["metadata"]["finalizers"]
     )
     await lab.delete("IPAddressClaim", "a")
-    await lab.until("IPAddressClaim", "a", lambda one: one["metadata"]["finalizers"] == [OTHER])
+    await lab.until(
+        "IPAddressClaim", "a", lambda claim: claim["metadata"]["finalizers"] == [OTHER]
+    )
     await lab.pool("p", "10.0.0.10")
-    await lab.settled()
+    await lab.wait_until_settled()
     kept = await lab.find("IPAddressClaim", "a")
     assert kept is not None
     assert kept["metadata"]["finalizers"] == [OTHER]
@@ -61,14 +63,14 @@ async def test_a_released_address_rests_for_the_grace_period_and_its_claim_does_
 ) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.11", addressReuseGracePeriodSeconds=4)
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddressClaim", "a")
+    await lab.wait_until_gone("IPAddressClaim", "a")
     await lab.claim("b", "p")
-    assert await lab.served("b") == "10.0.0.11"
+    assert await lab.wait_until_served("b") == "10.0.0.11"
     await lab.claim("c", "p")
-    assert await lab.served("c") == "10.0.0.10"
-    await lab.gone("IPAddress", "a")
+    assert await lab.wait_until_served("c") == "10.0.0.10"
+    await lab.wait_until_gone("IPAddress", "a")
 
 
 async def test_an_address_that_rests_is_released_though_no_claim_is_among_its_owners(
@@ -77,22 +79,24 @@ async def test_an_address_that_rests_is_released_though_no_claim_is_among_its_ow
     # Else a garbage collector takes that owner away, or keeps a claim for which it deletes first.
     await lab.pool("p", "10.0.0.10", addressReuseGracePeriodSeconds=2)
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddressClaim", "a")
-    found = await lab.find("IPAddress", "a")
-    assert found is not None
-    assert [one["kind"] for one in found["metadata"]["ownerReferences"]] == ["InClusterIPPool"]
-    await lab.gone("IPAddress", "a")
+    await lab.wait_until_gone("IPAddressClaim", "a")
+    address = await lab.find("IPAddress", "a")
+    assert address is not None
+    assert [owner["kind"] for owner in address["metadata"]["ownerReferences"]] == [
+        "InClusterIPPool"
+    ]
+    await lab.wait_until_gone("IPAddress", "a")
 
 
 async def test_an_ipaddress_whose_claim_vanished_is_released(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10")
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddress", "a")
+    await lab.wait_until_gone("IPAddress", "a")
     await lab.counts("p", (1, 0, 1, 0))
 
 
@@ -101,20 +105,20 @@ async def test_an_ipaddress_whose_claim_vanished_is_released_though_its_owner_wa
 ) -> None:
     await lab.pool("p", "10.0.0.10")
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.patch("InClusterIPPool", "p", {"metadata": {"annotations": PAUSED}})
-    await lab.settled()
+    await lab.wait_until_settled()
     await lab.delete("IPAddressClaim", "a")
     await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
-    await lab.gone("IPAddressClaim", "a")
-    await lab.settled()
-    found = await lab.find("IPAddress", "a")
-    assert found is not None, "its pool is paused"
-    [claim, pool] = found["metadata"]["ownerReferences"]
+    await lab.wait_until_gone("IPAddressClaim", "a")
+    await lab.wait_until_settled()
+    address = await lab.find("IPAddress", "a")
+    assert address is not None, "its pool is paused"
+    [claim, pool] = address["metadata"]["ownerReferences"]
     assert claim["kind"] == "IPAddressClaim"
     await lab.patch("IPAddress", "a", {"metadata": {"ownerReferences": [pool]}})
     await lab.patch("InClusterIPPool", "p", {"metadata": {"annotations": dict.fromkeys(PAUSED)}})
-    await lab.gone("IPAddress", "a")
+    await lab.wait_until_gone("IPAddress", "a")
 
 
 async def test_an_ipaddress_that_was_made_by_hand_is_never_released(lab: Lab) -> None:
@@ -122,10 +126,10 @@ async def test_an_ipaddress_that_was_made_by_hand_is_never_released(lab: Lab) ->
     await lab.create("IPAddress", "mine", by_hand("mine", "p", "10.0.0.10"))
     await lab.counts("p", (2, 1, 1, 0))
     await lab.claim("a", "p")
-    assert await lab.served("a") == "10.0.0.11"
-    found = await lab.find("IPAddress", "mine")
-    assert found is not None
-    assert "finalizers" not in found["metadata"]
+    assert await lab.wait_until_served("a") == "10.0.0.11"
+    address = await lab.find("IPAddress", "mine")
+    assert address is not None
+    assert "finalizers" not in address["metadata"]
     await lab.delete("IPAddress", "mine")
     await lab.counts("p", (2, 1, 1, 0))
 
@@ -143,12 +147,12 @@ def by_hand(claim: str, pool: str, address: str) -> dict[str, object]:
 async def test_what_lacks_on_an_ipaddress_is_put_back(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10")
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     before = await lab.find("IPAddress", "a")
     assert before is not None
     await lab.patch("IPAddress", "a", {"metadata": {"finalizers": None, "ownerReferences": None}})
     after = await lab.until(
-        "IPAddress", "a", lambda one: len(one["metadata"].get("ownerReferences", ())) == 2
+        "IPAddress", "a", lambda address: len(address["metadata"].get("ownerReferences", ())) == 2
     )
     assert after["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
     assert after["metadata"]["ownerReferences"] == before["metadata"]["ownerReferences"]
@@ -160,17 +164,17 @@ async def test_an_ipaddress_that_was_removed_by_force_comes_back_with_its_addres
     await lab.pool("p", "10.0.0.10-10.0.0.12", gateway="10.0.0.1")
     for name in ("a", "b"):
         await lab.claim(name, "p")
-        await lab.served(name)
+        await lab.wait_until_served(name)
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddressClaim", "a")
+    await lab.wait_until_gone("IPAddressClaim", "a")
     before = await lab.find("IPAddress", "b")
     assert before is not None
     await lab.delete("IPAddress", "b")
-    held = await lab.find("IPAddress", "b")
-    assert held is not None, "the finalizer holds it"
+    address = await lab.find("IPAddress", "b")
+    assert address is not None, "the finalizer holds it"
     await lab.patch("IPAddress", "b", {"metadata": {"finalizers": None}})
     after = await lab.until(
-        "IPAddress", "b", lambda one: one["metadata"]["uid"] != before["metadata"]["uid"]
+        "IPAddress", "b", lambda body: body["metadata"]["uid"] != before["metadata"]["uid"]
     )
     assert after["spec"] == before["spec"]
 
@@ -196,26 +200,26 @@ async def test_a_new_claim_of_the_name_gets_the_former_ones_address_while_it_is_
     )
     await lab.delete("IPAddress", "a")
     await lab.patch("IPAddressClaim", "a", {"metadata": {"annotations": None}})
-    assert await lab.served("a") == "10.0.0.11"
+    assert await lab.wait_until_served("a") == "10.0.0.11"
 
 
 async def test_a_claim_of_the_same_name_waits_while_its_former_address_rests(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.11", addressReuseGracePeriodSeconds=3)
     await lab.claim("a", "p")
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddressClaim", "a")
+    await lab.wait_until_gone("IPAddressClaim", "a")
     await lab.claim("a", "p")
     await lab.says("a", "AllocationFailed")
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
 
 
 async def test_a_released_address_is_one_line_in_the_log(lab: Lab, server: Server) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.11")
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddressClaim", "a")
+    await lab.wait_until_gone("IPAddressClaim", "a")
     line = await release_line(server.log, f"IPAddressClaim {lab.namespace}/a")
     assert "range=10.0.0.10/24" in line
     assert "pool='InClusterIPPool p'" in line

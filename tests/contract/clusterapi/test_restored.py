@@ -48,12 +48,12 @@ async def restored_claim(lab: Lab, name: str) -> None:
 
 async def check_recreated(lab: Lab, name: str, last: int) -> None:
     """Assert that a claim is served with an address, and that its IPAddress is there to stay."""
-    assert await lab.served(name) == f"10.0.0.{last}"
+    assert await lab.wait_until_served(name) == f"10.0.0.{last}"
     claim = await lab.find("IPAddressClaim", name)
     assert claim is not None
 
     def stays(address: dict[str, Any]) -> bool:
-        uids = [one["uid"] for one in address["metadata"].get("ownerReferences", ())]
+        uids = [owner["uid"] for owner in address["metadata"].get("ownerReferences", ())]
         return "deletionTimestamp" not in address["metadata"] and claim["metadata"]["uid"] in uids
 
     address = await lab.until("IPAddress", name, stays)
@@ -70,16 +70,16 @@ async def test_no_machine_of_a_restored_pool_gets_another_address(
     if addresses_first:
         for name, last in machines.items():
             await restored_address(lab, name, last)
-        await lab.settled()
+        await lab.wait_until_settled()
         for name in machines:
             await restored_claim(lab, name)
     else:
         await lab.patch("InClusterIPPool", "p", {"metadata": {"annotations": PAUSED}})
-        await lab.settled()
+        await lab.wait_until_settled()
         for name, last in machines.items():
             await restored_claim(lab, name)
             await restored_address(lab, name, last)
-        await lab.settled()
+        await lab.wait_until_settled()
         unpaused = {"metadata": {"annotations": dict.fromkeys(PAUSED)}}
         await lab.patch("InClusterIPPool", "p", unpaused)
     for name, last in machines.items():
@@ -98,23 +98,23 @@ async def test_a_restored_address_whose_claim_is_deleted_is_released(lab: Lab) -
     await lab.pool("p", "10.0.0.10-10.0.0.14")
     await restored_address(lab, "m", 13)
     await restored_claim(lab, "m")
-    assert await lab.served("m") == "10.0.0.13"
+    assert await lab.wait_until_served("m") == "10.0.0.13"
     await lab.delete("IPAddressClaim", "m")
-    await lab.gone("IPAddressClaim", "m")
-    await lab.gone("IPAddress", "m")
+    await lab.wait_until_gone("IPAddressClaim", "m")
+    await lab.wait_until_gone("IPAddress", "m")
     await lab.counts("p", (5, 0, 5, 0))
 
 
 async def left_over(lab: Lab, name: str, pool: str) -> None:
     """Create what is left of a claim that went while nobody looked: its owner was collected."""
-    made = await lab.pool(pool, "10.0.0.10-10.0.0.14")
+    created = await lab.pool(pool, "10.0.0.10-10.0.0.14")
     spec = {
         "claimRef": {"name": name},
         "poolRef": {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": pool},
         "address": "10.0.0.13",
         "prefix": 24,
     }
-    owners = [owner("InClusterIPPool", pool, made["metadata"]["uid"], "v1alpha2")]
+    owners = [owner("InClusterIPPool", pool, created["metadata"]["uid"], "v1alpha2")]
     finalizers = [ADDRESS_FINALIZER]
     await lab.create("IPAddress", name, spec, finalizers=finalizers, ownerReferences=owners)
 
@@ -124,8 +124,8 @@ async def test_an_address_whose_claim_went_unseen_is_released_and_its_pool_can_g
 ) -> None:
     await left_over(lab, "m", "p")
     await lab.delete("InClusterIPPool", "p")
-    await lab.gone("IPAddress", "m")
-    await lab.gone("InClusterIPPool", "p")
+    await lab.wait_until_gone("IPAddress", "m")
+    await lab.wait_until_gone("InClusterIPPool", "p")
 
 
 async def test_a_claim_of_the_pool_takes_over_an_address_whose_claim_went_unseen(

@@ -58,21 +58,21 @@ async def test_every_machine_keeps_its_address(
             lab = Lab(admin, "default")
             if controller == "running":
                 processes.enter_context(product("clusterapi", kubeconfig, tmp_path / "log"))
-                await lab.settled()
+                await lab.wait_until_settled()
             pool = await lab.pool("p", "10.0.0.10-10.0.0.14")
             uid = pool["metadata"]["uid"] if pool_owner == "of now" else f"{STALE}2"
             if first == "claims":
                 for name in MACHINES:
                     await restored_claim(lab, name)
                 if controller == "running":
-                    await lab.settled()
+                    await lab.wait_until_settled()
             for name, last in MACHINES.items():
                 await restored_address(lab, name, last, uid)
             if first == "addresses":
                 for name in MACHINES:
                     await restored_claim(lab, name)
             if controller == "stopped":
-                await _collected(lab)
+                await _wait_for_collector(lab)
                 processes.enter_context(product("clusterapi", kubeconfig, tmp_path / "log"))
             for name, last in MACHINES.items():
                 await check_recreated(lab, name, last)
@@ -80,12 +80,12 @@ async def test_every_machine_keeps_its_address(
             processes.close()
 
 
-async def _collected(lab: Lab) -> None:
+async def _wait_for_collector(lab: Lab) -> None:
     """Wait until the garbage collector has looked at the restored IPAddresses."""
 
     def is_collected(address: dict[str, Any]) -> bool:
         metadata = address["metadata"]
-        uids = [one["uid"] for one in metadata.get("ownerReferences", ())]
+        uids = [owner["uid"] for owner in metadata.get("ownerReferences", ())]
         return "deletionTimestamp" in metadata or f"{STALE}1" not in uids
 
     for name in MACHINES:

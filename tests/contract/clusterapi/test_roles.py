@@ -43,13 +43,13 @@ async def test_claims_need_every_rule_of_the_shipped_role_and_no_other(
             for kind in POOLS:
                 await edited_while_it_is_written(lab, proxy, kind)
                 await served_and_released(lab, kind)
-            await vanished(lab, proxy)
+            await remove_by_force(lab, proxy)
             await waiting_for_its_cluster(lab)
     said = await anyio.Path(log).read_text(encoding="utf-8")
     assert "403 Forbidden" not in said, "the shipped role does not suffice"
     calls = list(proxy.calls)
-    unused = {one for one in rules("clusterapi") if not any(one.covers(call) for call in calls)}
-    needless = sorted(str(one) for one in unused if not is_asked_by_admission(one))
+    unused = {rule for rule in rules("clusterapi") if not any(rule.covers(call) for call in calls)}
+    needless = sorted(str(rule) for rule in unused if not is_asked_by_admission(rule))
     assert not needless, "\n".join(needless)
 
 
@@ -75,7 +75,7 @@ async def edited_while_it_is_written(lab: Lab, proxy: Proxy, kind: str) -> None:
     with proxy.inject(pause, first):
         await lab.create(kind, "p", POOLS[kind])
         with anyio.fail_after(SECONDS):
-            await proxy.injected.wait(1, lambda one: one[0] is pause)
+            await proxy.injected.wait(1, lambda injected: injected[0] is pause)
         await lab.patch(kind, "p", {"metadata": {"labels": {"edited": "yes"}}})
         written.set()
 
@@ -117,28 +117,29 @@ async def test_addresses_get_their_owners_only_by_the_rules_about_finalizers(
                 await lab.create(kind, "p", spec)
                 await refused_without(lab, kind, plural)
                 await lab.claim(kind.lower(), "p", kind)
-                await lab.served(kind.lower())
+                await lab.wait_until_served(kind.lower())
 
 
 async def refused_without(lab: Lab, kind: str, plural: str, of: str = "p") -> None:
     """Have a claim refused because the role lacks the rule about finalizers of a kind."""
     body = (await lab.admin.get(ROLE)).json()
     kept = body["rules"]
-    wanted = f"{plural}/finalizers"
+    expected = f"{plural}/finalizers"
     less = [
-        {**rule, "resources": [one for one in rule["resources"] if one != wanted]} for rule in kept
+        {**rule, "resources": [resource for resource in rule["resources"] if resource != expected]}
+        for rule in kept
     ]
     assert less != kept
     await change(lab, [rule for rule in less if rule["resources"]])
-    await may(lab, wanted, kind, expected=False)
+    await may(lab, expected, kind, expected=False)
     name = f"{kind.lower()}-{plural}"
     await lab.claim(name, of, kind)
     said = await lab.says(name, "AllocationFailed")
     assert "cannot set blockOwnerDeletion" in condition(said)["message"]
     await lab.delete("IPAddressClaim", name)
-    await lab.gone("IPAddressClaim", name)
+    await lab.wait_until_gone("IPAddressClaim", name)
     await change(lab, kept)
-    await may(lab, wanted, kind, expected=True)
+    await may(lab, expected, kind, expected=True)
 
 
 async def change(lab: Lab, kept: list[Any]) -> None:
@@ -161,39 +162,39 @@ async def may(lab: Lab, resource: str, kind: str, *, expected: bool) -> None:
     }
     body = {"spec": {"user": ACCOUNT, "resourceAttributes": asked}}
 
-    async def allowed() -> bool:
-        made = await lab.admin.post(REVIEWS, json=body)
-        return bool(made.json()["status"]["allowed"])
+    async def is_allowed() -> bool:
+        response = await lab.admin.post(REVIEWS, json=body)
+        return bool(response.json()["status"]["allowed"])
 
-    await until(allowed, lambda found: found is expected)
+    await until(is_allowed, lambda allowed: allowed is expected)
 
 
 async def served_and_released(lab: Lab, kind: str) -> None:
     """Have one claim served, one refused, and both deleted."""
     name = kind.lower()
     await lab.claim(name, "p", kind)
-    await lab.served(name)
+    await lab.wait_until_served(name)
     await lab.claim(f"{name}-late", "p", kind)
     await lab.says(f"{name}-late", "PoolExhausted")
-    for one in (f"{name}-late", name):
-        await lab.delete("IPAddressClaim", one)
-        await lab.gone("IPAddressClaim", one)
+    for claim_name in (f"{name}-late", name):
+        await lab.delete("IPAddressClaim", claim_name)
+        await lab.wait_until_gone("IPAddressClaim", claim_name)
 
 
-async def vanished(lab: Lab, proxy: Proxy) -> None:
+async def remove_by_force(lab: Lab, proxy: Proxy) -> None:
     """Take a claim away by force: its IPAddress goes after a live read of it.
 
     Meanwhile the product cannot put the finalizer back.
     """
     await lab.claim("forced", "p")
-    await lab.served("forced")
+    await lab.wait_until_served("forced")
     gone = anyio.Event()
     writes = Match(verb="patch", resource="ipaddressclaims")
     with proxy.inject(LateRequest(Pause(until=gone)), writes):
         await lab.patch("IPAddressClaim", "forced", {"metadata": {"finalizers": None}})
         await lab.delete("IPAddressClaim", "forced")
         gone.set()
-        await lab.gone("IPAddress", "forced")
+        await lab.wait_until_gone("IPAddress", "forced")
 
 
 async def waiting_for_its_cluster(lab: Lab) -> None:
@@ -201,4 +202,4 @@ async def waiting_for_its_cluster(lab: Lab) -> None:
     await lab.create("Cluster", "c", {"paused": True})
     await lab.claim("of-cluster", "p", cluster="c")
     await lab.patch("Cluster", "c", {"spec": {"paused": False}})
-    await lab.served("of-cluster")
+    await lab.wait_until_served("of-cluster")

@@ -56,8 +56,8 @@ async def test_nothing_that_claims_hold_is_handed_out_while_discovery_lacks_thei
     with product("clusterapi", plane.write_kubeconfig(tmp_path / "direct"), log):
         for number in range(4):
             await lab.create("IPAddressClaim", f"m{number}", {"poolRef": NETWORK_POOL})
-        held = {await lab.served(f"m{number}") for number in range(4)}
-    assert len(held) == 4
+        held_addresses = {await lab.wait_until_served(f"m{number}") for number in range(4)}
+    assert len(held_addresses) == 4
 
     async with Proxy.before(plane) as proxy:
         kubeconfig = proxy.write_kubeconfig(tmp_path / "kubeconfig")
@@ -71,16 +71,23 @@ async def test_nothing_that_claims_hold_is_handed_out_while_discovery_lacks_thei
                     lambda pool: reason(pool) == "HoldersUnknown",
                 )
                 waiting = await lab.until(
-                    "IPAllocation", "block", lambda found: status(found).get("phase") == "Pending"
+                    "IPAllocation",
+                    "block",
+                    lambda allocation: status(allocation).get("phase") == "Pending",
                 )
                 assert "startAddress" not in waiting["status"]
-            served = await lab.until(
-                "IPAllocation", "block", lambda found: bool(status(found).get("startAddress"))
+            served_allocation = await lab.until(
+                "IPAllocation",
+                "block",
+                lambda allocation: bool(status(allocation).get("startAddress")),
             )
     first, last = (
-        int(served["status"][name].rpartition(".")[2]) for name in ("startAddress", "endAddress")
+        int(served_allocation["status"][name].rpartition(".")[2])
+        for name in ("startAddress", "endAddress")
     )
     assert last - first == 7
-    assert not {int(address.rpartition(".")[2]) for address in held} & set(range(first, last + 1))
+    assert not {int(address.rpartition(".")[2]) for address in held_addresses} & set(
+        range(first, last + 1)
+    )
 
     await lab.until("NetworkPool", "lab", lambda pool: reason(pool) == "Ready")

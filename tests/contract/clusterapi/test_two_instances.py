@@ -9,7 +9,7 @@ import pytest
 from tests.contract.clusterapi.lab import Body, Lab
 from tests.contract.product import Server, frozen, product
 from tests.polling import until
-from tests.reconcilers.cli.commands import installed
+from tests.reconcilers.cli.commands import find_installed_command
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 
@@ -21,24 +21,25 @@ async def claims(lab: Lab, first: int, last: int) -> None:
             group.start_soon(lab.claim, f"c{number:03}", "p")
 
 
-async def served(lab: Lab, count: int) -> None:
+async def wait_until_served(lab: Lab, count: int) -> None:
     """Wait until that many claims have their addressRef."""
 
-    def holds(found: list[Body]) -> bool:
-        return sum("addressRef" in (one.get("status") or {}) for one in found) >= count
+    def holds(bodies: list[Body]) -> bool:
+        return sum("addressRef" in (claim.get("status") or {}) for claim in bodies) >= count
 
     await until(lambda: lab.items("IPAddressClaim"), holds)
 
 
-async def given(lab: Lab) -> dict[str, str]:
+async def read_addresses(lab: Lab) -> dict[str, str]:
     """Return the address of each claim that has an addressRef."""
     addresses = {
-        one["metadata"]["name"]: one["spec"]["address"] for one in await lab.items("IPAddress")
+        address["metadata"]["name"]: address["spec"]["address"]
+        for address in await lab.items("IPAddress")
     }
     return {
-        one["metadata"]["name"]: addresses[one["status"]["addressRef"]["name"]]
-        for one in await lab.items("IPAddressClaim")
-        if "addressRef" in (one.get("status") or {})
+        claim["metadata"]["name"]: addresses[claim["status"]["addressRef"]["name"]]
+        for claim in await lab.items("IPAddressClaim")
+        if "addressRef" in (claim.get("status") or {})
     }
 
 
@@ -47,25 +48,27 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
 ) -> None:
     await lab.pool("p", "10.7.0.0/20", prefix=20)
     log = tmp_path / "log"
-    with product("clusterapi", server.kubeconfig, log, program=installed) as other:
-        await until(lambda: _read(log), lambda text: "controller=clusterapi-claim" in text)
+    with product("clusterapi", server.kubeconfig, log, program=find_installed_command) as other:
+        await until(lambda: _read(log), lambda log: "controller=clusterapi-claim" in log)
         async with anyio.create_task_group() as group:
             group.start_soon(claims, lab, 0, 60)
-            await served(lab, 5)
+            await wait_until_served(lab, 5)
             with frozen(server.process):
-                await served(lab, 60)
+                await wait_until_served(lab, 60)
                 await claims(lab, 60, 70)
-                await served(lab, 70)
+                await wait_until_served(lab, 70)
         async with anyio.create_task_group() as group:
             group.start_soon(claims, lab, 70, 130)
-            await served(lab, 75)
+            await wait_until_served(lab, 75)
             with frozen(other):
-                await served(lab, 130)
+                await wait_until_served(lab, 130)
         await claims(lab, 130, 140)
-        await served(lab, 140)
-        held = await given(lab)
-        assert len(held) == 140
-        assert [one for one, times in Counter(held.values()).items() if times > 1] == []
+        await wait_until_served(lab, 140)
+        address_by_claim = await read_addresses(lab)
+        assert len(address_by_claim) == 140
+        assert [
+            address for address, times in Counter(address_by_claim.values()).items() if times > 1
+        ] == []
         assert len(await lab.items("IPAddress")) == 140
         assert (other.poll(), server.process.poll()) == (None, None)
     await lab.counts("p", (4094, 140, 3954, 0))
@@ -87,8 +90,8 @@ async def test_claims_that_are_created_and_deleted_at_once_leave_nothing_behind(
     async with anyio.create_task_group() as group:
         for number in range(100):
             group.start_soon(come_and_go, f"x{number:03}")
-    await until(lambda: lab.items("IPAddressClaim"), lambda found: found == [])
-    await until(lambda: lab.items("IPAddress"), lambda found: found == [])
+    await until(lambda: lab.items("IPAddressClaim"), lambda claims: claims == [])
+    await until(lambda: lab.items("IPAddress"), lambda addresses: addresses == [])
     await lab.counts("p", (1022, 0, 1022, 0))
     await lab.claim("a", "p")
-    assert await lab.served("a") == "10.8.0.1"
+    assert await lab.wait_until_served("a") == "10.8.0.1"

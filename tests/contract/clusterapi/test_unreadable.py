@@ -4,7 +4,7 @@ import pytest
 
 from tests.contract.clusterapi.lab import Lab, condition, reason
 from tests.contract.clusterapi.test_adoption import spec
-from tests.contract.loosening import create_loosely, loosened
+from tests.contract.loosening import create_loosely, loosen_field
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 DEFINITION = "ipaddresses.ipam.cluster.x-k8s.io"
@@ -14,7 +14,7 @@ async def test_no_claim_gets_the_address_of_an_unreadable_ipaddress(lab: Lab) ->
     await lab.pool("p", "10.0.0.10-10.0.0.11")
     await lab.pool("q", "10.0.1.10")
     todo = f"IPAddress {lab.namespace}/odd cannot be read; correct or delete it"
-    async with loosened(lab.admin, DEFINITION, "prefix"):
+    async with loosen_field(lab.admin, DEFINITION, "prefix"):
         body = {
             "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
             "kind": "IPAddress",
@@ -22,14 +22,14 @@ async def test_no_claim_gets_the_address_of_an_unreadable_ipaddress(lab: Lab) ->
             "spec": spec("odd", "p", "10.0.0.10", prefix="many"),
         }
         await create_loosely(lab.admin, lab.path("IPAddress"), body)
-        await lab.until("InClusterIPPool", "p", lambda one: reason(one) == "HoldersUnknown")
+        await lab.until("InClusterIPPool", "p", lambda pool: reason(pool) == "HoldersUnknown")
         await lab.claim("a", "p")
         await lab.claim("b", "q")
-        assert await lab.served("b") == "10.0.1.10"
+        assert await lab.wait_until_served("b") == "10.0.1.10"
         said = await lab.says("a", "PoolNotReady")
         assert todo in condition(said)["message"]
         assert todo in condition(await lab.find("InClusterIPPool", "p"))["message"]
 
         await lab.patch("IPAddress", "odd", {"spec": {"prefix": 24}})
-        assert await lab.served("a") == "10.0.0.11"
-        await lab.until("InClusterIPPool", "p", lambda one: reason(one) == "Ready")
+        assert await lab.wait_until_served("a") == "10.0.0.11"
+        await lab.until("InClusterIPPool", "p", lambda pool: reason(pool) == "Ready")

@@ -12,7 +12,7 @@ async def test_a_claim_waits_for_its_pool_and_is_served_when_that_is_made(lab: L
     said = await lab.says("a", "PoolNotReady")
     assert condition(said)["status"] == "False"
     await lab.pool("p", "10.0.0.10")
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"
     assert reason(await lab.find("IPAddressClaim", "a")) == "AddressAllocated"
 
 
@@ -22,19 +22,19 @@ async def test_those_who_wait_are_served_oldest_first_when_an_address_is_release
     await lab.pool("p", "10.0.0.10-10.0.0.11")
     for name in ("a", "b"):
         await lab.claim(name, "p")
-        await lab.served(name)
+        await lab.wait_until_served(name)
     for name in ("z", "y", "x"):  # not in the order of their names
         await lab.claim(name, "p")
         await lab.says(name, "PoolExhausted")
     await lab.delete("IPAddressClaim", "a")
     first, *others = sorted([await _place(lab, name) for name in ("z", "y", "x")])
-    assert await lab.served(first[1]) == "10.0.0.10"
+    assert await lab.wait_until_served(first[1]) == "10.0.0.10"
     for _, name in others:
         assert reason(await lab.find("IPAddressClaim", name)) == "PoolExhausted"
 
 
 async def _place(lab: Lab, name: str) -> tuple[str, str]:
-    """Return what a claim's place among those who wait goes by: creation, to the second; name."""
+    """Return the sort key of a waiting claim: creation, to the second; name."""
     body = await lab.find("IPAddressClaim", name)
     assert body is not None
     return str(body["metadata"]["creationTimestamp"]), name
@@ -43,35 +43,35 @@ async def _place(lab: Lab, name: str) -> tuple[str, str]:
 async def test_growth_of_the_pool_and_a_lifted_exclusion_serve_who_waits(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.11", excludedAddresses=["10.0.0.11"])
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.claim("b", "p")
     await lab.says("b", "PoolExhausted")
     await lab.patch("InClusterIPPool", "p", {"spec": {"excludedAddresses": None}})
-    assert await lab.served("b") == "10.0.0.11"
+    assert await lab.wait_until_served("b") == "10.0.0.11"
     await lab.claim("c", "p")
     await lab.says("c", "PoolExhausted")
     addresses = ["10.0.0.10-10.0.0.11", "10.0.0.20"]
     await lab.patch("InClusterIPPool", "p", {"spec": {"addresses": addresses}})
-    assert await lab.served("c") == "10.0.0.20"
+    assert await lab.wait_until_served("c") == "10.0.0.20"
     await lab.counts("p", (3, 3, 0, 0))
 
 
 async def test_what_waits_and_what_is_served_is_not_written_again(lab: Lab) -> None:
     await lab.pool("p", "10.0.0.10")
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.claim("b", "p")
     await lab.says("b", "PoolExhausted")
     await lab.counts("p", (1, 1, 0, 0))
-    await lab.settled()
+    await lab.wait_until_settled()
     before = await _versions(lab)
-    await lab.settled()
+    await lab.wait_until_settled()
     assert await _versions(lab) == before
 
 
 async def _versions(lab: Lab) -> dict[str, str]:
     """Return the resourceVersions of this test's objects."""
-    found = [
+    conditions = [
         await lab.find(kind, name)
         for kind, name in (
             ("IPAddressClaim", "a"),
@@ -80,11 +80,11 @@ async def _versions(lab: Lab) -> dict[str, str]:
             ("InClusterIPPool", "p"),
         )
     ]
-    assert None not in found
+    assert None not in conditions
     return {
-        f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"]
-        for one in found
-        if one is not None
+        f"{claim['kind']}/{claim['metadata']['name']}": claim["metadata"]["resourceVersion"]
+        for claim in conditions
+        if claim is not None
     }
 
 
@@ -93,16 +93,16 @@ async def test_a_pool_that_is_being_deleted_serves_no_claim_and_goes_with_its_la
 ) -> None:
     await lab.pool("p", "10.0.0.10-10.0.0.11")
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.delete("InClusterIPPool", "p")
     await lab.claim("b", "p")
     await lab.says("b", "PoolNotReady")
     assert await lab.find("InClusterIPPool", "p") is not None
     await lab.delete("IPAddressClaim", "a")
-    await lab.gone("IPAddressClaim", "a")
-    await lab.gone("InClusterIPPool", "p")
+    await lab.wait_until_gone("IPAddressClaim", "a")
+    await lab.wait_until_gone("InClusterIPPool", "p")
     await lab.pool("p", "10.0.0.10")
-    assert await lab.served("b") == "10.0.0.10"
+    assert await lab.wait_until_served("b") == "10.0.0.10"
 
 
 async def test_a_pool_has_its_finalizer_and_its_ready_condition_from_the_beginning(
@@ -115,7 +115,7 @@ async def test_a_pool_has_its_finalizer_and_its_ready_condition_from_the_beginni
     assert pool["metadata"]["finalizers"] == ["ipam.cluster.x-k8s.io/ProtectPool"]
     assert condition(pool)["status"] == "True"
     await lab.delete("InClusterIPPool", "p")
-    await lab.gone("InClusterIPPool", "p")
+    await lab.wait_until_gone("InClusterIPPool", "p")
 
 
 async def test_a_claim_says_that_its_pool_cannot_be_read_and_is_served_once_it_can(
@@ -129,11 +129,11 @@ async def test_a_claim_says_that_its_pool_cannot_be_read_and_is_served_once_it_c
     await lab.create("NetworkPool", "p", spec)
     await lab.claim("a", "p", "NetworkPool")
     await lab.until(
-        "IPAddressClaim", "a", lambda one: "straddles" in condition(one).get("message", "")
+        "IPAddressClaim", "a", lambda claim: "straddles" in condition(claim).get("message", "")
     )
     assert reason(await lab.find("IPAddressClaim", "a")) == "PoolNotReady"
     await lab.patch("NetworkPool", "p", {"spec": {"reserved": None}})
-    assert await lab.served("a") == "10.3.0.10"
+    assert await lab.wait_until_served("a") == "10.3.0.10"
 
 
 async def test_a_claim_says_that_its_pool_cannot_be_written_and_is_served_once_it_can(
@@ -166,9 +166,9 @@ async def test_a_claim_says_that_its_pool_cannot_be_written_and_is_served_once_i
         await lab.pool("p", "10.0.0.10")
         await lab.claim("a", "p")
         await lab.until(
-            "IPAddressClaim", "a", lambda one: "webhook" in condition(one).get("message", "")
+            "IPAddressClaim", "a", lambda claim: "webhook" in condition(claim).get("message", "")
         )
         assert reason(await lab.find("IPAddressClaim", "a")) == "PoolNotReady"
     finally:
         assert (await lab.admin.delete(f"{kind}/{lab.namespace}")).status_code == 200
-    assert await lab.served("a") == "10.0.0.10"
+    assert await lab.wait_until_served("a") == "10.0.0.10"

@@ -44,8 +44,8 @@ async def real(plane: Plane, folder: Path) -> AsyncIterator[Transport]:
 async def clean(client: Client) -> None:
     """Delete what a test left on the server that all share."""
     for kind in (GAUGES, SHELVES):
-        for one in (await client.list(kind)).items:
-            free = await client.patch(kind, at(one), {"metadata": {"finalizers": None}})
+        for obj in (await client.list(kind)).items:
+            free = await client.patch(kind, at(obj), {"metadata": {"finalizers": None}})
             if not free.metadata.terminating:
                 await client.delete(kind, at(free))
     for other in (await client.list(CONFIG_MAPS, namespace="default")).items:
@@ -63,8 +63,8 @@ async def shared_plane() -> AsyncIterator[Plane]:
 async def transport(
     request: pytest.FixtureRequest, shared_plane: Plane, tmp_path: Path
 ) -> AsyncIterator[Transport]:
-    async with fake() if request.param == "fake" else real(shared_plane, tmp_path) as one:
-        yield one
+    async with fake() if request.param == "fake" else real(shared_plane, tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def body(name: str = "a", *, labels: dict[str, str] | None = None, **spec: Any) 
     }
 
 
-async def made(client: Client, name: str = "a", **spec: Any) -> Gauge:
+async def create_gauge(client: Client, name: str = "a", **spec: Any) -> Gauge:
     return await client.create(GAUGES, "default", body(name, **spec))
 
 
@@ -86,5 +86,5 @@ def at(obj: Gauge | ConfigMap) -> Version:
     return Version.from_object(obj)
 
 
-def names(found: Sequence[Gauge]) -> list[str]:
-    return [one.metadata.name for one in found]
+def names(gauges: Sequence[Gauge]) -> list[str]:
+    return [gauge.metadata.name for gauge in gauges]

@@ -60,14 +60,14 @@ async def apply(
     return answer
 
 
-async def stored(transport: Transport) -> Json:
+async def read_stored(transport: Transport) -> Json:
     """Return the shelf `a` as it is stored."""
     answer: Json = decode_json(await transport.request("GET", PATH))
     return answer
 
 
-def owned(obj: Json) -> dict[tuple[str, str, str], Json]:
-    """Return what each manager owns, by name, operation and subresource."""
+def read_owned_fields(obj: Json) -> dict[tuple[str, str, str], Json]:
+    """Return the fields of each manager, by name, operation and subresource."""
     return {
         (entry["manager"], entry["operation"], entry.get("subresource", "")): entry["fieldsV1"]
         for entry in obj["metadata"].get("managedFields") or ()
@@ -90,7 +90,7 @@ async def test_apply_creates_an_object_whose_manager_owns_what_it_applied(
         "fieldsType": "FieldsV1",
         "fieldsV1": {"f:spec": {"f:place": {}, "f:count": {}}},
     }
-    assert await stored(transport) == made_by_apply
+    assert await read_stored(transport) == made_by_apply
 
 
 async def test_the_same_apply_again_is_no_new_version(transport: Transport) -> None:
@@ -113,14 +113,14 @@ async def test_a_field_of_another_manager_is_a_conflict_that_names_it(
         ("FieldManagerConflict", 'conflict with "one"', ".spec.count"),
         ("FieldManagerConflict", 'conflict with "one"', ".spec.place"),
     ]
-    assert await stored(transport) == before
+    assert await read_stored(transport) == before
 
 
 async def test_force_takes_the_field_over(transport: Transport) -> None:
     await apply(transport, "one", {"spec": {"place": "hall", "count": 2}})
-    taken = await apply(transport, "two", {"spec": {"place": "cellar"}}, force="true")
-    assert taken["spec"] == {"place": "cellar", "count": 2}
-    assert owned(taken) == {
+    forced = await apply(transport, "two", {"spec": {"place": "cellar"}}, force="true")
+    assert forced["spec"] == {"place": "cellar", "count": 2}
+    assert read_owned_fields(forced) == {
         ("one", "Apply", ""): {"f:spec": {"f:count": {}}},
         ("two", "Apply", ""): {"f:spec": {"f:place": {}}},
     }
@@ -131,7 +131,7 @@ async def test_managers_that_apply_the_same_value_both_own_it_until_both_let_go(
 ) -> None:
     await apply(transport, "one", {"spec": {"place": "hall", "count": 2}})
     both = await apply(transport, "two", {"spec": {"place": "hall"}})
-    assert owned(both) == {
+    assert read_owned_fields(both) == {
         ("one", "Apply", ""): {"f:spec": {"f:place": {}, "f:count": {}}},
         ("two", "Apply", ""): {"f:spec": {"f:place": {}}},
     }
@@ -139,7 +139,7 @@ async def test_managers_that_apply_the_same_value_both_own_it_until_both_let_go(
     assert kept["spec"] == {"place": "hall", "count": 2}
     gone = await apply(transport, "two", {"metadata": {"name": "a"}})
     assert gone["spec"] == {"count": 2}
-    assert owned(gone) == {("one", "Apply", ""): {"f:spec": {"f:count": {}}}}
+    assert read_owned_fields(gone) == {("one", "Apply", ""): {"f:spec": {"f:count": {}}}}
 
 
 async def test_a_field_that_its_only_manager_no_longer_applies_is_removed(
@@ -147,11 +147,11 @@ async def test_a_field_that_its_only_manager_no_longer_applies_is_removed(
 ) -> None:
     labels = {"color": "red", "size": "1"}
     await apply(transport, "one", {"spec": {"place": "hall"}}, metadata={"labels": labels})
-    left = await apply(
+    remaining = await apply(
         transport, "one", {"spec": {"place": "hall"}}, metadata={"labels": {"size": "1"}}
     )
-    assert left["metadata"]["labels"] == {"size": "1"}
-    assert left["spec"] == {"place": "hall"}
+    assert remaining["metadata"]["labels"] == {"size": "1"}
+    assert remaining["spec"] == {"place": "hall"}
 
 
 async def test_items_of_a_map_list_are_owned_by_their_keys(transport: Transport) -> None:
@@ -164,23 +164,25 @@ async def test_items_of_a_map_list_are_owned_by_their_keys(transport: Transport)
         {"name": "b", "width": 2},
         {"name": "c"},
     ]
-    assert owned(two)["one", "Apply", ""] == {
+    assert read_owned_fields(two)["one", "Apply", ""] == {
         "f:spec": {"f:boards": {'k:{"name":"a"}': {".": {}, "f:name": {}, "f:width": {}}}}
     }
     with pytest.raises(FieldManagerConflict) as refused:
         await apply(transport, "two", {"spec": {"boards": [{"name": "a", "width": 7}]}})
     assert [cause.field for cause in refused.value.causes] == ['.spec.boards[name="a"].width']
-    left = await apply(transport, "two", {"spec": {"boards": [{"name": "c"}]}})
-    assert left["spec"]["boards"] == [{"name": "a", "width": 1}, {"name": "c"}]
+    remaining = await apply(transport, "two", {"spec": {"boards": [{"name": "c"}]}})
+    assert remaining["spec"]["boards"] == [{"name": "a", "width": 1}, {"name": "c"}]
 
 
 async def test_items_of_a_set_are_owned_one_by_one(transport: Transport) -> None:
     await apply(transport, "one", {"spec": {"tags": ["x", "y"]}})
     two = await apply(transport, "two", {"spec": {"tags": ["z", "x"]}})
     assert sorted(two["spec"]["tags"]) == ["x", "y", "z"]
-    assert owned(two)["two", "Apply", ""] == {"f:spec": {"f:tags": {'v:"x"': {}, 'v:"z"': {}}}}
-    left = await apply(transport, "one", {"metadata": {"name": "a"}})
-    assert sorted(left["spec"]["tags"]) == ["x", "z"]
+    assert read_owned_fields(two)["two", "Apply", ""] == {
+        "f:spec": {"f:tags": {'v:"x"': {}, 'v:"z"': {}}}
+    }
+    remaining = await apply(transport, "one", {"metadata": {"name": "a"}})
+    assert sorted(remaining["spec"]["tags"]) == ["x", "z"]
 
 
 async def test_an_atomic_list_has_one_owner(transport: Transport) -> None:
@@ -188,9 +190,9 @@ async def test_an_atomic_list_has_one_owner(transport: Transport) -> None:
     with pytest.raises(FieldManagerConflict) as refused:
         await apply(transport, "two", {"spec": {"rows": ["z"]}})
     assert [cause.field for cause in refused.value.causes] == [".spec.rows"]
-    taken = await apply(transport, "two", {"spec": {"rows": ["z"]}}, force="true")
-    assert taken["spec"]["rows"] == ["z"]
-    assert owned(taken) == {("two", "Apply", ""): {"f:spec": {"f:rows": {}}}}
+    forced = await apply(transport, "two", {"spec": {"rows": ["z"]}}, force="true")
+    assert forced["spec"]["rows"] == ["z"]
+    assert read_owned_fields(forced) == {("two", "Apply", ""): {"f:spec": {"f:rows": {}}}}
 
 
 async def test_finalizers_of_several_managers_are_a_set(transport: Transport) -> None:
@@ -198,8 +200,8 @@ async def test_finalizers_of_several_managers_are_a_set(transport: Transport) ->
     await apply(transport, "one", content, metadata={"finalizers": [HOLD]})
     two = await apply(transport, "two", content, metadata={"finalizers": ["b.example/x"]})
     assert sorted(two["metadata"]["finalizers"]) == ["b.example/x", HOLD]
-    one = await apply(transport, "one", content)
-    assert one["metadata"]["finalizers"] == ["b.example/x"]
+    first = await apply(transport, "one", content)
+    assert first["metadata"]["finalizers"] == ["b.example/x"]
     await apply(transport, "two", content)
 
 
@@ -210,8 +212,8 @@ async def test_updates_and_patches_own_what_they_change(
     person = client.with_field_manager("person")
     shelf = await person.get(SHELVES, Key("default", "a"))
     await person.patch(SHELVES, at(shelf), {"spec": {"count": 5}})
-    edited = await stored(transport)
-    assert owned(edited) == {
+    edited = await read_stored(transport)
+    assert read_owned_fields(edited) == {
         ("one", "Apply", ""): {"f:spec": {"f:place": {}}},
         ("person", "Update", ""): {"f:spec": {"f:count": {}}},
     }
@@ -221,15 +223,15 @@ async def test_updates_and_patches_own_what_they_change(
         'Apply failed with 1 conflict: conflict with "person" using lab.example.com/v1:'
         " .spec.count"
     )
-    left = await apply(transport, "one", {"spec": {"place": "hall"}})
-    assert left["spec"] == {"place": "hall", "count": 5}
+    remaining = await apply(transport, "one", {"spec": {"place": "hall"}})
+    assert remaining["spec"] == {"place": "hall", "count": 5}
 
 
 async def test_a_creation_owns_its_fields(transport: Transport, client: Client) -> None:
     person = client.with_field_manager("person")
     sent = {"metadata": {"name": "a", "labels": {"color": "red"}}, "spec": {"count": 1}}
     await person.create(SHELVES, "default", sent)
-    assert owned(await stored(transport)) == {
+    assert read_owned_fields(await read_stored(transport)) == {
         ("person", "Update", ""): {
             "f:metadata": {"f:labels": {".": {}, "f:color": {}}},
             "f:spec": {".": {}, "f:count": {}},
@@ -249,7 +251,7 @@ async def test_the_status_has_managers_of_its_own(transport: Transport) -> None:
     assert written["spec"] == {"count": 2}
     assert written["status"] == {"conditions": [condition]}
     assert written["metadata"]["generation"] == 1
-    assert owned(written) == {
+    assert read_owned_fields(written) == {
         ("one", "Apply", ""): {"f:spec": {"f:count": {}}},
         ("one", "Apply", "status"): {
             "f:status": {
@@ -280,13 +282,13 @@ async def test_a_dry_run_of_an_apply_stores_nothing(transport: Transport) -> Non
     dry = await apply(transport, "one", {"spec": {"count": 2}}, dryRun="All")
     assert dry["spec"] == {"count": 2}
     with pytest.raises(NotFound):
-        await stored(transport)
+        await read_stored(transport)
     before = await apply(transport, "one", {"spec": {"count": 2}})
     dry = await apply(transport, "two", {"spec": {"count": 3}}, dryRun="All", force="true")
     assert dry["spec"] == {"count": 3}
     with pytest.raises(FieldManagerConflict):
         await apply(transport, "two", {"spec": {"count": 3}}, dryRun="All")
-    assert await stored(transport) == before
+    assert await read_stored(transport) == before
 
 
 async def test_an_apply_to_one_version_or_uid_touches_no_other(transport: Transport) -> None:
@@ -294,7 +296,7 @@ async def test_an_apply_to_one_version_or_uid_touches_no_other(transport: Transp
     with pytest.raises(Conflict):
         await apply(transport, "one", {"spec": {"count": 2}}, metadata={"uid": other})
     with pytest.raises(NotFound):
-        await stored(transport)
+        await read_stored(transport)
     first = await apply(transport, "one", {"spec": {"count": 2}})
     version = {"resourceVersion": first["metadata"]["resourceVersion"]}
     second = await apply(transport, "one", {"spec": {"count": 3}}, metadata=version)
@@ -303,7 +305,7 @@ async def test_an_apply_to_one_version_or_uid_touches_no_other(transport: Transp
     with pytest.raises(ApiError) as refused:
         await apply(transport, "one", {"spec": {"count": 4}}, metadata={"uid": other})
     assert refused.value.status in {409, 422}
-    assert await stored(transport) == second
+    assert await read_stored(transport) == second
 
 
 async def test_an_apply_needs_a_manager_and_a_body_without_managed_fields(
@@ -326,7 +328,7 @@ async def test_fields_without_an_owner_belong_to_whoever_wrote_before_the_first_
     await person.create(SHELVES, "default", {"metadata": {"name": "a"}, "spec": {"count": 1}})
     shelf = await person.get(SHELVES, Key("default", "a"))
     await person.patch(SHELVES, at(shelf), {"metadata": {"managedFields": [{}]}})
-    assert owned(await stored(transport)) == {}
+    assert read_owned_fields(await read_stored(transport)) == {}
     with pytest.raises(FieldManagerConflict) as refused:
         await apply(transport, "one", {"spec": {"count": 2}})
     assert refused.value.causes[0].message == (
@@ -354,4 +356,4 @@ async def test_an_object_keeps_its_owners_when_another_kind_of_write_changes_not
     first = await apply(transport, "one", {"spec": {"count": 2}})
     shelf = await client.get(SHELVES, Key("default", "a"))
     await client.with_field_manager("person").patch(SHELVES, at(shelf), {"spec": {"count": 2}})
-    assert await stored(transport) == first
+    assert await read_stored(transport) == first

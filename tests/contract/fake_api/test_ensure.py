@@ -25,7 +25,15 @@ from controller import (
     ensure,
 )
 from envtest.plane import ControlPlane as Plane
-from tests.contract.fake_api.gauges import CONFIG_MAPS, GAUGES, HOLD, SHELVES, Gauge, at, made
+from tests.contract.fake_api.gauges import (
+    CONFIG_MAPS,
+    GAUGES,
+    HOLD,
+    SHELVES,
+    Gauge,
+    at,
+    create_gauge,
+)
 from tests.envtest.samples import GROUP, definition
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -49,7 +57,7 @@ SECRETS = Resource("", "v1", "Secret", "secrets", Untyped)
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def owner(client: Client) -> Owner:
-    return Owner(await made(client, "owner"), GAUGES)
+    return Owner(await create_gauge(client, "owner"), GAUGES)
 
 
 @asynccontextmanager
@@ -159,7 +167,7 @@ async def test_a_child_of_another_is_refused_and_stays_as_it_is(
     client: Client, owner: Owner
 ) -> None:
     await ensure(client, CONFIG_MAPS, owner, BODY)
-    thief = Owner(await made(client, "thief"), GAUGES)
+    thief = Owner(await create_gauge(client, "thief"), GAUGES)
     with pytest.raises(OwnedByAnother, match=r"ConfigMap default/child .* owner is Gauge owner"):
         await ensure(client, CONFIG_MAPS, thief, {**BODY, "data": {}})
     assert (await client.get(CONFIG_MAPS, CHILD)).data == {"a": "1", "b": "2"}
@@ -171,7 +179,7 @@ async def test_the_child_of_an_earlier_owner_of_that_name_is_refused(
     await ensure(client, CONFIG_MAPS, owner, BODY)
     assert isinstance(owner.object, Gauge)
     await client.delete(GAUGES, at(owner.object))
-    again = Owner(await made(client, "owner"), GAUGES)
+    again = Owner(await create_gauge(client, "owner"), GAUGES)
     with pytest.raises(OwnedByAnother, match="an earlier Gauge owner, which was deleted"):
         await ensure(client, CONFIG_MAPS, again, BODY)
 
@@ -259,7 +267,7 @@ async def test_built_in_kinds_with_defaults_are_at_rest_after_one_write(
     shared_plane: Plane, tmp_path: Path, kind: Resource[Untyped], body: Json
 ) -> None:
     async with server_client(shared_plane, tmp_path) as client:
-        owner = Owner(await made(client, "owner"), GAUGES)
+        owner = Owner(await create_gauge(client, "owner"), GAUGES)
         first = await ensure(client, kind, owner, body)
         try:
             again = await ensure(client, kind, owner, body)
@@ -429,22 +437,24 @@ async def test_fields_dropped_from_a_value_with_defaults_are_removed(
 async def test_a_quantity_that_others_or_the_body_change_is_written(
     shared_plane: Plane, tmp_path: Path
 ) -> None:
-    def limited(cpu: str) -> Json:
+    def make_limited(cpu: str) -> Json:
         body = workload(template=template(resources={"limits": {"cpu": cpu}}))
         return {**body, "metadata": {"name": "child", "namespace": "default"}}
 
     async with server_client(shared_plane, tmp_path) as client:
-        child = (await ensure(client, DEPLOYMENTS, None, limited("1000m"), manager="me")).object
+        child = (
+            await ensure(client, DEPLOYMENTS, None, make_limited("1000m"), manager="me")
+        ).object
         try:
-            await ensure(client, DEPLOYMENTS, None, limited("1000m"), manager="me")
-            await assert_at_rest(client, DEPLOYMENTS, limited("1000m"))
-            changed = await ensure(client, DEPLOYMENTS, None, limited("2000m"), manager="me")
+            await ensure(client, DEPLOYMENTS, None, make_limited("1000m"), manager="me")
+            await assert_at_rest(client, DEPLOYMENTS, make_limited("1000m"))
+            changed = await ensure(client, DEPLOYMENTS, None, make_limited("2000m"), manager="me")
             assert changed.operation == "updated"
-            await ensure(client, DEPLOYMENTS, None, limited("2000m"), manager="me")
-            await assert_at_rest(client, DEPLOYMENTS, limited("2000m"))
-            other = limited("1")
+            await ensure(client, DEPLOYMENTS, None, make_limited("2000m"), manager="me")
+            await assert_at_rest(client, DEPLOYMENTS, make_limited("2000m"))
+            other = make_limited("1")
             await client.apply(DEPLOYMENTS, CHILD, other, manager="person", force=True)
-            repaired = await ensure(client, DEPLOYMENTS, None, limited("2000m"), manager="me")
+            repaired = await ensure(client, DEPLOYMENTS, None, make_limited("2000m"), manager="me")
             (container,) = repaired.object.body["spec"]["template"]["spec"]["containers"]
             assert repaired.operation == "updated"
             assert container["resources"]["limits"]["cpu"] in {"2", "2000m"}

@@ -12,7 +12,7 @@ from controller import Change, Client, Key, Manager, MetadataOnly, Resource, Tra
 from controller.testing import FakeApi
 from controller.transport import NO_QUERY
 from envtest.settings import read_settings
-from tests.contract.fake_api.gauges import GAUGES, at, body, made
+from tests.contract.fake_api.gauges import GAUGES, at, body, create_gauge
 from tests.envtest.samples import GROUP
 from tests.polling import SECONDS
 
@@ -42,9 +42,9 @@ class Recording(Transport):
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = ""
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         async with self._inner.stream(path, query=query, accept=accept) as chunks:
-            yield self._recorded(chunks)
+            yield self._record(chunks)
 
-    async def _recorded(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _record(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:
             self.received += chunk
             yield chunk
@@ -62,7 +62,7 @@ def sends_whole_objects(transport: Transport) -> bool:
 async def test_lists_watches_and_gets_bring_the_metadata_and_nothing_else(
     transport: Transport, client: Client
 ) -> None:
-    await made(client, "before")
+    await create_gauge(client, "before")
     recording = Recording(transport)
     manager = Manager(recording)
     heads = manager.informer(HEADS)
@@ -94,7 +94,7 @@ async def test_lists_watches_and_gets_bring_the_metadata_and_nothing_else(
             listed = await manager.client.list(HEADS)
             read = await manager.client.get(HEADS, Key("default", "after"))
         manager.stop()
-    assert {one.metadata.name for one in listed.items} == {"before", "after"}
+    assert {metadata_only.metadata.name for metadata_only in listed.items} == {"before", "after"}
     assert read == MetadataOnly(read.metadata)
     assert b'"after"' in recording.received
     assert (PLACE in recording.received) == sends_whole_objects(transport)

@@ -26,7 +26,7 @@ from tests.contract.fake_api.gauges import (
     Gauge,
     at,
     body,
-    made,
+    create_gauge,
     names,
 )
 from tests.envtest.samples import GROUP
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.parametrize(
-    ("selector", "found"),
+    ("selector", "expected"),
     [
         ("color=red", ["a"]),
         ("color!=red", ["b", "c"]),
@@ -51,14 +51,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         ("", ["a", "b", "c"]),
     ],
 )
-async def test_label_selectors_select(client: Client, selector: str, found: list[str]) -> None:
+async def test_label_selectors_select(client: Client, selector: str, expected: list[str]) -> None:
     for name, labels in (("a", {"color": "red"}), ("b", {"color": "blue"}), ("c", {})):
         await client.create(GAUGES, "default", body(name, labels=labels))
-    assert names((await client.list(GAUGES, labels=selector)).items) == found
+    assert names((await client.list(GAUGES, labels=selector)).items) == expected
 
 
 @pytest.mark.parametrize(
-    ("selector", "found"),
+    ("selector", "expected"),
     [
         ("metadata.name=b", ["b"]),
         ("metadata.name!=b", ["a"]),
@@ -67,10 +67,10 @@ async def test_label_selectors_select(client: Client, selector: str, found: list
         ("spec.place!=hall,metadata.name=b", ["b"]),
     ],
 )
-async def test_field_selectors_select(client: Client, selector: str, found: list[str]) -> None:
-    await made(client, "a")
-    await made(client, "b", place="cellar")
-    assert names((await client.list(GAUGES, fields=selector)).items) == found
+async def test_field_selectors_select(client: Client, selector: str, expected: list[str]) -> None:
+    await create_gauge(client, "a")
+    await create_gauge(client, "b", place="cellar")
+    assert names((await client.list(GAUGES, fields=selector)).items) == expected
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def test_a_watch_delivers_what_happens_to_the_selected_objects(
     transport: Transport, *, streams: bool
 ) -> None:
     client = Client(transport)
-    before = await made(client, "before")
+    before = await create_gauge(client, "before")
     watched = Informer(GAUGES, transport, SystemClock(), fields="spec.place=hall", streams=streams)
     seen: list[tuple[str, str]] = []
     heard = anyio.Event()
@@ -129,12 +129,12 @@ async def test_a_watch_delivers_what_happens_to_the_selected_objects(
             moved = await client.patch(GAUGES, at(before), {"spec": {"place": "cellar"}})
             back = await client.patch(GAUGES, at(moved), {"spec": {"place": "hall"}})
             await client.patch_status(GAUGES, back, {"count": 3})
-            gone = await add_finalizer(client, GAUGES, await made(client, "gone"), HOLD)
+            gone = await add_finalizer(client, GAUGES, await create_gauge(client, "gone"), HOLD)
             kept = await client.delete(GAUGES, at(gone))
             assert kept is not None
             await remove_finalizer(client, GAUGES, kept, HOLD)
-            await made(client, "elsewhere", place="cellar")
-            await made(client, "last")
+            await create_gauge(client, "elsewhere", place="cellar")
+            await create_gauge(client, "last")
             await heard.wait()
         group.cancel_scope.cancel()
     assert seen == [
@@ -148,7 +148,7 @@ async def test_a_watch_delivers_what_happens_to_the_selected_objects(
         ("deleted", "gone"),
         ("added", "last"),
     ]
-    assert {one.metadata.name for one in watched.cache} == {"before", "last"}
+    assert {gauge.metadata.name for gauge in watched.cache} == {"before", "last"}
 
 
 async def test_a_manager_runs_on_the_fake_api_and_caches_its_own_writes(
@@ -160,7 +160,7 @@ async def test_a_manager_runs_on_the_fake_api_and_caches_its_own_writes(
         group.start_soon(manager.run)
         with anyio.fail_after(SECONDS):
             await gauges.wait_synced()
-            created = await made(manager.client)
+            created = await create_gauge(manager.client)
             assert gauges.cache.get(Key("default", "a")) == created
             await manager.client.delete(GAUGES, at(created))
             assert gauges.cache.get(Key("default", "a")) is None

@@ -17,7 +17,15 @@ from controller import (
     remove_finalizer,
 )
 from controller.testing import FakeApi
-from tests.contract.fake_api.gauges import CONFIG_MAPS, GAUGES, HOLD, SCALES, at, body, made
+from tests.contract.fake_api.gauges import (
+    CONFIG_MAPS,
+    GAUGES,
+    HOLD,
+    SCALES,
+    at,
+    body,
+    create_gauge,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,9 +44,9 @@ async def test_a_new_object_gets_its_metadata_and_no_status(client: Client) -> N
 
 
 async def test_an_existing_name_is_refused_and_generated_names_differ(client: Client) -> None:
-    await made(client)
+    await create_gauge(client)
     with pytest.raises(AlreadyExists):
-        await made(client)
+        await create_gauge(client)
     nameless = {"metadata": {"generateName": "b-"}, "spec": {"count": 1}}
     first = await client.create(GAUGES, "default", nameless)
     second = await client.create(GAUGES, "default", nameless)
@@ -76,7 +84,7 @@ async def test_a_body_of_another_kind_is_refused(client: Client) -> None:
 
 
 async def test_a_write_needs_the_version_that_the_object_has(client: Client) -> None:
-    first = await made(client)
+    first = await create_gauge(client)
     second = await client.patch(GAUGES, at(first), {"spec": {"count": 2}})
     assert second.metadata.revision > first.metadata.revision
     assert (first.metadata.generation, second.metadata.generation) == (1, 2)
@@ -93,7 +101,7 @@ async def test_a_write_needs_the_version_that_the_object_has(client: Client) -> 
 
 
 async def test_a_write_needs_the_uid_that_the_object_has(client: Client) -> None:
-    first = await made(client)
+    first = await create_gauge(client)
     operation = {"op": "replace", "path": "/spec/count", "value": 3}
     other = Version(
         "default", "a", "2dd3e1f7-0000-4000-8000-000000000000", at(first).resourceVersion
@@ -110,12 +118,12 @@ async def test_a_write_needs_the_uid_that_the_object_has(client: Client) -> None
 
 
 async def test_a_write_that_changes_nothing_is_no_new_version(client: Client) -> None:
-    first = await made(client)
+    first = await create_gauge(client)
     assert await client.patch(GAUGES, at(first), {"spec": {"count": 1}}) == first
 
 
 async def test_the_status_is_written_through_its_subresource_only(client: Client) -> None:
-    first = await made(client)
+    first = await create_gauge(client)
     unchanged = await client.patch(GAUGES, at(first), {"status": {"count": 5}})
     assert unchanged == first
     written = await client.patch_status(GAUGES, first, {"count": 5})
@@ -129,21 +137,21 @@ async def test_the_status_is_written_through_its_subresource_only(client: Client
 
 
 async def test_a_replacement_keeps_the_status_and_drops_the_other_fields(client: Client) -> None:
-    first = await client.patch_status(GAUGES, await made(client), {"count": 5})
+    first = await client.patch_status(GAUGES, await create_gauge(client), {"count": 5})
     second = await client.replace(GAUGES, at(first), {"spec": {"count": 4}})
     assert (second.spec, second.status) == ({"count": 4}, {"count": 5})
     assert (second.metadata.uid, second.metadata.generation) == (first.metadata.uid, 2)
 
 
 async def test_a_kind_without_a_status_has_no_such_subresource(client: Client) -> None:
-    one = await client.create(CONFIG_MAPS, "default", {"metadata": {"name": "m"}})
-    assert one.metadata.generation == 0
+    config_map = await client.create(CONFIG_MAPS, "default", {"metadata": {"name": "m"}})
+    assert config_map.metadata.generation == 0
     with pytest.raises(NotFound):
-        await client.patch(CONFIG_MAPS, at(one), {"status": {}}, subresource="status")
+        await client.patch(CONFIG_MAPS, at(config_map), {"status": {}}, subresource="status")
 
 
 async def test_an_object_without_finalizers_is_deleted_at_once(client: Client) -> None:
-    first = await made(client)
+    first = await create_gauge(client)
     assert await client.delete(GAUGES, at(first)) is None
     with pytest.raises(NotFound) as missing:
         await client.get(GAUGES, first.metadata.key)
@@ -153,7 +161,7 @@ async def test_an_object_without_finalizers_is_deleted_at_once(client: Client) -
 
 
 async def test_a_finalizer_keeps_a_deleted_object_until_it_is_removed(client: Client) -> None:
-    first = await add_finalizer(client, GAUGES, await made(client), HOLD)
+    first = await add_finalizer(client, GAUGES, await create_gauge(client), HOLD)
     kept = await client.delete(GAUGES, at(first))
     assert kept is not None
     assert kept.metadata.terminating
@@ -172,22 +180,22 @@ async def test_a_finalizer_keeps_a_deleted_object_until_it_is_removed(client: Cl
 async def test_a_deletion_in_the_foreground_waits_for_the_garbage_collector(
     client: Client,
 ) -> None:
-    kept = await client.delete(GAUGES, at(await made(client)), propagation="Foreground")
+    kept = await client.delete(GAUGES, at(await create_gauge(client)), propagation="Foreground")
     assert kept is not None
     assert kept.metadata.finalizers == ("foregroundDeletion",)
 
 
 async def test_a_name_that_is_free_again_gets_another_uid(client: Client) -> None:
-    first = await made(client)
+    first = await create_gauge(client)
     await client.delete(GAUGES, at(first))
-    second = await made(client)
+    second = await create_gauge(client)
     assert second.metadata.uid != first.metadata.uid
     with pytest.raises(Conflict):
         await client.delete(GAUGES, at(first))
 
 
 async def test_a_json_patch_changes_parts_of_lists(client: Client) -> None:
-    first = await add_finalizer(client, GAUGES, await made(client), HOLD)
+    first = await add_finalizer(client, GAUGES, await create_gauge(client), HOLD)
     operations: list[dict[str, Any]] = [
         {"op": "test", "path": "/spec/place", "value": "hall"},
         {"op": "add", "path": "/metadata/finalizers/-", "value": "b.example/x"},
@@ -216,7 +224,7 @@ async def test_a_json_patch_changes_parts_of_lists(client: Client) -> None:
 async def test_a_json_patch_that_does_not_apply_changes_nothing(
     client: Client, operation: dict[str, Any]
 ) -> None:
-    first = await add_finalizer(client, GAUGES, await made(client), HOLD)
+    first = await add_finalizer(client, GAUGES, await create_gauge(client), HOLD)
     change = {"op": "replace", "path": "/spec/count", "value": 5}
     with pytest.raises(Invalid):
         await client.patch(GAUGES, at(first), [change, operation])
@@ -224,7 +232,7 @@ async def test_a_json_patch_that_does_not_apply_changes_nothing(
 
 
 async def test_a_dry_run_answers_and_stores_nothing(client: Client) -> None:
-    first = await made(client)
+    first = await create_gauge(client)
     dry = client.with_dry_run()
     assert (await dry.patch(GAUGES, at(first), {"spec": {"count": 5}})).spec["count"] == 5
     assert (await dry.create(GAUGES, "default", body("b"))).metadata.name == "b"
@@ -240,7 +248,7 @@ async def test_a_dry_run_answers_and_stores_nothing(client: Client) -> None:
 async def test_a_subresource_with_objects_of_its_own_is_read_and_written(
     client: Client, transport: Transport
 ) -> None:
-    first = await made(client)
+    first = await create_gauge(client)
     if isinstance(transport, FakeApi):
         with pytest.raises(NotFound, match="no scale"):
             await client.get(SCALES, first.metadata.key, subresource="scale")
@@ -265,7 +273,7 @@ async def test_a_kind_without_the_subresource_is_told_from_a_missing_object(
     assert raised.value.request == "patch configmaps/status default/a"
     assert "configmaps has no subresource status" in raised.value.hint
 
-    gone = await made(client)
+    gone = await create_gauge(client)
     await client.delete(GAUGES, at(gone))
     with pytest.raises(NotFound) as raised:
         await client.patch_status(GAUGES, gone, {"count": 1})

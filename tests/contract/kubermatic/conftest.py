@@ -44,7 +44,7 @@ async def lab(server: Server) -> Lab:
 
 
 @asynccontextmanager
-async def hooked(server: Server) -> AsyncIterator[None]:
+async def serve_webhook(server: Server) -> AsyncIterator[None]:
     """Serve the webhook of IPAMPools, which is in force inside the context."""
     transport = await connect(server.admin_kubeconfig)
     signed = SelfSigned("default", SERVICE, "certs", validating=[HOOK], names=[HOST])
@@ -64,16 +64,16 @@ async def hooked(server: Server) -> AsyncIterator[None]:
             "metadata": {"name": HOOK},
             "webhooks": list(entries(INTEGRATIONS[KUBERMATIC], lambda _: {"url": url})),
         }
-        made = await server.admin.post(CONFIGURATIONS, json=body)
-        assert made.status_code == 201, made.text
-        await until(lambda: _refused(server.admin), bool)
+        configuration = await server.admin.post(CONFIGURATIONS, json=body)
+        assert configuration.status_code == 201, configuration.text
+        await until(lambda: _is_webhook_asked(server.admin), bool)
         yield
         await server.admin.delete(f"{CONFIGURATIONS}/{HOOK}")
         manager.stop()
     await transport.aclose()
 
 
-async def _refused(admin: httpx.AsyncClient) -> bool:
+async def _is_webhook_asked(admin: httpx.AsyncClient) -> bool:
     """Return whether the server asks the webhook already: nothing tells when it begins."""
     body = {
         "apiVersion": POOLS.api_version,

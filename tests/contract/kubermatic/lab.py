@@ -76,7 +76,11 @@ class Lab:
 
     def datacenters(self, **datacenters: Body) -> Body:
         """Return the spec of a pool with these datacenters."""
-        return {"datacenters": {self.name(name): one for name, one in datacenters.items()}}
+        return {
+            "datacenters": {
+                self.name(name): datacenter for name, datacenter in datacenters.items()
+            }
+        }
 
     async def pool(self, name: str, **datacenters: Body) -> Body:
         """Create a pool."""
@@ -96,8 +100,8 @@ class Lab:
             "metadata": {"name": self.name(name), "labels": labels},
             "spec": {"cloud": {"dc": self.name(dc), "providerName": "fake"}, **more},
         }
-        made = await self.post(self.clusters(), body)
-        return await self.with_namespace(name) if namespace else made
+        created = await self.post(self.clusters(), body)
+        return await self.with_namespace(name) if namespace else created
 
     async def with_namespace(self, name: str) -> Body:
         """Make the namespace of a cluster and write it to the status, as KKP does."""
@@ -124,15 +128,17 @@ class Lab:
         self, path: str, holds: Callable[[Body], bool], seconds: float = SECONDS
     ) -> Body:
         """Wait until an object is there and as it should be; return it."""
-        found = await until(
-            lambda: self.find(path), lambda one: one is not None and holds(one), seconds=seconds
+        body = await until(
+            lambda: self.find(path),
+            lambda condition: condition is not None and holds(condition),
+            seconds=seconds,
         )
-        assert found is not None
-        return found
+        assert body is not None
+        return body
 
-    async def gone(self, path: str) -> None:
+    async def wait_until_gone(self, path: str) -> None:
         """Wait until an object is gone."""
-        await until(lambda: self.find(path), lambda one: one is None)
+        await until(lambda: self.find(path), lambda condition: condition is None)
 
     async def has(self, cluster: str, pool: str, *expected: str) -> Body:
         """Wait until a cluster has exactly these ranges, or this prefix, of a pool."""
@@ -149,8 +155,8 @@ class Lab:
         """Wait until the condition of a cluster has status and reason; return its message."""
 
         def holds(body: Body) -> bool:
-            one = condition(body)
-            return (one.get("status"), one.get("reason")) == (status, reason)
+            reconciled = condition(body)
+            return (reconciled.get("status"), reconciled.get("reason")) == (status, reason)
 
         return str(condition(await self.until(self.clusters(cluster), holds))["message"])
 
@@ -163,18 +169,18 @@ class Lab:
             answer = await self.admin.get("/apis/events.k8s.io/v1/events")
             assert answer.status_code == 200, answer.text
             return [
-                one["note"]
-                for one in answer.json()["items"]
-                if one["reason"] == reason
-                and one["regarding"]["kind"] == kind
-                and one["regarding"]["name"] == self.name(name)
+                event["note"]
+                for event in answer.json()["items"]
+                if event["reason"] == reason
+                and event["regarding"]["kind"] == kind
+                and event["regarding"]["name"] == self.name(name)
             ]
 
         return await until(look, holds)
 
-    async def until_event(self, kind: str, name: str, reason: str, text: str) -> None:
+    async def until_event(self, kind: str, name: str, reason: str, content: str) -> None:
         """Wait until an event on an object has a text in its note."""
-        await self.events(kind, name, reason, lambda notes: any(text in one for one in notes))
+        await self.events(kind, name, reason, lambda notes: any(content in note for note in notes))
 
 
 def condition(body: Body | None) -> Body:
@@ -185,11 +191,11 @@ def condition(body: Body | None) -> Body:
 
 def ranges(cidr: str, size: int, *excluded: str) -> Body:
     """Return the settings of a datacenter that hands out ranges."""
-    found: Body = {"type": "range", "poolCidr": cidr, "allocationRange": size}
-    return {**found, **({"excludeRanges": list(excluded)} if excluded else {})}
+    body: Body = {"type": "range", "poolCidr": cidr, "allocationRange": size}
+    return {**body, **({"excludeRanges": list(excluded)} if excluded else {})}
 
 
 def prefixes(cidr: str, length: int, *excluded: str) -> Body:
     """Return the settings of a datacenter that hands out prefixes."""
-    found: Body = {"type": "prefix", "poolCidr": cidr, "allocationPrefix": length}
-    return {**found, **({"excludePrefixes": list(excluded)} if excluded else {})}
+    body: Body = {"type": "prefix", "poolCidr": cidr, "allocationPrefix": length}
+    return {**body, **({"excludePrefixes": list(excluded)} if excluded else {})}

@@ -10,19 +10,21 @@ SINGLE = "metallb"
 DUAL = ("metallb-ipv4", "metallb-ipv6")
 
 
-def rendered(allocations: dict[str, Body]) -> dict[str, list[str]]:
+def render_pools(allocations: dict[str, Body]) -> dict[str, list[str]]:
     """Return the IPAddressPools that the addon makes of a cluster's allocations, by name."""
 
     def addresses(name: str) -> list[str]:
         spec = allocations[name]
         return [spec["cidr"]] if spec["type"] == "prefix" else list(spec["addresses"])
 
-    made = {}
+    pools = {}
     if SINGLE in allocations:
-        made["kkp-managed-pool"] = addresses(SINGLE)
+        pools["kkp-managed-pool"] = addresses(SINGLE)
     if all(name in allocations for name in DUAL):
-        made["kkp-managed-pool-dualstack"] = [one for name in DUAL for one in addresses(name)]
-    return made
+        pools["kkp-managed-pool-dualstack"] = [
+            address for name in DUAL for address in addresses(name)
+        ]
+    return pools
 
 
 async def test_the_addon_renders_both_of_its_pools_from_our_allocations(lab: Lab) -> None:
@@ -36,14 +38,14 @@ async def test_the_addon_renders_both_of_its_pools_from_our_allocations(lab: Lab
         body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMPool", "spec": spec}
         await lab.post(lab.pools(), {**body, "metadata": {"name": name}})
     await lab.cluster("a")
-    found = {}
+    allocations = {}
     for name in settings:
         path = f"{ROOT}/namespaces/{lab.namespace('a')}/ipamallocations/{name}"
-        one = await lab.until(
-            path, lambda one: bool(one["spec"].get("addresses") or one["spec"].get("cidr"))
+        allocation = await lab.until(
+            path, lambda path: bool(path["spec"].get("addresses") or path["spec"].get("cidr"))
         )
-        found[name] = one["spec"]
-    assert rendered(found) == {
+        allocations[name] = allocation["spec"]
+    assert render_pools(allocations) == {
         "kkp-managed-pool": ["10.0.0.0-10.0.0.1", "10.0.0.3-10.0.0.4"],
         "kkp-managed-pool-dualstack": ["10.1.0.0-10.1.0.3", "2001:db8::/64"],
     }

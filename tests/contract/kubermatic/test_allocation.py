@@ -13,13 +13,13 @@ async def test_each_cluster_gets_the_lowest_free_range_and_the_names_and_owner_o
 ) -> None:
     pool = await lab.pool("p", dc=ranges("192.168.1.0/28", 6))
     await lab.cluster("a")
-    found = await lab.has("a", "p", "192.168.1.0-192.168.1.5")
-    assert found["spec"] == {
+    allocation = await lab.has("a", "p", "192.168.1.0-192.168.1.5")
+    assert allocation["spec"] == {
         "type": "range",
         "dc": lab.name("dc"),
         "addresses": ["192.168.1.0-192.168.1.5"],
     }
-    assert found["metadata"]["ownerReferences"] == [
+    assert allocation["metadata"]["ownerReferences"] == [
         {
             "apiVersion": "kubermatic.k8c.io/v1",
             "kind": "IPAMPool",
@@ -27,12 +27,12 @@ async def test_each_cluster_gets_the_lowest_free_range_and_the_names_and_owner_o
             "uid": pool["metadata"]["uid"],
         }
     ]
-    assert not {"annotations", "labels", "finalizers"} & set(found["metadata"])
+    assert not {"annotations", "labels", "finalizers"} & set(allocation["metadata"])
     await lab.says("a", "True", "Allocated")
 
 
 @pytest.mark.parametrize(
-    ("cidr", "size", "excluded", "held", "expected"),
+    ("cidr", "size", "excluded", "held_ranges", "expected"),
     [
         (
             "192.168.1.0/28",
@@ -67,17 +67,22 @@ async def test_each_cluster_gets_the_lowest_free_range_and_the_names_and_owner_o
     ],
 )
 async def test_a_range_is_split_around_what_is_held_or_excluded(
-    lab: Lab, cidr: str, size: int, excluded: list[str], held: list[str], expected: list[str]
+    lab: Lab,
+    cidr: str,
+    size: int,
+    excluded: list[str],
+    held_ranges: list[str],
+    expected: list[str],
 ) -> None:
     await lab.post_namespace("other")
-    await lab.allocate("other", "p", type="range", addresses=held)
+    await lab.allocate("other", "p", type="range", addresses=held_ranges)
     await lab.pool("p", dc=ranges(cidr, size, *excluded))
     await lab.cluster("a")
     await lab.has("a", "p", *expected)
 
 
 @pytest.mark.parametrize(
-    ("cidr", "length", "excluded", "held", "expected"),
+    ("cidr", "length", "excluded", "held_prefix", "expected"),
     [
         (
             "192.168.1.0/27",
@@ -92,14 +97,14 @@ async def test_a_range_is_split_around_what_is_held_or_excluded(
     ],
 )
 async def test_a_prefix_is_the_lowest_aligned_block_that_touches_nothing_held_or_excluded(
-    lab: Lab, cidr: str, length: int, excluded: list[str], held: str, expected: str
+    lab: Lab, cidr: str, length: int, excluded: list[str], held_prefix: str, expected: str
 ) -> None:
     await lab.post_namespace("other")
-    await lab.allocate("other", "p", type="prefix", cidr=held)
+    await lab.allocate("other", "p", type="prefix", cidr=held_prefix)
     await lab.pool("p", dc=prefixes(cidr, length, *excluded))
     await lab.cluster("a")
-    found = await lab.has("a", "p", expected)
-    assert "addresses" not in found["spec"]
+    allocation = await lab.has("a", "p", expected)
+    assert "addresses" not in allocation["spec"]
 
 
 async def test_what_grows_is_appended_and_what_shrinks_keeps_all(lab: Lab) -> None:
@@ -142,7 +147,7 @@ async def test_a_deleted_allocation_is_made_again(lab: Lab) -> None:
     await lab.delete(lab.allocation("a", "p"))
     await lab.until(
         lab.allocation("a", "p"),
-        lambda one: one["metadata"]["uid"] != first["metadata"]["uid"],
+        lambda allocation: allocation["metadata"]["uid"] != first["metadata"]["uid"],
     )
     await lab.has("a", "p", "10.0.0.0-10.0.0.3")
 
@@ -150,9 +155,9 @@ async def test_a_deleted_allocation_is_made_again(lab: Lab) -> None:
 async def test_a_released_allocation_is_one_line_in_the_log(lab: Lab, server: Server) -> None:
     await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
     await lab.cluster("a")
-    made = await lab.has("a", "p", "10.0.0.0-10.0.0.3")
+    allocation = await lab.has("a", "p", "10.0.0.0-10.0.0.3")
     await lab.delete(lab.allocation("a", "p"))
-    meta = made["metadata"]
+    meta = allocation["metadata"]
     line = await release_line(server.log, f"IPAMAllocation {meta['namespace']}/{meta['name']}")
     assert "range=10.0.0.0-10.0.0.3" in line
     assert f"pool='IPAMPool {meta['name']}'" in line

@@ -20,9 +20,9 @@ async def test_pools_and_addresses_of_kkp_are_found_on_a_server(server: Server, 
     await lab.says("b", "False", "PoolExhausted")
     asked = (f"--kubeconfig={server.admin_kubeconfig}",)
     pools = json.loads((await run_beside("pools", *asked, "-o", "json")).out)
-    [mine] = [one for one in pools["items"] if one["name"] == lab.name("p")]
-    [family] = mine.pop("families")
-    assert mine == {
+    [pool] = [item for item in pools["items"] if item["name"] == lab.name("p")]
+    [family] = pool.pop("families")
+    assert pool == {
         "kind": "IPAMPool",
         "namespace": "",
         "name": lab.name("p"),
@@ -36,7 +36,11 @@ async def test_pools_and_addresses_of_kkp_are_found_on_a_server(server: Server, 
     answer = (await run_beside("whois", "10.78.0.1", *asked)).out
     assert f"IPAMAllocation {lab.namespace('a')}/{lab.name('p')}" in answer
     checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
-    kinds = [one["kind"] for one in checked["findings"] if one["subject"]["name"] == lab.name("p")]
+    kinds = [
+        finding["kind"]
+        for finding in checked["findings"]
+        if finding["subject"]["name"] == lab.name("p")
+    ]
     assert kinds == ["RequestsWait"]
 
 
@@ -48,7 +52,9 @@ async def test_a_pool_without_datacenters_is_reported_by_event_and_check(
     asked = (f"--kubeconfig={server.admin_kubeconfig}",)
     checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
     (finding,) = [
-        one for one in checked["findings"] if one["subject"]["name"] == lab.name("empty")
+        finding
+        for finding in checked["findings"]
+        if finding["subject"]["name"] == lab.name("empty")
     ]
     assert (finding["kind"], finding["severity"]) == ("InvalidPool", "error")
     assert "add one or delete the pool" in finding["sentence"]
@@ -64,12 +70,12 @@ async def test_what_a_person_reviewed_is_deleted_and_made_anew(
     for name in ("a", "b"):
         # The integration makes the pool their owner; a report of before is out of date by it.
         path = lab.allocation(name, "p")
-        await lab.until(path, lambda one: "ownerReferences" in one["metadata"])
+        await lab.until(path, lambda path: "ownerReferences" in path["metadata"])
     asked = (f"--kubeconfig={server.admin_kubeconfig}",)
     report = json.loads((await run_beside("check", *asked, "-o", "json")).out)
-    for one in report["findings"]:
-        if one["kind"] == "Overlap" and one["subject"]["namespace"] == lab.namespace("b"):
-            one["action"] = "delete"
+    for finding in report["findings"]:
+        if finding["kind"] == "Overlap" and finding["subject"]["namespace"] == lab.namespace("b"):
+            finding["action"] = "delete"
     file = tmp_path / "report.json"
     file.write_text(json.dumps(report))
     done = await run_beside("check", *asked, "--repair", str(file))

@@ -29,7 +29,9 @@ ROOT = f"/apis/{names.API_VERSION}/namespaces/default"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="package")
-async def observed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+async def observing_server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[httpx.AsyncClient]:
     """A server of its own with the product, which observes: only one serves NetworkPools."""
     folder = tmp_path_factory.mktemp("observed")
     async with ControlPlane.start() as plane, administrator(plane) as admin:
@@ -41,9 +43,9 @@ async def observed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ht
 
 
 @pytest_asyncio.fixture(loop_scope="package")
-async def lab(observed: httpx.AsyncClient) -> Lab:
+async def lab(observing_server: httpx.AsyncClient) -> Lab:
     """Names of its own for each test."""
-    return Lab(observed, f"o{next(_numbers)}")
+    return Lab(observing_server, f"o{next(_numbers)}")
 
 
 async def ours(lab: Lab, kind: str, plural: str, name: str, spec: dict[str, Any]) -> None:
@@ -62,8 +64,10 @@ async def ask(lab: Lab, name: str, size: int) -> Body:
     }
     await ours(lab, "IPAllocation", "ipallocations", name, spec)
     path = f"{ROOT}/ipallocations/{lab.name(name)}"
-    found = await lab.until(path, lambda one: one.get("status", {}).get("phase") == "Allocated")
-    return dict(found["status"])
+    allocation = await lab.until(
+        path, lambda path: path.get("status", {}).get("phase") == "Allocated"
+    )
+    return dict(allocation["status"])
 
 
 async def pool_of(lab: Lab) -> Body:
@@ -72,10 +76,10 @@ async def pool_of(lab: Lab) -> Body:
 
 
 def overlap_of(status: Body) -> str:
-    """Return what the condition RangesOverlap of a NetworkPool says, empty while it is False."""
+    """Return the message of a NetworkPool's condition RangesOverlap, empty while it is False."""
     conditions = status.get("conditions", [])
-    found = [one for one in conditions if one["type"] == "RangesOverlap"]
-    return str(found[0]["message"]) if found and found[0]["status"] == "True" else ""
+    overlaps = [condition for condition in conditions if condition["type"] == "RangesOverlap"]
+    return str(overlaps[0]["message"]) if overlaps and overlaps[0]["status"] == "True" else ""
 
 
 async def test_networkpools_keep_clear_of_what_kkp_allocates_and_count_it(
@@ -85,12 +89,14 @@ async def test_networkpools_keep_clear_of_what_kkp_allocates_and_count_it(
     await lab.allocate("x", "k", type="range", addresses=["10.9.0.0-10.9.0.3", "10.9.0.8"])
     await lab.allocate("x", "other", type="prefix", cidr="10.9.0.16/29")
     await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.9.0.0/27"})
-    found = await ask(lab, "a", 4)
-    assert (found["startAddress"], found["endAddress"]) == ("10.9.0.4", "10.9.0.7")
+    allocation = await ask(lab, "a", 4)
+    assert (allocation["startAddress"], allocation["endAddress"]) == ("10.9.0.4", "10.9.0.7")
     assert (await ask(lab, "b", 7))["startAddress"] == "10.9.0.9"
-    await until(lambda: pool_of(lab), lambda one: one["availableIPs"] == 32 - 4 - 7 - 5 - 8)
+    await until(
+        lambda: pool_of(lab), lambda pool_of: pool_of["availableIPs"] == 32 - 4 - 7 - 5 - 8
+    )
     await lab.delete(lab.allocation("x", "other"))
-    await until(lambda: pool_of(lab), lambda one: one["availableIPs"] == 32 - 4 - 7 - 5)
+    await until(lambda: pool_of(lab), lambda pool_of: pool_of["availableIPs"] == 32 - 4 - 7 - 5)
     assert (await ask(lab, "c", 8))["startAddress"] == "10.9.0.16"
 
 
@@ -100,12 +106,12 @@ async def test_an_address_that_both_hold_is_reported_on_both(lab: Lab) -> None:
     await ask(lab, "a", 4)
     await lab.allocate("x", "k", type="range", addresses=["10.8.0.2-10.8.0.9"])
     told = f"IPAMAllocation {lab.namespace('x')}/{lab.name('k')}"
-    await until(lambda: pool_of(lab), lambda one: told in overlap_of(one))
+    await until(lambda: pool_of(lab), lambda pool_of: told in overlap_of(pool_of))
     await lab.until_event(
         "IPAMAllocation", "k", "Overlapping", f"IPAllocation default/{lab.name('a')}"
     )
     await lab.delete(lab.allocation("x", "k"))
-    await until(lambda: pool_of(lab), lambda one: not overlap_of(one))
+    await until(lambda: pool_of(lab), lambda pool_of: not overlap_of(pool_of))
 
 
 async def test_pools_of_kkp_that_share_addresses_with_a_networkpool_are_reported_on_both(
@@ -115,7 +121,7 @@ async def test_pools_of_kkp_that_share_addresses_with_a_networkpool_are_reported
     await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.5.0.8/29"})
 
     def names_kkp(status: Body) -> bool:
-        conditions = {one["type"]: one for one in status.get("conditions", [])}
+        conditions = {condition["type"]: condition for condition in status.get("conditions", [])}
         message = conditions.get("Overlapping", {}).get("message", "")
         return f"IPAMPool {lab.name('k')}" in message and "(8 addresses)" in message
 
@@ -128,13 +134,13 @@ async def test_nothing_of_kkp_is_written_by_who_observes(lab: Lab) -> None:
     await lab.cluster("a")
     await lab.pool("k", dc=ranges("10.7.0.0/29", 4))
     await lab.post_namespace("x")
-    made = await lab.allocate("x", "k", type="range", addresses=["10.7.0.0-10.7.0.3"])
+    allocation = await lab.allocate("x", "k", type="range", addresses=["10.7.0.0-10.7.0.3"])
     await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.7.0.0/29"})
     assert (await ask(lab, "b", 4))["startAddress"] == "10.7.0.4"
     assert await lab.find(lab.allocation("a", "k")) is None
     kept = await lab.find(lab.allocation("x", "k"))
     assert kept is not None
-    assert kept["spec"] == made["spec"]
+    assert kept["spec"] == allocation["spec"]
 
 
 async def test_a_networkpool_may_leave_out_what_kkp_allocated_with_a_warning(
@@ -148,13 +154,15 @@ async def test_a_networkpool_may_leave_out_what_kkp_allocated_with_a_warning(
         await lab.post_namespace("x")
         await lab.allocate("x", "k", type="range", addresses=["10.6.0.8-10.6.0.9"])
         holder = f"IPAMAllocation {lab.namespace('x')}/{lab.name('k')} has address 10.6.0"
-        async with site.judged(OBSERVING):
+        async with site.serve_webhooks(OBSERVING):
             assert (await site.create("NetworkPool", "p", {"cidr": "10.6.0.0/28"})).is_success
             for change, where in (
                 ({"gateway": "10.6.0.8"}, "spec.gateway"),
                 ({"reserved": [{"cidr": "10.6.0.8/30"}], "gateway": None}, "spec.reserved[0]"),
             ):
                 edited = await site.edit("NetworkPool", "p", {"spec": change})
-                assert any(one.startswith(f"{where}: {holder}") for one in warnings(edited))
+                assert any(
+                    warning.startswith(f"{where}: {holder}") for warning in warnings(edited)
+                )
             assert (await site.delete("NetworkPool", "p")).is_success
         await transport.aclose()

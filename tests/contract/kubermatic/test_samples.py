@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.contract.kubermatic.conftest import hooked
+from tests.contract.kubermatic.conftest import serve_webhook
 from tests.contract.kubermatic.lab import ROOT, Body, Lab
 from tests.contract.product import Server
 
@@ -22,17 +22,17 @@ GIVEN: Mapping[tuple[str, str], Body] = {
 
 async def test_clusters_get_addresses_of_the_pools_of_the_samples(server: Server) -> None:
     lab = Lab(server.admin, "example")  # with which the datacenters of the samples begin
-    async with hooked(server):
-        for one in yaml.safe_load_all(SAMPLES.read_text()):
-            answer = await server.admin.post(lab.pools(), json=one)
+    async with serve_webhook(server):
+        for document in yaml.safe_load_all(SAMPLES.read_text()):
+            answer = await server.admin.post(lab.pools(), json=document)
             assert answer.status_code == 201, answer.text
             assert "Warning" not in answer.headers
     for name in ("east", "west", "north"):
         await lab.cluster(name, name)
     for (cluster, pool), spec in GIVEN.items():
 
-        def is_given(one: Body, spec: Body = spec) -> bool:
-            return all(one["spec"].get(name) == value for name, value in spec.items())
+        def is_given(body: Body, spec: Body = spec) -> bool:
+            return all(body["spec"].get(name) == value for name, value in spec.items())
 
         path = f"{ROOT}/namespaces/{lab.namespace(cluster)}/ipamallocations/{pool}"
         await lab.until(path, is_given)

@@ -56,7 +56,7 @@ async def test_a_datacenter_that_is_removed_takes_its_allocations_with_it(lab: L
     await lab.has("a", "p", "10.0.0.0-10.0.0.3")
     await lab.has("b", "p", "10.0.0.0-10.0.0.3")
     await lab.patch(lab.pools("p"), {"spec": {"datacenters": {lab.name("other"): None}}})
-    await lab.gone(lab.allocation("b", "p"))
+    await lab.wait_until_gone(lab.allocation("b", "p"))
     await lab.has("a", "p", "10.0.0.0-10.0.0.3")
 
 
@@ -74,8 +74,8 @@ async def test_a_deleted_pool_serves_no_cluster_any_more(lab: Lab) -> None:
 async def test_type_datacenter_and_owner_are_put_right_and_foreign_owners_stay(lab: Lab) -> None:
     await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
     await lab.cluster("a")
-    found = await lab.has("a", "p", "10.0.0.0-10.0.0.3")
-    [owner] = found["metadata"]["ownerReferences"]
+    allocation = await lab.has("a", "p", "10.0.0.0-10.0.0.3")
+    [owner] = allocation["metadata"]["ownerReferences"]
     foreign = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "1"}
     patch = {
         "metadata": {"ownerReferences": [foreign, {**owner, "name": "old", "uid": "2"}]},
@@ -84,11 +84,12 @@ async def test_type_datacenter_and_owner_are_put_right_and_foreign_owners_stay(l
     await lab.patch(lab.allocation("a", "p"), patch)
     repaired = await lab.until(
         lab.allocation("a", "p"),
-        lambda one: (
-            one["spec"] == found["spec"] and one["metadata"]["ownerReferences"] == [foreign, owner]
+        lambda allocation: (
+            allocation["spec"] == allocation["spec"]
+            and allocation["metadata"]["ownerReferences"] == [foreign, owner]
         ),
     )
-    assert repaired["metadata"]["uid"] == found["metadata"]["uid"]
+    assert repaired["metadata"]["uid"] == allocation["metadata"]["uid"]
 
 
 async def test_existing_allocations_are_kept_as_they_are(lab: Lab) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.contract.kubermatic.lab import Lab, condition, ranges
-from tests.contract.loosening import create_loosely, loosened
+from tests.contract.loosening import create_loosely, loosen_field
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 DEFINITION = "ipamallocations.kubermatic.k8c.io"
@@ -13,21 +13,21 @@ async def test_no_cluster_gets_the_addresses_of_an_unreadable_allocation(lab: La
     await lab.pool("p", dc=ranges("10.0.0.0/29", 4))
     await lab.post_namespace("odd")
     path = lab.allocation("odd", "p")
-    async with loosened(lab.admin, DEFINITION, "type"):
-        held = {"type": 7, "dc": lab.name("dc"), "addresses": ["10.0.0.0-10.0.0.3"]}
+    async with loosen_field(lab.admin, DEFINITION, "type"):
+        unreadable = {"type": 7, "dc": lab.name("dc"), "addresses": ["10.0.0.0-10.0.0.3"]}
         body = {
             "apiVersion": "kubermatic.k8c.io/v1",
             "kind": "IPAMAllocation",
             "metadata": {"name": lab.name("p")},
-            "spec": held,
+            "spec": unreadable,
         }
         await create_loosely(lab.admin, path.rpartition("/")[0], body)
         await lab.cluster("a")
         await lab.says("a", "False", "HoldersUnknown")
-        found = await lab.find(lab.clusters("a"))
-        assert found is not None
+        cluster = await lab.find(lab.clusters("a"))
+        assert cluster is not None
         todo = f"{lab.namespace('odd')}/{lab.name('p')} cannot be read; correct or delete it"
-        assert todo in condition(found)["message"]
+        assert todo in condition(cluster)["message"]
         assert await lab.find(lab.allocation("a", "p")) is None
 
         await lab.patch(path, {"spec": {"type": "range"}})

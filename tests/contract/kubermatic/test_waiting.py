@@ -18,13 +18,15 @@ async def test_a_full_pool_is_reported_on_cluster_and_pool_in_the_words_of_kkp(l
     chains = [
         f"failed to ensure IPAM Pool Allocation for IPAM Pool {lab.name(pool)} in cluster"
         f" {lab.name('b')}: failed to ensure IPAMAllocation {lab.namespace('b')}/{lab.name(pool)}:"
-        f" failed to generate object: {text}"
-        for pool, text in (
+        f" failed to generate object: {message}"
+        for pool, message in (
             ("p", f'there is no enough free IPs available for IPAM pool "{lab.name("p")}"'),
             ("q", f'there is no free subnet available for IPAM Pool "{lab.name("q")}"'),
         )
     ]
-    await lab.until(lab.clusters("b"), lambda one: condition(one)["message"] == "; ".join(chains))
+    await lab.until(
+        lab.clusters("b"), lambda cluster: condition(cluster)["message"] == "; ".join(chains)
+    )
     for chain in chains:
         await lab.until_event("Cluster", "b", "ReconcilingError", chain)
     assert await lab.events("IPAMPool", "p", "PoolExhausted")
@@ -103,7 +105,9 @@ async def test_a_cluster_reports_that_its_pools_overlap_though_it_has_its_addres
     await lab.pool("q", dc=prefixes("10.0.0.128/25", 28))
     message = await lab.says("a", "True", "Overlapping")
     assert lab.name("p") in message
-    await lab.until(lab.clusters("a"), lambda one: lab.name("q") in condition(one)["message"])
+    await lab.until(
+        lab.clusters("a"), lambda cluster: lab.name("q") in condition(cluster)["message"]
+    )
     await lab.delete(lab.pools("q"))
     await lab.says("a", "True", "Allocated")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.kubermatic.conftest import hooked
+from tests.contract.kubermatic.conftest import serve_webhook
 from tests.contract.kubermatic.lab import Body, Lab, prefixes, ranges
 from tests.contract.product import Server
 from tests.polling import until
@@ -75,7 +75,7 @@ REFUSED = [
 
 
 async def test_pools_that_kkp_refuses_are_refused_with_its_words(lab: Lab, server: Server) -> None:
-    async with hooked(server):
+    async with serve_webhook(server):
         for datacenter, message in REFUSED:
             assert await refusal(lab, datacenter) == DENIED + message
 
@@ -83,7 +83,7 @@ async def test_pools_that_kkp_refuses_are_refused_with_its_words(lab: Lab, serve
 async def test_what_may_not_change_is_refused_and_the_same_network_is_no_change(
     lab: Lab, server: Server
 ) -> None:
-    async with hooked(server):
+    async with serve_webhook(server):
         await lab.pool("p", dc=ranges("10.0.0.0/24", 4), six=prefixes("2001:db8::/56", 64))
 
         async def change(name: str, datacenter: Body) -> str:
@@ -108,13 +108,13 @@ async def test_what_may_not_change_is_refused_and_the_same_network_is_no_change(
             "failed to add exclusion: there is an conflicted allocation in IPAM pool"
             f' "{lab.name("p")}" and datacenter "{lab.name("dc")}"'
         )
-        for taken in ("10.0.0.7", "::ffff:10.0.0.6"):
-            assert await change("dc", {"excludeRanges": [taken]}) == DENIED + conflict
+        for address in ("10.0.0.7", "::ffff:10.0.0.6"):
+            assert await change("dc", {"excludeRanges": [address]}) == DENIED + conflict
         assert await change("dc", {"excludeRanges": ["10.0.0.8"]}) == ""
 
 
 async def test_a_pool_without_datacenters_is_refused(lab: Lab, server: Server) -> None:
-    async with hooked(server):
+    async with serve_webhook(server):
         body: Body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMPool"}
         body |= {"metadata": {"name": lab.name("p")}, "spec": {"datacenters": {}}}
         refused = await lab.admin.post(lab.pools(), json=body)
@@ -130,7 +130,7 @@ async def test_a_pool_without_datacenters_is_refused(lab: Lab, server: Server) -
 
 
 async def test_odd_pools_are_accepted_with_warnings(lab: Lab, server: Server) -> None:
-    async with hooked(server):
+    async with serve_webhook(server):
         await lab.pool("q", dc=ranges("10.0.0.0/24", 4))
 
         async def warnings(**datacenters: Body) -> str:
@@ -142,16 +142,17 @@ async def test_odd_pools_are_accepted_with_warnings(lab: Lab, server: Server) ->
 
         assert "not in the pool" in await warnings(dc=ranges("10.9.0.0/24", 4, "10.8.0.1"))
         await until(
-            lambda: warnings(dc=prefixes("10.0.0.128/25", 28)), lambda text: lab.name("q") in text
+            lambda: warnings(dc=prefixes("10.0.0.128/25", 28)),
+            lambda warnings: lab.name("q") in warnings,
         )
         assert await warnings(dc=prefixes("10.1.0.0/24", 28)) == ""
         assert await warnings(dc=ranges("10.1.0.0/24", 4, "10.1.0.1-::ffff:10.1.0.2")) == ""
 
 
 async def test_the_deletion_of_a_pool_in_use_is_let_through(lab: Lab, server: Server) -> None:
-    async with hooked(server):
+    async with serve_webhook(server):
         await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
         await lab.cluster("a")
         await lab.has("a", "p", "10.0.0.0-10.0.0.3")
         await lab.delete(lab.pools("p"))
-        await until(lambda: lab.find(lab.pools("p")), lambda one: one is None)
+        await until(lambda: lab.find(lab.pools("p")), lambda pool: pool is None)

@@ -13,9 +13,9 @@ from tests.yamls import read_all_yaml
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     """A server on which the product serves IPPools."""
-    text = (DATA / "clusterapi" / "crds.yaml").read_text(encoding="utf-8")
+    content = (DATA / "clusterapi" / "crds.yaml").read_text(encoding="utf-8")
     where = tmp_path_factory.mktemp("metal3")
-    async with serving("metal3", where, read_all_yaml(text)) as server:
+    async with serving("metal3", where, read_all_yaml(content)) as server:
         yield server
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from tests.contract.metal3.lab import CLAIM_KINDS, Metal3Lab, address_name
-from tests.polling import checked, until
+from tests.polling import make_awaitable, until
 
 Body = Mapping[str, Any]
 
@@ -81,17 +81,17 @@ class ClaimHistory:
         if event == "DELETED":
             tenure.end = revision
 
-    async def reached(self, kind: str, name: str) -> None:
+    async def wait_until_seen(self, kind: str, name: str) -> None:
         """Wait until a claim was seen: what came before it, of its kind, was seen as well."""
-        await until(checked(lambda: (kind, name) in self._seen), bool)
+        await until(make_awaitable(lambda: (kind, name) in self._seen), bool)
 
     def findings(self) -> list[str]:
-        """Return what must not have been, as sentences."""
-        return [*self.renumbered, *self._shared()]
+        """Return the violations, as sentences."""
+        return [*self.renumbered, *self._list_shared()]
 
-    def _shared(self) -> Iterator[str]:
+    def _list_shared(self) -> Iterator[str]:
         tenures = sorted(self._tenures.values(), key=attrgetter("address", "begin"))
         for address, group in groupby(tenures, key=attrgetter("address")):
-            for one, other in combinations(group, 2):
-                if other.begin < one.end:
-                    yield f"{address} of {one.claim} was given to {other.claim}, too"
+            for first, other in combinations(group, 2):
+                if other.begin < first.end:
+                    yield f"{address} of {first.claim} was given to {other.claim}, too"

@@ -119,7 +119,7 @@ class Metal3Lab:
         assert seen is not None
         return seen
 
-    async def gone(self, kind: str, name: str) -> None:
+    async def wait_until_gone(self, kind: str, name: str) -> None:
         """Wait until an object is gone."""
         await until(lambda: self.find(kind, name), lambda body: body is None)
 
@@ -141,7 +141,7 @@ class Metal3Lab:
             spec = {"poolRef": {"apiGroup": METAL3, "kind": "IPPool", "name": pool}}
         return await self.create(kind, name, spec, **metadata)
 
-    async def served(self, name: str, kind: str = "IPClaim") -> str:
+    async def wait_until_served(self, name: str, kind: str = "IPClaim") -> str:
         """Wait until a claim has its address; return the address."""
         claim = await self.until(kind, name, lambda body: bool(address_name(body)))
         assert problem(claim) == ""
@@ -149,7 +149,7 @@ class Metal3Lab:
         assert address is not None, "the name in the status leads to an IPAddress"
         return str(address["spec"]["address"])
 
-    async def refused(self, name: str, message: str, kind: str = "IPClaim") -> Body:
+    async def wait_until_refused(self, name: str, message: str, kind: str = "IPClaim") -> Body:
         """Wait until a claim without address shows an error; return the claim."""
         return await self.until(
             kind, name, lambda body: problem(body) == message and not address_name(body)
@@ -177,9 +177,9 @@ class Metal3Lab:
 
         await until(look, lambda now: now > timestamp)
 
-    async def given(self) -> dict[str, str]:
+    async def read_addresses(self) -> dict[str, str]:
         """Return the address of each claim that has one, by kind and name."""
-        given = {}
+        address_by_claim = {}
         for kind in CLAIM_KINDS:
             addresses = {
                 body["metadata"]["name"]: body["spec"]["address"]
@@ -188,8 +188,8 @@ class Metal3Lab:
             for claim in await self.items(kind):
                 if address_name(claim):
                     key = f"{kind} {claim['metadata']['name']}"
-                    given[key] = addresses[address_name(claim)]
-        return given
+                    address_by_claim[key] = addresses[address_name(claim)]
+        return address_by_claim
 
     async def events(self, kind: str, name: str) -> list[str]:
         """Wait until there are events about an object; return their notes."""

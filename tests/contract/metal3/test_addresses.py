@@ -29,7 +29,7 @@ async def test_a_claim_gets_the_lowest_address_of_the_first_entry_with_room(
     )
     for name, address in (("a", "10.0.0.20"), ("b", "10.0.0.21"), ("c", "10.0.0.10")):
         await lab.claim(name, "p", kind)
-        assert await lab.served(name, kind) == address
+        assert await lab.wait_until_served(name, kind) == address
     last = await lab.find(ADDRESS_KINDS[kind], "p-10-0-0-10")
     assert last is not None
     assert (last["spec"]["prefix"], last["spec"]["gateway"]) == (28, "10.0.0.1")
@@ -42,7 +42,7 @@ async def test_the_ipaddress_has_names_labels_owners_and_finalizers_of_metal3(
         "p", {"start": "10.0.0.5", "end": "10.0.0.9"}, gateway="10.0.0.1", dnsServers=["9.9.9.9"]
     )
     claim = await lab.claim("a", "p", kind, labels={"x": "y"})
-    await lab.served("a", kind)
+    await lab.wait_until_served("a", kind)
     claim = await lab.until(kind, "a", lambda body: bool(address_name(body)))
     assert claim["metadata"]["finalizers"] == [FINALIZERS[kind]]
     address = await lab.find(ADDRESS_KINDS[kind], "p-10-0-0-5")
@@ -86,9 +86,11 @@ async def test_an_entry_of_a_subnet_begins_after_the_address_as_written(
 ) -> None:
     await lab.pool("p", {"subnet": "10.0.0.1/30"})
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.2"
     await lab.claim("b", "p", kind)
-    await lab.refused("b", "Exhausted IP Pools", kind)  # the last one is the broadcast address
+    await lab.wait_until_refused(
+        "b", "Exhausted IP Pools", kind
+    )  # the last one is the broadcast address
 
 
 async def test_the_gateway_is_given_only_to_a_claim_that_asks_for_it(
@@ -96,9 +98,9 @@ async def test_the_gateway_is_given_only_to_a_claim_that_asks_for_it(
 ) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.2"}, gateway="10.0.0.1")
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.2"
     await lab.claim("b", "p", kind, wish="10.0.0.1")
-    assert await lab.served("b", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.1"
 
 
 async def test_a_pre_allocated_address_is_kept_for_the_claim_of_its_name(
@@ -110,45 +112,45 @@ async def test_a_pre_allocated_address_is_kept_for_the_claim_of_its_name(
         preAllocations={"b": "FD00:0::1", "c": "10.0.0.1"},
     )
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "fd00::2"
+    assert await lab.wait_until_served("a", kind) == "fd00::2"
     await lab.claim("b", "p", kind)
-    assert await lab.served("b", kind) == "fd00::1"
+    assert await lab.wait_until_served("b", kind) == "fd00::1"
     await lab.claim("c", "p", kind)
-    await lab.refused("c", "Pre-allocated IP out of bounds", kind)
+    await lab.wait_until_refused("c", "Pre-allocated IP out of bounds", kind)
     await lab.claim("d", "p", kind, wish="fd00::1")
-    await lab.refused("d", "Requested IP not available", kind)
+    await lab.wait_until_refused("d", "Requested IP not available", kind)
 
 
 async def test_a_wish_is_granted_or_refused_and_never_replaced(lab: Metal3Lab, kind: str) -> None:
     await lab.pool("p", {"subnet": "fd00::/64"}, preAllocations={"e": "fd00::9"})
     far = "fd00::ffff:ffff:ffff:fff0"
     await lab.claim("a", "p", kind, wish=far)
-    assert await lab.served("a", kind) == far
+    assert await lab.wait_until_served("a", kind) == far
     await lab.claim("b", "p", kind, wish=far)
-    await lab.refused("b", "Requested IP not available", kind)
+    await lab.wait_until_refused("b", "Requested IP not available", kind)
     await lab.claim("c", "p", kind, wish="fd01::1")
-    await lab.refused("c", "Requested IP out of bounds", kind)
+    await lab.wait_until_refused("c", "Requested IP out of bounds", kind)
     await lab.claim("d", "p", kind, wish="fd00::g")
     invalid = 'Invalid ipAddress annotation "fd00::g": not a valid IP address'
-    await lab.refused("d", invalid, kind)
+    await lab.wait_until_refused("d", invalid, kind)
     await lab.claim("e", "p", kind, wish="fd00::8")
     conflict = "PreAllocation and requested ip address are conflicting"
-    await lab.refused("e", conflict, kind)
+    await lab.wait_until_refused("e", conflict, kind)
 
 
 async def test_an_error_ends_with_its_cause(lab: Metal3Lab, kind: str) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
     await lab.claim("a", "p", kind)
-    await lab.served("a", kind)
+    await lab.wait_until_served("a", kind)
     await lab.claim("b", "p", kind)
-    await lab.refused("b", "Exhausted IP Pools", kind)
+    await lab.wait_until_refused("b", "Exhausted IP Pools", kind)
     await lab.claim("c", "p", kind, wish="10.0.0.4")
-    await lab.refused("c", "Requested IP out of bounds", kind)
+    await lab.wait_until_refused("c", "Requested IP out of bounds", kind)
     await lab.delete(kind, "a")
-    assert await lab.served("b", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.1"
     entries = [{"start": "10.0.0.1", "end": "10.0.0.9"}]
     await lab.patch("IPPool", "p", {"spec": {"pools": entries}})
-    assert await lab.served("c", kind) == "10.0.0.4"
+    assert await lab.wait_until_served("c", kind) == "10.0.0.4"
 
 
 async def test_a_random_pool_gives_every_address_once(lab: Metal3Lab, kind: str) -> None:
@@ -156,10 +158,10 @@ async def test_a_random_pool_gives_every_address_once(lab: Metal3Lab, kind: str)
     names = [f"c{number}" for number in range(12)]
     for name in names:
         await lab.claim(name, "p", kind)
-    addresses = [await lab.served(name, kind) for name in names]
+    addresses = [await lab.wait_until_served(name, kind) for name in names]
     assert sorted(addresses) == sorted({f"10.0.0.{last}" for last in range(1, 13)})
     await lab.claim("more", "p", kind)
-    await lab.refused("more", "Exhausted IP Pools", kind)
+    await lab.wait_until_refused("more", "Exhausted IP Pools", kind)
 
 
 async def test_pools_of_one_name_prefix_share_the_names_of_ipaddresses(
@@ -168,7 +170,7 @@ async def test_pools_of_one_name_prefix_share_the_names_of_ipaddresses(
     for pool in ("p", "q"):
         await lab.pool(pool, {"start": "10.0.0.1", "end": "10.0.0.2"}, namePrefix="same")
         await lab.claim(f"of-{pool}", pool, kind)
-    addresses = [await lab.served(f"of-{pool}", kind) for pool in ("p", "q")]
+    addresses = [await lab.wait_until_served(f"of-{pool}", kind) for pool in ("p", "q")]
     assert sorted(addresses) == ["10.0.0.1", "10.0.0.2"]
 
 

@@ -72,10 +72,16 @@ async def test_what_metal3_gave_is_kept_without_renumbering(lab: Metal3Lab, kind
     await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
     for name in ("new", "newer"):
         await lab.claim(name, "p", kind)
-    assert {await lab.served(name, kind) for name in ("new", "newer")} == {"10.0.0.2", "10.0.0.4"}
-    assert [await lab.served(name, kind) for name in ("c1", "c3")] == ["10.0.0.1", "10.0.0.3"]
+    assert {await lab.wait_until_served(name, kind) for name in ("new", "newer")} == {
+        "10.0.0.2",
+        "10.0.0.4",
+    }
+    assert [await lab.wait_until_served(name, kind) for name in ("c1", "c3")] == [
+        "10.0.0.1",
+        "10.0.0.3",
+    ]
     await lab.delete(kind, "c1")
-    await lab.gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
+    await lab.wait_until_gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
 
 
 async def test_a_moved_claim_without_status_gets_the_address_that_names_it(
@@ -85,7 +91,7 @@ async def test_a_moved_claim_without_status_gets_the_address_that_names_it(
     stale = {"apiVersion": f"{METAL3}/v1alpha1", "kind": "IPPool", "name": "p", "uid": "before"}
     await lab.claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
     await create_address(lab, kind, "p-10-0-0-7", "10.0.0.7", "a", ownerReferences=[stale])
-    assert await lab.served("a", kind) == "10.0.0.7"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.7"
     address = await lab.until(
         ADDRESS_KINDS[kind],
         "p-10-0-0-7",
@@ -100,7 +106,7 @@ async def test_an_ipaddress_by_hand_of_any_name_and_spelling_is_adopted(
     await lab.pool("p", {"subnet": "fd00::/120"})
     await create_address(lab, kind, "by-hand", "FD00:0:0::1", "b")
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "fd00::2"
+    assert await lab.wait_until_served("a", kind) == "fd00::2"
     await lab.claim("b", "p", kind)
     claim = await lab.until(kind, "b", lambda body: bool(address_name(body)))
     assert address_name(claim) == "by-hand"
@@ -109,12 +115,12 @@ async def test_an_ipaddress_by_hand_of_any_name_and_spelling_is_adopted(
 async def test_an_address_is_given_to_one_claim_of_both_kinds(lab: Metal3Lab, kind: str) -> None:
     await lab.pool("p", ENTRY, preAllocations={"a": "10.0.0.5"})
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.5"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.5"
     [other] = {*CLAIM_KINDS} - {kind}
     await lab.claim("a", "p", other)
-    await lab.refused("a", "Pre-allocated IP not available", other)
+    await lab.wait_until_refused("a", "Pre-allocated IP not available", other)
     await lab.delete(kind, "a")
-    assert await lab.served("a", other) == "10.0.0.5"
+    assert await lab.wait_until_served("a", other) == "10.0.0.5"
 
 
 async def test_a_second_claim_on_one_ipaddress_is_held_and_not_healed(
@@ -122,12 +128,12 @@ async def test_a_second_claim_on_one_ipaddress_is_held_and_not_healed(
 ) -> None:
     await lab.pool("p", ENTRY)
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     await lab.claim("b", "p", kind, finalizers=[FINALIZERS[kind]], annotations=PAUSED)
     await lab.patch(kind, "b", status_of(lab, kind, "p-10-0-0-1"), "status")
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch(kind, "b", {"metadata": {"annotations": unpaused}})
     await lab.delete(kind, "a")
-    await lab.gone(kind, "a")
+    await lab.wait_until_gone(kind, "a")
     await lab.claim("c", "p", kind)
-    assert await lab.served("c", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("c", kind) == "10.0.0.2"

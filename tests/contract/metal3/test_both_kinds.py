@@ -28,7 +28,7 @@ async def test_claims_of_both_kinds_with_one_name_have_an_address_each(lab: Meta
     await lab.pool("p", ENTRY)
     for kind in CLAIM_KINDS:
         await lab.claim("a", "p", kind)
-    addresses = [await lab.served("a", kind) for kind in CLAIM_KINDS]
+    addresses = [await lab.wait_until_served("a", kind) for kind in CLAIM_KINDS]
     assert sorted(addresses) == ["10.0.0.1", "10.0.0.2"]
     for kind in CLAIM_KINDS:
         [address] = await lab.items(ADDRESS_KINDS[kind])
@@ -43,7 +43,7 @@ async def test_a_random_pool_gives_claims_of_both_kinds_one_address_each(lab: Me
     claims = [(CLAIM_KINDS[number % 2], f"c{number}") for number in range(40)]
     for kind, name in claims:
         await lab.claim(name, "p", kind)
-    addresses = [await lab.served(name, kind) for kind, name in claims]
+    addresses = [await lab.wait_until_served(name, kind) for kind, name in claims]
     assert len(set(addresses)) == len(claims)
     objects = [item for kind in CLAIM_KINDS for item in await lab.items(ADDRESS_KINDS[kind])]
     assert len(objects) == len(claims)
@@ -55,17 +55,17 @@ async def test_an_ipaddressclaim_shows_the_reason_of_its_error_and_of_its_addres
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
     kind = "IPAddressClaim"
     await lab.claim("a", "p", kind)
-    await lab.served("a", kind)
-    served = await lab.find(kind, "a")
-    assert served is not None
-    assert ready_of(served) == ("True", "AddressAllocated")
+    await lab.wait_until_served("a", kind)
+    claim = await lab.find(kind, "a")
+    assert claim is not None
+    assert ready_of(claim) == ("True", "AddressAllocated")
     await lab.claim("b", "p", kind)
-    assert ready_of(await lab.refused("b", "Exhausted IP Pools", kind)) == (
+    assert ready_of(await lab.wait_until_refused("b", "Exhausted IP Pools", kind)) == (
         "False",
         "PoolExhausted",
     )
     await lab.claim("c", "p", kind, wish="10.0.0.9")
-    assert ready_of(await lab.refused("c", "Requested IP out of bounds", kind)) == (
+    assert ready_of(await lab.wait_until_refused("c", "Requested IP out of bounds", kind)) == (
         "False",
         "AllocationFailed",
     )
@@ -74,9 +74,9 @@ async def test_an_ipaddressclaim_shows_the_reason_of_its_error_and_of_its_addres
 async def test_a_claim_has_no_error_beside_its_address(lab: Metal3Lab) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.claim("b", "p")
-    await lab.refused("b", "Exhausted IP Pools")
+    await lab.wait_until_refused("b", "Exhausted IP Pools")
     await lab.delete("IPClaim", "a")
     claim = await lab.until("IPClaim", "b", lambda body: bool(address_name(body)))
     assert status(claim) == {"address": {"name": "p-10-0-0-1", "namespace": lab.namespace}}
@@ -88,10 +88,10 @@ async def test_an_ipaddressclaim_follows_the_pause_of_its_own_cluster(lab: Metal
     labels = {"cluster.x-k8s.io/cluster-name": "mine"}
     await lab.claim("a", "p", "IPAddressClaim", labels=labels)
     await lab.claim("b", "p")
-    assert await lab.served("b") == "10.0.0.1"
+    assert await lab.wait_until_served("b") == "10.0.0.1"
     await lab.waits("a", "IPAddressClaim", seconds=0.5)
     await lab.patch("Cluster", "mine", {"spec": {"paused": False}})
-    assert await lab.served("a", "IPAddressClaim") == "10.0.0.2"
+    assert await lab.wait_until_served("a", "IPAddressClaim") == "10.0.0.2"
 
 
 @pytest.mark.parametrize("kind", CLAIM_KINDS)
@@ -107,7 +107,7 @@ async def test_restored_claims_that_come_before_their_ipaddresses_keep_their_add
     for name, last in (("a", 2), ("b", 1)):
         await create_address(lab, kind, f"p-10-0-0-{last}", f"10.0.0.{last}", name)
     await lab.patch("Cluster", "c", {"spec": {"paused": False}})
-    addresses = [await lab.served(name, kind) for name in ("a", "b", "new")]
+    addresses = [await lab.wait_until_served(name, kind) for name in ("a", "b", "new")]
     assert addresses == ["10.0.0.2", "10.0.0.1", "10.0.0.3"]
 
 
@@ -118,9 +118,9 @@ async def test_an_ipaddress_for_a_claim_that_never_comes_holds_its_address(
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.2"})
     await create_address(lab, kind, "for-later", "10.0.0.1", "never")
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.2"
     await lab.claim("b", "p", kind, wish="10.0.0.1")
-    await lab.refused("b", "Requested IP not available", kind)
+    await lab.wait_until_refused("b", "Requested IP not available", kind)
 
 
 @pytest.mark.parametrize("kind", CLAIM_KINDS)
@@ -130,12 +130,12 @@ async def test_a_prefix_with_dots_and_digits_keeps_the_address_in_the_name(
 ) -> None:
     await lab.pool("p", ENTRY, namePrefix=prefix)
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     name, addresses = f"{prefix}-10-0-0-1", ADDRESS_KINDS[kind]
     claim = await lab.patch(kind, "a", {"metadata": {"annotations": PAUSED}})
     assert address_name(claim) == name
     await lab.patch(addresses, name, {"metadata": {"finalizers": None}})
     await lab.delete(addresses, name)
-    await lab.gone(addresses, name)
+    await lab.wait_until_gone(addresses, name)
     await lab.claim("b", "p", kind)
-    assert await lab.served("b", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.2"

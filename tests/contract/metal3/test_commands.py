@@ -21,11 +21,11 @@ async def test_pools_whois_and_map_show_claims_of_both_kinds(
         preAllocations={"b": "10.0.0.3"},
     )
     await lab.claim("a", "p")
-    assert await lab.served("a") == "10.0.0.2"
+    assert await lab.wait_until_served("a") == "10.0.0.2"
     await lab.claim("b", "p", "IPAddressClaim")
-    assert await lab.served("b", "IPAddressClaim") == "10.0.0.3"
+    assert await lab.wait_until_served("b", "IPAddressClaim") == "10.0.0.3"
     await lab.claim("c", "p")
-    await lab.refused("c", "Exhausted IP Pools")
+    await lab.wait_until_refused("c", "Exhausted IP Pools")
     await lab.claim("paused", "p", annotations=PAUSED)
     asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
     pools = json.loads((await run_beside("pools", *asked, "-o", "json")).out)
@@ -51,12 +51,12 @@ async def test_check_reports_claims_that_name_one_ipaddress(
 ) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.8"})
     await lab.claim("a", "p")
-    await lab.served("a")
+    await lab.wait_until_served("a")
     await lab.claim("b", "elsewhere", finalizers=[FINALIZERS["IPClaim"]])
     other = {"name": "p-10-0-0-1", "namespace": lab.namespace}
     await lab.patch("IPClaim", "b", {"status": {"address": other}}, "status")
     await lab.patch("IPClaim", "b", {"spec": {"pool": {"name": "p"}}})
     asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
     checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
-    found = {(one["kind"], one["subject"]["name"]) for one in checked["findings"]}
-    assert ("Overlap", "b") in found
+    claims = {(finding["kind"], finding["subject"]["name"]) for finding in checked["findings"]}
+    assert ("Overlap", "b") in claims

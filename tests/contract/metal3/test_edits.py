@@ -21,7 +21,7 @@ UNPAUSED = {"cluster.x-k8s.io/paused": None}
 
 
 def settings_of(address: Body | None) -> tuple[str, int, list[str]]:
-    """Return what an IPAddress says beside its address: gateway, prefix and DNS servers."""
+    """Return the settings of an IPAddress: gateway, prefix and DNS servers."""
     assert address is not None
     spec = address["spec"]
     return spec.get("gateway", ""), spec.get("prefix", 0), spec.get("dnsServers", [])
@@ -33,11 +33,11 @@ async def test_an_ipaddress_keeps_its_settings_when_the_pool_is_edited(
     entry = {"start": "10.0.0.1", "end": "10.0.0.9", "dnsServers": ["9.9.9.9"]}
     await lab.pool("p", entry, gateway="10.0.0.9", dnsServers=["1.1.1.1", "8.8.8.8"])
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     edited = {"pools": [{**entry, "dnsServers": []}], "gateway": "10.0.0.8", "prefix": 28}
     await lab.patch("IPPool", "p", {"spec": edited})
     await lab.claim("b", "p", kind)
-    assert await lab.served("b", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.2"
     addresses = ADDRESS_KINDS[kind]
     is_metal3 = kind == "IPClaim"  # IPAddresses of Cluster API have no DNS servers
     old = settings_of(await lab.find(addresses, "p-10-0-0-1"))
@@ -51,16 +51,16 @@ async def test_addresses_that_an_edit_leaves_outside_stay_held_and_shown(
 ) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.2"})
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     await lab.patch("IPPool", "p", {"spec": {"pools": [{"start": "10.0.0.2"}]}})
     await lab.claim("b", "p", kind)
-    assert await lab.served("b", kind) == "10.0.0.2"
-    shown = {"a": "10.0.0.1", "b": "10.0.0.2"}
-    await lab.until("IPPool", "p", lambda body: status(body).get("indexes") == shown)
+    assert await lab.wait_until_served("b", kind) == "10.0.0.2"
+    indexes = {"a": "10.0.0.1", "b": "10.0.0.2"}
+    await lab.until("IPPool", "p", lambda body: status(body).get("indexes") == indexes)
     await lab.patch("IPPool", "p", {"spec": {"pools": [{"start": "10.0.0.1"}]}})
     await lab.claim("c", "p", kind)
-    assert await lab.served("c", kind) == "10.0.0.3"
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("c", kind) == "10.0.0.3"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
 
 
 async def test_a_wish_that_comes_after_the_address_moves_nothing(
@@ -68,27 +68,27 @@ async def test_a_wish_that_comes_after_the_address_moves_nothing(
 ) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"}, preAllocations={})
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     await lab.patch(kind, "a", {"metadata": {"annotations": {"ipAddress": "10.0.0.7"}}})
     await lab.patch("IPPool", "p", {"spec": {"preAllocations": {"a": "10.0.0.6"}}})
     await lab.claim("b", "p", kind)  # a later pass over the same pool
-    assert await lab.served("b", kind) == "10.0.0.2"
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
 
 
 async def test_a_corrected_wish_is_granted(lab: Metal3Lab, kind: str) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     await lab.claim("a", "p", kind, wish="nonsense")
     invalid = 'Invalid ipAddress annotation "nonsense": not a valid IP address'
-    await lab.refused("a", invalid, kind)
+    await lab.wait_until_refused("a", invalid, kind)
     await lab.patch(kind, "a", {"metadata": {"annotations": {"ipAddress": "10.0.0.7"}}})
-    assert await lab.served("a", kind) == "10.0.0.7"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.7"
 
 
 async def test_an_empty_annotation_is_no_wish(lab: Metal3Lab, kind: str) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     await lab.claim("a", "p", kind, annotations={"ipAddress": ""})
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
 
 
 async def test_a_pre_allocated_address_has_the_settings_of_its_entry_and_stays_kept(
@@ -101,16 +101,16 @@ async def test_a_pre_allocated_address_has_the_settings_of_its_entry_and_stays_k
         preAllocations={"a": "10.0.1.1"},
     )
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.1.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.1.1"
     address = await lab.find(ADDRESS_KINDS[kind], "p-10-0-1-1")
     assert settings_of(address)[:2] == ("10.0.1.14", 28)
     await lab.delete(kind, "a")
-    await lab.gone(kind, "a")
+    await lab.wait_until_gone(kind, "a")
     for name, expected in (("b", "10.0.0.1"), ("c", "10.0.1.2")):
         await lab.claim(name, "p", kind)
-        assert await lab.served(name, kind) == expected
+        assert await lab.wait_until_served(name, kind) == expected
     await lab.claim("d", "p", kind)
-    await lab.refused("d", "Exhausted IP Pools", kind)
+    await lab.wait_until_refused("d", "Exhausted IP Pools", kind)
 
 
 async def test_a_pre_allocation_of_a_held_address_waits_for_it_and_stops_nobody(
@@ -118,14 +118,14 @@ async def test_a_pre_allocation_of_a_held_address_waits_for_it_and_stops_nobody(
 ) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     await lab.patch("IPPool", "p", {"spec": {"preAllocations": {"b": "10.0.0.1"}}})
     await lab.claim("b", "p", kind)
-    await lab.refused("b", "Pre-allocated IP not available", kind)
+    await lab.wait_until_refused("b", "Pre-allocated IP not available", kind)
     await lab.claim("c", "p", kind)
-    assert await lab.served("c", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("c", kind) == "10.0.0.2"
     await lab.delete(kind, "a")
-    assert await lab.served("b", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.1"
 
 
 async def test_the_oldest_claim_that_waits_gets_the_address_that_is_released(
@@ -133,36 +133,36 @@ async def test_the_oldest_claim_that_waits_gets_the_address_that_is_released(
 ) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
     await lab.claim("z", "p", kind)
-    await lab.served("z", kind)
+    await lab.wait_until_served("z", kind)
     created: list[str] = []
     for name in ("y", "x"):  # not in the order of the names
         claim = await lab.claim(name, "p", kind)
         created.append(claim["metadata"]["creationTimestamp"])
-        refused = await lab.refused(name, "Exhausted IP Pools", kind)
+        refused = await lab.wait_until_refused(name, "Exhausted IP Pools", kind)
         assert problem(refused) == "Exhausted IP Pools"
         await lab.until_later(created[-1])
     assert created[0] < created[1]
     await lab.delete(kind, "z")
-    assert await lab.served("y", kind) == "10.0.0.1"
-    await lab.refused("x", "Exhausted IP Pools", kind)
+    assert await lab.wait_until_served("y", kind) == "10.0.0.1"
+    await lab.wait_until_refused("x", "Exhausted IP Pools", kind)
 
 
 async def test_a_paused_claim_is_neither_served_nor_released(lab: Metal3Lab, kind: str) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     await lab.claim("a", "p", kind, annotations=PAUSED)
     await lab.claim("b", "p", kind)
-    assert await lab.served("b", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.1"
     await lab.waits("a", kind, seconds=0.5)
     await lab.patch(kind, "a", {"metadata": {"annotations": UNPAUSED}})
-    assert await lab.served("a", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.2"
     await lab.patch(kind, "a", {"metadata": {"annotations": PAUSED}})
     await lab.delete(kind, "a")
     await lab.claim("c", "p", kind)
-    assert await lab.served("c", kind) == "10.0.0.3"
+    assert await lab.wait_until_served("c", kind) == "10.0.0.3"
     assert await lab.find(ADDRESS_KINDS[kind], "p-10-0-0-2") is not None
     await lab.patch(kind, "a", {"metadata": {"annotations": UNPAUSED}})
-    await lab.gone(kind, "a")
-    await lab.gone(ADDRESS_KINDS[kind], "p-10-0-0-2")
+    await lab.wait_until_gone(kind, "a")
+    await lab.wait_until_gone(ADDRESS_KINDS[kind], "p-10-0-0-2")
 
 
 async def test_claims_that_are_deleted_at_once_leave_no_ipaddress_behind(
@@ -174,10 +174,10 @@ async def test_claims_that_are_deleted_at_once_leave_no_ipaddress_behind(
         await lab.claim(name, "p", kind)
         await lab.delete(kind, name)
     for name in names:
-        await lab.gone(kind, name)
+        await lab.wait_until_gone(kind, name)
     await lab.no_items(ADDRESS_KINDS[kind])
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     claim = await lab.find(kind, "a")
     assert claim is not None
     assert address_name(claim) == "p-10-0-0-1"

@@ -28,9 +28,9 @@ async def test_an_ipaddress_whose_name_is_in_the_way_does_not_stop_the_pool(
     await create_address(lab, kind, "p-10-0-0-2", "192.168.0.1", "y")
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.3"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.3"
     await lab.claim("b", "p", kind, wish="10.0.0.2")
-    await lab.refused("b", "Requested IP not available", kind)
+    await lab.wait_until_refused("b", "Requested IP not available", kind)
 
 
 async def test_a_name_that_may_be_of_either_family_is_held_by_both_addresses(
@@ -40,18 +40,18 @@ async def test_a_name_that_may_be_of_either_family_is_held_by_both_addresses(
         "p", {"start": "1.2.3.4", "end": "1.2.3.4"}, {"start": "1:2:3:4::", "end": "1:2:3:4::9"}
     )
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "1.2.3.4"
+    assert await lab.wait_until_served("a", kind) == "1.2.3.4"
     await lab.claim("b", "p", kind)
-    assert await lab.served("b", kind) == "1:2:3:4::1"
+    assert await lab.wait_until_served("b", kind) == "1:2:3:4::1"
 
 
 async def test_addresses_that_metal3_refuses_are_not_chosen(lab: Metal3Lab, kind: str) -> None:
     entry = {"start": "::fffe:ffff:ffff", "end": "::1:0:0:0"}
     await lab.pool("p", entry)
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "::fffe:ffff:ffff"
+    assert await lab.wait_until_served("a", kind) == "::fffe:ffff:ffff"
     await lab.claim("b", "p", kind)
-    assert await lab.served("b", kind) == "::1:0:0:0"
+    assert await lab.wait_until_served("b", kind) == "::1:0:0:0"
 
 
 async def test_an_ipaddress_without_finalizer_is_released_with_its_claim(
@@ -74,8 +74,8 @@ async def test_an_ipaddress_without_finalizer_is_released_with_its_claim(
     await lab.delete(kind, "a")
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
-    await lab.gone(kind, "a")
-    await lab.gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
+    await lab.wait_until_gone(kind, "a")
+    await lab.wait_until_gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
 
 
 async def test_an_ipaddress_that_the_status_of_a_pool_cannot_show_stops_nothing(
@@ -90,7 +90,7 @@ async def test_an_ipaddress_that_the_status_of_a_pool_cannot_show_stops_nothing(
     await lab.create("IPAddress of Cluster API", "odd", spec)
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     await lab.claim("a", "p", kind)
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     expected = {"a": "10.0.0.1"}
     await lab.until("IPPool", "p", lambda body: status(body).get("indexes") == expected)
 
@@ -106,7 +106,7 @@ async def test_a_status_that_names_no_ipaddress_is_corrected_to_the_one_of_the_c
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
     await lab.until(kind, "a", lambda body: address_name(body) == "by-hand")
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
 
 
 async def test_a_claim_whose_other_ipaddress_has_the_name_is_refused(
@@ -115,7 +115,7 @@ async def test_a_claim_whose_other_ipaddress_has_the_name_is_refused(
     await create_address(lab, kind, "p-10-0-0-5", "10.0.0.5", "b")
     await lab.pool("r", {"start": "10.0.0.1", "end": "10.0.0.9"}, namePrefix="p")
     await lab.claim("b", "r", kind, wish="10.0.0.5")
-    await lab.refused("b", "Requested IP not available", kind)
+    await lab.wait_until_refused("b", "Requested IP not available", kind)
 
 
 async def test_a_claim_waits_without_error_while_its_late_ipaddress_is_in_the_way(
@@ -124,7 +124,7 @@ async def test_a_claim_waits_without_error_while_its_late_ipaddress_is_in_the_wa
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     [other] = {*CLAIM_KINDS} - {kind}
     await lab.claim("b", "p", other)
-    assert await lab.served("b", other) == "10.0.0.1"
+    assert await lab.wait_until_served("b", other) == "10.0.0.1"
     claim = await lab.claim("a", "p", kind, annotations=PAUSED)
     made_for = {ANNOTATION_MADE_FOR: claim["metadata"]["uid"]}
     await create_address(lab, kind, "p-10-0-0-1", "10.0.0.1", "a", annotations=made_for)

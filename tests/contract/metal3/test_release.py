@@ -22,31 +22,31 @@ ENTRY = {"start": "10.0.0.1", "end": "10.0.0.9"}
 async def test_the_release_waits_for_finalizers_of_others(lab: Metal3Lab, kind: str) -> None:
     await lab.pool("p", ENTRY)
     await lab.claim("a", "p", kind, finalizers=[FOREIGN])
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     await lab.delete(kind, "a")
     await lab.claim("b", "p", kind)
-    assert await lab.served("b", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.2"
     claim = await lab.find(kind, "a")
     assert claim is not None
     assert FINALIZERS[kind] in claim["metadata"]["finalizers"]
     assert await lab.find(ADDRESS_KINDS[kind], "p-10-0-0-1") is not None
     await lab.patch(kind, "a", {"metadata": {"finalizers": [FINALIZERS[kind]]}})
-    await lab.gone(kind, "a")
+    await lab.wait_until_gone(kind, "a")
     assert await lab.find(ADDRESS_KINDS[kind], "p-10-0-0-1") is None
     await lab.claim("c", "p", kind)
-    assert await lab.served("c", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("c", kind) == "10.0.0.1"
 
 
 async def test_a_claim_without_its_pool_is_released(lab: Metal3Lab, kind: str) -> None:
     await lab.pool("p", ENTRY)
     await lab.claim("a", "p", kind)
-    await lab.served("a", kind)
+    await lab.wait_until_served("a", kind)
     await lab.delete("IPPool", "p")
     await lab.patch("IPPool", "p", {"metadata": {"finalizers": None}})
-    await lab.gone("IPPool", "p")
+    await lab.wait_until_gone("IPPool", "p")
     await lab.delete(kind, "a")
-    await lab.gone(kind, "a")
-    await lab.gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
+    await lab.wait_until_gone(kind, "a")
+    await lab.wait_until_gone(ADDRESS_KINDS[kind], "p-10-0-0-1")
 
 
 async def test_an_ipaddress_that_is_deleted_by_force_is_created_again(
@@ -54,7 +54,7 @@ async def test_an_ipaddress_that_is_deleted_by_force_is_created_again(
 ) -> None:
     await lab.pool("p", ENTRY)
     await lab.claim("a", "p", kind)
-    await lab.served("a", kind)
+    await lab.wait_until_served("a", kind)
     before = await lab.find(ADDRESS_KINDS[kind], "p-10-0-0-1")
     assert before is not None
     await lab.delete(ADDRESS_KINDS[kind], "p-10-0-0-1")
@@ -64,7 +64,7 @@ async def test_an_ipaddress_that_is_deleted_by_force_is_created_again(
         lambda body: body["metadata"]["uid"] != before["metadata"]["uid"],
     )
     await lab.claim("b", "p", kind)
-    assert await lab.served("b", kind) == "10.0.0.2"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.2"
 
 
 async def test_a_claim_that_is_created_again_at_once_has_its_own_ipaddress(
@@ -73,7 +73,7 @@ async def test_a_claim_that_is_created_again_at_once_has_its_own_ipaddress(
     await lab.pool("p", ENTRY, preAllocations={"a": "10.0.0.5"})
     for _ in range(5):
         await lab.claim("a", "p", kind)
-        assert await lab.served("a", kind) == "10.0.0.5"
+        assert await lab.wait_until_served("a", kind) == "10.0.0.5"
         claim = await lab.find(kind, "a")
         address = await lab.find(ADDRESS_KINDS[kind], "p-10-0-0-5")
         assert claim is not None
@@ -81,7 +81,7 @@ async def test_a_claim_that_is_created_again_at_once_has_its_own_ipaddress(
         owners = [owner["uid"] for owner in address["metadata"]["ownerReferences"]]
         assert claim["metadata"]["uid"] in owners
         await lab.delete(kind, "a")
-        await lab.gone(kind, "a")
+        await lab.wait_until_gone(kind, "a")
 
 
 async def test_a_pool_that_is_deleted_serves_nobody_and_goes_with_its_last_address(
@@ -89,7 +89,7 @@ async def test_a_pool_that_is_deleted_serves_nobody_and_goes_with_its_last_addre
 ) -> None:
     await lab.pool("p", ENTRY)
     await lab.claim("a", "p", kind)
-    await lab.served("a", kind)
+    await lab.wait_until_served("a", kind)
     await lab.delete("IPPool", "p")
     await lab.claim("b", "p", kind)
     if kind == "IPClaim":
@@ -97,10 +97,10 @@ async def test_a_pool_that_is_deleted_serves_nobody_and_goes_with_its_last_addre
         assert "IPPool p is not ready: it is being deleted" in note
         await lab.waits("b")
     else:
-        await lab.refused("b", "IPPool p is not ready: it is being deleted", kind)
+        await lab.wait_until_refused("b", "IPPool p is not ready: it is being deleted", kind)
     assert await lab.find("IPPool", "p") is not None
     await lab.delete(kind, "a")
-    await lab.gone("IPPool", "p")
+    await lab.wait_until_gone("IPPool", "p")
 
 
 async def test_a_claim_waits_for_its_pool_and_for_the_end_of_a_pause(
@@ -110,16 +110,16 @@ async def test_a_claim_waits_for_its_pool_and_for_the_end_of_a_pause(
     if kind == "IPClaim":
         assert await lab.events("IPClaim", "a") == ["IPPool p is not ready: it does not exist"]
     else:
-        await lab.refused("a", "IPPool p is not ready: it does not exist", kind)
+        await lab.wait_until_refused("a", "IPPool p is not ready: it does not exist", kind)
     await lab.pool("q", ENTRY)
     await lab.patch("IPPool", "q", {"metadata": {"annotations": PAUSED}})
     await lab.claim("b", "q", kind)
     await lab.waits("b", kind)
     await lab.pool("p", ENTRY)
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch("IPPool", "q", {"metadata": {"annotations": unpaused}})
-    assert await lab.served("b", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.1"
 
 
 async def test_a_pool_of_a_cluster_gets_labels_and_owner_and_follows_its_pause(
@@ -137,7 +137,7 @@ async def test_a_pool_of_a_cluster_gets_labels_and_owner_and_follows_its_pause(
     assert claim is not None
     assert address_name(claim) == ""
     await lab.patch("Cluster", "c", {"spec": {"paused": False}})
-    assert await lab.served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
 
 
 async def test_claims_of_other_kinds_and_namespaces_are_left_alone(
@@ -152,5 +152,5 @@ async def test_claims_of_other_kinds_and_namespaces_are_left_alone(
         other = {"apiGroup": "example.com", "kind": "IPPool", "name": "p"}
         await lab.create(kind, "a", {"poolRef": other})
     await lab.claim("b", "p", kind)
-    await lab.served("b", kind)
+    await lab.wait_until_served("b", kind)
     await lab.waits("a", kind)

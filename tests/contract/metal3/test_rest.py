@@ -17,7 +17,7 @@ from tests.contract.metal3.lab import (
 from tests.contract.metal3.test_adoption import create_address, status_of
 from tests.contract.product import Server, product
 from tests.polling import keep_looking, until
-from tests.reconcilers.cli.commands import installed
+from tests.reconcilers.cli.commands import find_installed_command
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 NAMES = ("shared-a", "shared-b", "surplus", "lost", "failed")
@@ -68,8 +68,8 @@ async def test_two_live_processes_write_nothing_at_rest(
     lab: Metal3Lab, server: Server, tmp_path: Path
 ) -> None:
     log = anyio.Path(tmp_path / "log")
-    with product("metal3", server.kubeconfig, tmp_path / "log", program=installed):
-        await until(log.read_text, lambda text: "Serving claims of IPPools" in text)
+    with product("metal3", server.kubeconfig, tmp_path / "log", program=find_installed_command):
+        await until(log.read_text, lambda output: "Serving claims of IPPools" in output)
         entry = {"start": "10.0.0.1", "end": "10.0.0.99"}
         await lab.pool("p", entry, preAllocations={"x": "10.0.0.50"})
         for kind in CLAIM_KINDS:
@@ -84,9 +84,9 @@ async def test_two_live_processes_write_nothing_at_rest(
                 await lab.until(
                     kind, f"of-{pool}", lambda body: "Failed to create" in problem(body)
                 )
-            await lab.refused("of-odd", "Exhausted IP Pools", kind)
+            await lab.wait_until_refused("of-odd", "Exhausted IP Pools", kind)
             await lab.claim("x", "p", kind)
             lost = f"p-10-0-0-{4 + 20 * CLAIM_KINDS.index(kind)}"
             await lab.until(ADDRESS_KINDS[kind], lost, bool)
-        assert await lab.served("x") == "10.0.0.50"
+        assert await lab.wait_until_served("x") == "10.0.0.50"
         await until(lambda: is_at_rest(lab), bool)

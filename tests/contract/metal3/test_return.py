@@ -32,7 +32,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 THEIRS = "ipam-validating-webhook-configuration"
 CAPI = "cluster.x-k8s.io"
-CHECKED = {"checked-by": "metal3"}
+CHECKED = {"make_awaitable-by": "metal3"}
 """The label of a namespace whose objects metal3's webhooks check."""
 LABELS = {f"{CAPI}/cluster-name": "c", "metal3.io/data-name": "machine-0"}
 ENTRIES = (
@@ -69,7 +69,7 @@ def owners(body: Body) -> list[Body]:
     ]
 
 
-async def expected(lab: Metal3Lab, kind: str, name: str) -> Body:
+async def wait_for_refusal(lab: Metal3Lab, kind: str, name: str) -> Body:
     """Return an object that has to be there."""
     body = await lab.find(kind, name)
     assert body is not None, f"{kind} {name}"
@@ -84,24 +84,28 @@ async def test_objects_have_every_string_that_metal3s_manager_goes_by(
     await lab.pool("p", *ENTRIES, clusterName="c", prefix=24, gateway="10.1.0.1")
     for number, name in enumerate("abcde"):
         await lab.claim(name, "p", kind, labels={**LABELS, "number": str(number)})
-        await lab.served(name, kind)
-    given = ("10.0.0.1", "10.0.0.2", "fd00::", "fd00::1", "10.1.0.2")
-    held = dict(zip("abcde", given, strict=True))
-    assert {key.split()[1]: address for key, address in (await lab.given()).items()} == held
+        await lab.wait_until_served(name, kind)
+    addresses_in_order = ("10.0.0.1", "10.0.0.2", "fd00::", "fd00::1", "10.1.0.2")
+    address_by_claim = dict(zip("abcde", addresses_in_order, strict=True))
+    assert {
+        key.split()[1]: address for key, address in (await lab.read_addresses()).items()
+    } == address_by_claim
 
-    pool = await lab.until("IPPool", "p", lambda body: status(body).get("indexes") == held)
+    pool = await lab.until(
+        "IPPool", "p", lambda body: status(body).get("indexes") == address_by_claim
+    )
     assert pool["metadata"]["finalizers"] == [FINALIZERS["IPPool"]]
     assert pool["metadata"]["labels"] == {
         f"{CAPI}/cluster-name": "c",
         f"{CAPI}/provider": "ipam-metal3",
     }
-    assert owners(pool) == [reference(await expected(lab, "Cluster", "c"))]
+    assert owners(pool) == [reference(await wait_for_refusal(lab, "Cluster", "c"))]
     assert status(pool)["lastUpdated"]
     assert set(status(pool)) == {"indexes", "lastUpdated"}
-    for number, (name, address) in enumerate(held.items()):
-        claim = await expected(lab, kind, name)
+    for number, (name, address) in enumerate(address_by_claim.items()):
+        claim = await wait_for_refusal(lab, kind, name)
         assert claim["metadata"]["finalizers"] == [FINALIZERS[kind]]
-        body = await expected(lab, ADDRESS_KINDS[kind], canonical_name(address))
+        body = await wait_for_refusal(lab, ADDRESS_KINDS[kind], canonical_name(address))
         assert address_name(claim) == body["metadata"]["name"]
         assert body["metadata"]["finalizers"] == [FINALIZERS[ADDRESS_KINDS[kind]]]
         assert body["metadata"]["labels"] == {**LABELS, "number": str(number)}
@@ -144,7 +148,7 @@ def check_settings(spec: Body, address: str) -> None:
 
 
 def play_pass(pool: Body, claims: list[Body], addresses: list[Body]) -> Iterator[str]:
-    """Yield what a pass of metal3's manager would do to the objects of a pool, as sentences.
+    """Yield the effects of a pass of metal3's manager on the objects of a pool, as sentences.
 
     It links a claim without address to the computed name of its index, chooses an address for one
     that is in no index, and fails where an IPAddress of a name is there or lacks. Its own metadata
@@ -182,12 +186,12 @@ async def test_metal3s_manager_would_renumber_nobody_and_go_on_with_what_was_beg
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     for number, name in enumerate("abcd"):
         await lab.claim(name, "p", CLAIM_KINDS[number % 2])
-        await lab.served(name, CLAIM_KINDS[number % 2])
+        await lab.wait_until_served(name, CLAIM_KINDS[number % 2])
     await lab.until("IPPool", "p", lambda body: len(status(body).get("indexes", {})) == 4)
     with frozen(server.process):
         await lab.claim("new", "p")
         await lab.delete("IPClaim", "c")
-        pool = await expected(lab, "IPPool", "p")
+        pool = await wait_for_refusal(lab, "IPPool", "p")
         claims = [claim for kind in CLAIM_KINDS for claim in await lab.items(kind)]
         addresses = [item for kind in CLAIM_KINDS for item in await lab.items(ADDRESS_KINDS[kind])]
         deeds = set(play_pass(pool, claims, addresses))
@@ -195,7 +199,7 @@ async def test_metal3s_manager_would_renumber_nobody_and_go_on_with_what_was_beg
 
 
 @asynccontextmanager
-async def unanswered(server: Server, lab: Metal3Lab) -> AsyncIterator[str]:
+async def block_answers(server: Server, lab: Metal3Lab) -> AsyncIterator[str]:
     """Leave metal3's webhooks registered, as they are when its Deployment is scaled to 0."""
     url = f"https://127.0.0.1:{free_port('127.0.0.1')}/validate"
     rule = {
@@ -252,19 +256,17 @@ async def test_a_takeover_beside_webhooks_that_nobody_answers_waits_and_says_why
             await create_address(lab, kind, "p-10-0-0-1", "10.0.0.1", "a")
             await lab.claim("b", "p", kind)
             offset = server.log.stat().st_size
-            webhook = await stack.enter_async_context(unanswered(server, lab))
-        await until(
-            lambda: said_since(server.log, offset), lambda text: webhook in text, seconds=15
-        )
+            webhook = await stack.enter_async_context(block_answers(server, lab))
+        await until(lambda: said_since(server.log, offset), lambda log: webhook in log, seconds=15)
         if kind == "IPClaim":  # an errorMessage would make CAPM3 give it up
             await lab.waits("b")
         else:
             await lab.until(kind, "b", lambda claim: webhook in problem(claim))
-            assert address_name(await expected(lab, kind, "b")) == ""
-    assert await lab.served("a", kind) == "10.0.0.1"
-    assert await lab.served("b", kind) == "10.0.0.2"
+            assert address_name(await wait_for_refusal(lab, kind, "b")) == ""
+    assert await lab.wait_until_served("a", kind) == "10.0.0.1"
+    assert await lab.wait_until_served("b", kind) == "10.0.0.2"
 
 
 async def said_since(log: Path, offset: int) -> str:
-    """Return what was logged from an offset on."""
+    """Return the text that was logged from an offset on."""
     return (await anyio.Path(log).read_bytes())[offset:].decode()

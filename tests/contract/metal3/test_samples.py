@@ -19,8 +19,8 @@ async def test_claims_of_both_kinds_get_addresses_of_the_pool_of_the_samples(
     lab = Metal3Lab(server.admin, "default")  # where the samples are
     for body in read_all_yaml(SAMPLES.read_text(encoding="utf-8")):
         await lab.create(body["kind"], body["metadata"]["name"], body["spec"])
-    assert await lab.served("control-plane-0") == "192.168.10.11"
-    assert await lab.served("worker-0", "IPAddressClaim") == "192.168.10.10"
+    assert await lab.wait_until_served("control-plane-0") == "192.168.10.11"
+    assert await lab.wait_until_served("worker-0", "IPAddressClaim") == "192.168.10.10"
 
 
 async def test_a_plan_of_the_samples_shows_the_same_addresses() -> None:

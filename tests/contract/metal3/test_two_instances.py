@@ -19,7 +19,7 @@ from tests.contract.metal3.lab import ADDRESS_KINDS, CLAIM_KINDS, Metal3Lab, add
 from tests.contract.product import Server, frozen, product
 from tests.numbers import Note
 from tests.polling import until
-from tests.reconcilers.cli.commands import installed
+from tests.reconcilers.cli.commands import find_installed_command
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 ROUNDS = int(os.environ.get("BUTLER_IPAM_TEST_ROUNDS", "3"))
@@ -55,7 +55,7 @@ async def count_served(lab: Metal3Lab, first: int = 0) -> int:
     return sum(bool(address_name(claim)) for claim in new)
 
 
-async def served(lab: Metal3Lab, count: int, first: int = 0) -> None:
+async def wait_until_served(lab: Metal3Lab, count: int, first: int = 0) -> None:
     """Wait until so many claims have an address, of those from a number on."""
     await until(lambda: count_served(lab, first), lambda seen: seen >= count)
 
@@ -72,9 +72,11 @@ async def check(lab: Metal3Lab, count: int) -> None:
 
     await until(lambda: count_served(lab), lambda seen: seen == count)
     await until(count_addresses, lambda seen: seen == count)
-    given = await lab.given()
-    assert [address for address, times in Counter(given.values()).items() if times > 1] == []
-    assert len(given) == count
+    address_by_claim = await lab.read_addresses()
+    assert [
+        address for address, times in Counter(address_by_claim.values()).items() if times > 1
+    ] == []
+    assert len(address_by_claim) == count
 
 
 async def test_two_live_processes_never_give_an_address_twice_while_claims_come_and_go(
@@ -82,12 +84,12 @@ async def test_two_live_processes_never_give_an_address_twice_while_claims_come_
 ) -> None:
     await lab.pool("p", {"subnet": "10.0.0.0/23"}, prefix=23)
     output, history = tmp_path / "log", ClaimHistory()
-    with product("metal3", server.kubeconfig, output, program=installed) as other:
-        await until(lambda: _read(output), lambda text: "Serving claims of IPPools" in text)
+    with product("metal3", server.kubeconfig, output, program=find_installed_command) as other:
+        await until(lambda: _read(output), lambda log: "Serving claims of IPPools" in log)
         async with anyio.create_task_group() as watches:
             watches.start_soon(history.follow, lab)
             await create_claims(lab, 0, CLAIMS)
-            await served(lab, CLAIMS)
+            await wait_until_served(lab, CLAIMS)
             for number in range(ROUNDS):
                 process = (server.process, other)[number % 2]
                 await replace_some(lab, REPLACED * number, process)
@@ -96,7 +98,7 @@ async def test_two_live_processes_never_give_an_address_twice_while_claims_come_
             await check(lab, CLAIMS)
             for kind in CLAIM_KINDS:
                 await lab.claim("last", "p", kind)
-                await history.reached(kind, "last")
+                await history.wait_until_seen(kind, "last")
             watches.cancel_scope.cancel()
         assert (other.poll(), server.process.poll()) == (None, None)
     assert history.findings() == []
@@ -115,9 +117,9 @@ async def replace_some(lab: Metal3Lab, first: int, process: Any) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(delete_claims, lab, first, first + REPLACED)
         group.start_soon(create_claims, lab, new, new + REPLACED)
-        await served(lab, REPLACED // 4, new)
+        await wait_until_served(lab, REPLACED // 4, new)
         with frozen(process):
-            await served(lab, REPLACED, new)
+            await wait_until_served(lab, REPLACED, new)
     await until(lambda: count_served(lab), lambda seen: seen == CLAIMS)
 
 

@@ -29,7 +29,7 @@ HOST, HOOK = "127.0.0.1", "metal3"
 
 
 @asynccontextmanager
-async def hooked(server: Server, lab: Metal3Lab) -> AsyncIterator[None]:
+async def serve_webhooks(server: Server, lab: Metal3Lab) -> AsyncIterator[None]:
     """Serve the webhooks of metal3's kinds, which are in force inside the context."""
     transport = await connect(server.admin_kubeconfig)
     signed = SelfSigned("default", SERVICE, "certs", validating=[HOOK], names=[HOST])
@@ -132,10 +132,10 @@ POOL_CASES: list[tuple[Body, str]] = [
 async def test_every_rule_refuses_in_the_words_of_metal3(lab: Metal3Lab, server: Server) -> None:
     await lab.pool("p", RANGE)
     await lab.claim("a", "p", wish="10.0.0.5")
-    assert await lab.served("a") == "10.0.0.5"
+    assert await lab.wait_until_served("a") == "10.0.0.5"
     await lab.claim("b", "p", "IPAddressClaim", wish="10.0.0.6")
-    assert await lab.served("b", "IPAddressClaim") == "10.0.0.6"
-    async with hooked(server, lab):
+    assert await lab.wait_until_served("b", "IPAddressClaim") == "10.0.0.6"
+    async with serve_webhooks(server, lab):
         for spec, message in POOL_CASES:
             refused = await refusal(lab, "IPPool", spec)
             assert message in refused
@@ -161,7 +161,7 @@ async def test_every_rule_refuses_in_the_words_of_metal3(lab: Metal3Lab, server:
         assert "is not a valid IP address" in refused
         assert "spec.claim.name: Invalid value" in await refusal(lab, "IPAddress", {})
         await lab.claim("c", "p")
-        assert await lab.served("c") == "10.0.0.1"
+        assert await lab.wait_until_served("c") == "10.0.0.1"
 
 
 async def test_each_kind_has_its_webhook() -> None:

@@ -29,7 +29,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[http
     """The administrator's client of a server on which all kinds of pools are served."""
     async with ControlPlane.start() as plane, administrator(plane) as admin:
         await plane.install_crds(crd.crds())
-        await plane.install_crds([dict(one) for one in crds.crds()])
+        await plane.install_crds([dict(crd) for crd in crds.crds()])
         for platform in ("clusterapi", "kubermatic", "vitistack"):
             await plane.install_crds(DATA / platform / "crds.yaml")
         folder = tmp_path_factory.mktemp("overlaps")
@@ -58,18 +58,18 @@ async def configure(admin: httpx.AsyncClient, port: int) -> None:
     """Register the webhooks of all kinds; the product says whom to trust."""
     validated = {**VALIDATED, **INTEGRATIONS[CLUSTER_API], **INTEGRATIONS[KUBERMATIC]}
 
-    def called(webhook: str) -> Mapping[str, Any]:
+    def make_client_config(webhook: str) -> Mapping[str, Any]:
         return {"url": f"https://{HOST}:{port}{path(validated[webhook][0])}"}
 
     body = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": HOOK},
-        "webhooks": list(entries(validated, called)),
+        "webhooks": list(entries(validated, make_client_config)),
     }
     where = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    made = await admin.post(where, json=body)
-    assert made.status_code == 201, made.text
+    response = await admin.post(where, json=body)
+    assert response.status_code == 201, response.text
 
 
 async def wait_refused(admin: httpx.AsyncClient) -> None:

@@ -51,7 +51,7 @@ class Lab:
         return f"{kind.lower()}-{self.number}"
 
     def full_name(self, kind: str) -> str:
-        """Return what messages call the test's pool of a kind."""
+        """Return the name of the test's pool of a kind as messages write it."""
         within = f"{NAMESPACE}/" if PATHS[kind][2] else ""
         return f"{kind} {within}{self.name(kind)}"
 
@@ -137,7 +137,9 @@ class Lab:
         else:
             await until(
                 lambda: self.condition(kind),
-                lambda found: found.get("status") == "True" and name in found["message"],
+                lambda condition: (
+                    condition.get("status") == "True" and name in condition["message"]
+                ),
             )
 
     async def says_nothing(self, kind: str) -> None:
@@ -147,15 +149,19 @@ class Lab:
         """
         silent = {"False"} if kind != "NetworkNamespace" else {"False", None}
         if kind != "IPAMPool":
-            await until(lambda: self.condition(kind), lambda found: found.get("status") in silent)
+            await until(
+                lambda: self.condition(kind), lambda condition: condition.get("status") in silent
+            )
 
     async def condition(self, kind: str) -> Body:
         """Return the condition Overlapping of the test's pool of a kind; empty for none."""
         conditions = (await self.find(kind)).get("status", {}).get("conditions", [])
-        return next((one for one in conditions if one["type"] == "Overlapping"), {})
+        return next(
+            (condition for condition in conditions if condition["type"] == "Overlapping"), {}
+        )
 
     async def notes(self) -> list[str]:
-        """Return what the events of the test's IPAMPool say about shared addresses."""
+        """Return the notes of the test's IPAMPool's events about shared addresses."""
         answer = await self.admin.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
         regarding = "IPAMPool", self.name("IPAMPool"), "Overlapping"
         return [
@@ -166,5 +172,5 @@ class Lab:
         ]
 
     def _note_warnings(self, answer: httpx.Response) -> None:
-        found = answer.headers.get_list("warning")
-        self.warnings = [value.split(" ", 2)[2].strip('"') for value in found]
+        warnings = answer.headers.get_list("warning")
+        self.warnings = [value.split(" ", 2)[2].strip('"') for value in warnings]

@@ -10,9 +10,9 @@ from tests.polling import until
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-def of_one_family(one: str, other: str) -> bool:
+def of_one_family(first: str, other: str) -> bool:
     """Return whether pools of two kinds can be of the same family."""
-    return not ({one, other} & IPV6_ONLY and {one, other} & IPV4_ONLY)
+    return not ({first, other} & IPV6_ONLY and {first, other} & IPV4_ONLY)
 
 
 PAIRS = [pair for pair in combinations(PATHS, 2) if of_one_family(*pair)]
@@ -20,25 +20,25 @@ VALIDATED = [kind for kind in PATHS if kind != "NetworkNamespace"]
 """The kinds that a webhook validates."""
 
 
-@pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.parametrize(("first", "other"), PAIRS)
 async def test_two_pools_say_that_they_share_addresses_until_one_of_them_is_corrected(
-    lab: Lab, one: str, other: str
+    lab: Lab, first: str, other: str
 ) -> None:
-    lab.ipv6 = bool({one, other} & IPV6_ONLY)
-    await lab.create(one)
+    lab.ipv6 = bool({first, other} & IPV6_ONLY)
+    await lab.create(first)
     await lab.create(other, UPPER)
-    await lab.says_nothing(one)
+    await lab.says_nothing(first)
     await lab.says_nothing(other)
     assert not await lab.notes(), "they divide the addresses of one CIDR"
     await lab.move(other, LOWER)
-    await lab.says(one, other)
-    await lab.says(other, one)
-    await lab.move(one, UPPER)
-    await lab.says_nothing(one)
+    await lab.says(first, other)
+    await lab.says(other, first)
+    await lab.move(first, UPPER)
+    await lab.says_nothing(first)
     await lab.says_nothing(other)
-    await lab.move(one, LOWER)
-    await lab.says(other, one)
-    await lab.delete(one)
+    await lab.move(first, LOWER)
+    await lab.says(other, first)
+    await lab.delete(first)
     await lab.says_nothing(other)
 
 
@@ -46,8 +46,8 @@ async def test_two_pools_say_that_they_share_addresses_until_one_of_them_is_corr
     ("new", "other"),
     [
         pair
-        for one, other in PAIRS
-        for pair in ((one, other), (other, one))
+        for first, other in PAIRS
+        for pair in ((first, other), (other, first))
         if pair[0] in VALIDATED
     ],
 )
@@ -60,12 +60,12 @@ async def test_a_webhook_warns_of_pools_of_other_kinds_in_the_same_words(
     async def warnings() -> list[str]:
         """Create the new pool; delete it again, as webhooks may hear of the other a bit later."""
         await lab.create(new)
-        found = lab.warnings
+        shown_warnings = lab.warnings
         await lab.delete(new)
-        return found
+        return shown_warnings
 
     shared = f"addresses are also handed out by {lab.full_name(other)}"
-    await until(warnings, lambda found: any(shared in warning for warning in found))
+    await until(warnings, lambda warnings: any(shared in warning for warning in warnings))
 
 
 async def test_a_networkpool_names_the_pools_of_all_kinds_that_share_its_addresses(

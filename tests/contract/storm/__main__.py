@@ -31,12 +31,12 @@ def main() -> int:
     )
     parser.add_argument("--many", type=int, default=0, help="how many wait for the pool")
     parser.add_argument("--quiet", action="store_true", help="create and delete nothing meanwhile")
-    given = parser.parse_args()
+    args = parser.parse_args()
     bad = 0
-    for seed in range(given.seed, given.to or given.seed + 1):
-        asked = Asked(seed, given.rounds, given.many, busy=not given.quiet)
+    for seed in range(args.seed, args.to or args.seed + 1):
+        asked = Asked(seed, args.rounds, args.many, busy=not args.quiet)
         with TemporaryDirectory(prefix="storm-") as folder:
-            report = anyio.run(storm, SCENES[given.platform], Path(folder), asked)
+            report = anyio.run(storm, SCENES[args.platform], Path(folder), asked)
         seen = f"{report.events} writes of allocations, {report.most} held at once at most"
         lines = [f"seed {seed}: {report.done} actions, {seen}, calm after {report.seconds:.1f} s"]
         lines += [f"  {line}" for line in [*report.faults, *report.findings]]

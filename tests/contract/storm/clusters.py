@@ -38,7 +38,7 @@ class Clusters:
         self._made = 0
         self._here: dict[str, str] = {}
         self._large = False
-        self.record = Record(f"{ROOT}/ipamallocations", held)
+        self.record = Record(f"{ROOT}/ipamallocations", list_held_addresses)
 
     async def prepare(self, many: int) -> None:
         """Make as many clusters, then the pools."""
@@ -55,7 +55,7 @@ class Clusters:
             await self._come(EAST)
 
     def people(self) -> Sequence[Sequence[Deed]]:
-        """Return what the users of clusters do, and what those do who keep the pools."""
+        """Return the deeds of the users of clusters, and of those who keep the pools."""
         users: list[Deed] = [self.come, self.go]
         seldom: list[Deed] = [self.pause, self.move, self.remove_allocation]
         keepers: list[Deed] = [self.resize, self.exclude, self.leave_west, self.remake]
@@ -146,34 +146,36 @@ class Clusters:
         await self._change(WEST, self._offers()[RANGES][WEST])
         for name in self._here:
             await self._patch(name, {"pause": False})
-        await until(self._wrong, lambda found: not found, seconds=CALM_SECONDS)
+        await until(self._wrong, lambda remaining: not remaining, seconds=CALM_SECONDS)
 
     async def _wrong(self) -> list[str]:
-        """Return what is not as it should be, as sentences."""
+        """Return the deviations from the expected state, as sentences."""
         answer = await self._lab.admin.get(self.record.path)
         assert answer.status_code == 200, answer.text
-        found = {
-            (one["metadata"]["namespace"], one["metadata"]["name"]): one["spec"]
-            for one in answer.json()["items"]
+        specs = {
+            (allocation["metadata"]["namespace"], allocation["metadata"]["name"]): allocation[
+                "spec"
+            ]
+            for allocation in answer.json()["items"]
         }
-        wanted = {
+        expected = {
             (self._lab.namespace(name), self._lab.name(pool)): (pool, datacenter)
             for name, datacenter in self._here.items()
             for pool, offers in self._offers().items()
             if datacenter in offers
         }
-        wrong = [f"{key} belongs to no cluster" for key in set(found) - set(wanted)]
-        for key, (pool, datacenter) in wanted.items():
-            spec = found.get(key, {})
-            own = [text for text in _texts(spec) if self._is_of(pool, datacenter, text)]
+        wrong = [f"{key} belongs to no cluster" for key in set(specs) - set(expected)]
+        for key, (pool, datacenter) in expected.items():
+            spec = specs.get(key, {})
+            own = [span for span in _texts(spec) if self._is_of(pool, datacenter, span)]
             least = 4  # both what is asked for of one pool and the addresses of a /30 of the other
             if spec.get("dc") != self._lab.name(datacenter) or len(own) < least:
                 wrong.append(f"{key} has {spec or 'nothing'}")
         return wrong[:5]
 
-    def _is_of(self, pool: str, datacenter: str, text: str) -> bool:
+    def _is_of(self, pool: str, datacenter: str, content: str) -> bool:
         whole = ip_network(self._offers()[pool][datacenter]["poolCidr"])
-        return ip_address(text) in whole
+        return ip_address(content) in whole
 
     async def leave(self) -> None:
         """Delete all clusters; the next one gets the first of everything."""
@@ -189,20 +191,20 @@ class Clusters:
                 group.start_soon(go, name)
         self._here.clear()
         look = partial(self._lab.admin.get, self.record.path)
-        await until(look, lambda one: not one.json()["items"], seconds=CALM_SECONDS)
+        await until(look, lambda look: not look.json()["items"], seconds=CALM_SECONDS)
         await self._lab.cluster("last", EAST)
         await self._lab.has("last", RANGES, "10.50.0.0-10.50.0.3")
         await self._lab.has("last", PREFIXES, "10.51.0.0/30")
 
 
-def held(body: Mapping[str, Any]) -> Iterator[str]:
+def list_held_addresses(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield the addresses of an IPAMAllocation."""
     yield from _texts(body["spec"])
 
 
 def _texts(spec: Mapping[str, Any]) -> Iterator[str]:
-    for text in spec.get("addresses") or ():
-        first, _, last = text.partition("-")
+    for span in spec.get("addresses") or ():
+        first, _, last = span.partition("-")
         for number in range(int(ip_address(first)), int(ip_address(last)) + 1):
             yield str(ip_address(number))
     if spec.get("cidr"):

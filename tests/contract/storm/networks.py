@@ -36,7 +36,7 @@ class Machines:
         self._machines: dict[str, int] = {}
         self._requests: dict[str, str] = {}
         self._static = WHOLE
-        self.record = Record("/apis/vitistack.io/v1alpha2/ipallocations", held)
+        self.record = Record("/apis/vitistack.io/v1alpha2/ipallocations", list_held_addresses)
 
     async def prepare(self, many: int) -> None:
         """Make as many machines, then the network."""
@@ -53,7 +53,7 @@ class Machines:
         await self._lab.network(**self._static)
 
     def people(self) -> Sequence[Sequence[Deed]]:
-        """Return what the users of machines do, and what those do who keep the network."""
+        """Return the deeds of the users of machines, and of those who keep the network."""
         users: list[Deed] = [self.come, self.go]
         askers: list[Deed] = [self.ask, self.give_back]
         keepers: list[Deed] = [self.narrow, self.provision, self.remake, self.remove]
@@ -81,9 +81,9 @@ class Machines:
         if len(self._requests) < MOST:
             self._made += 1
             name, certain = f"by-hand-{self._made}", self._choices.random() < 0.4
-            wanted = f"10.60.0.{self._choices.randrange(2, 30)}" if certain else ""
-            self._requests[name] = wanted
-            await self._lab.ask(name, wanted, networkConfigurationName="missing")
+            expected = f"10.60.0.{self._choices.randrange(2, 30)}" if certain else ""
+            self._requests[name] = expected
+            await self._lab.ask(name, expected, networkConfigurationName="missing")
 
     async def give_back(self) -> None:
         """Delete one that was made by hand."""
@@ -94,9 +94,13 @@ class Machines:
 
     async def remove(self) -> None:
         """Delete an IPAllocation that was made for an interface."""
-        every = await self._lab.every("IPAllocation")
-        if made := [one for one in every if one["metadata"]["name"].startswith("vm")]:
-            name = self._choices.choice(made)["metadata"]["name"]
+        allocations = await self._lab.every("IPAllocation")
+        if machines := [
+            allocation
+            for allocation in allocations
+            if allocation["metadata"]["name"].startswith("vm")
+        ]:
+            name = self._choices.choice(machines)["metadata"]["name"]
             answer = await self._lab.admin.delete(self._lab.path("IPAllocation", name))
             assert answer.status_code in {200, 202, 404}, answer.text
 
@@ -107,7 +111,7 @@ class Machines:
 
     async def provision(self) -> None:
         """Say that the network is provisioned, or that it is not."""
-        await self._lab.provisioned(NETWORK, self._choices.choice(("Ready", "Ready", "Pending")))
+        await self._lab.set_phase(NETWORK, self._choices.choice(("Ready", "Ready", "Pending")))
 
     async def remake(self) -> None:
         """Delete the network, and make it again."""
@@ -118,29 +122,42 @@ class Machines:
     async def calm(self) -> None:
         """Undo what keeps requests waiting; wait until each has what it should have."""
         await self._lab.settings(ipv4RangeEnd=None)
-        await self._lab.provisioned(NETWORK, "Ready")
-        await until(self._wrong, lambda found: not found, seconds=CALM_SECONDS)
+        await self._lab.set_phase(NETWORK, "Ready")
+        await until(self._wrong, lambda remaining: not remaining, seconds=CALM_SECONDS)
 
     async def _wrong(self) -> list[str]:
-        """Return what is not as it should be, as sentences."""
-        every = {one["metadata"]["name"]: one for one in await self._lab.every("IPAllocation")}
-        found = await self._lab.every("NetworkConfiguration")
-        machines = {one["metadata"]["name"]: status(one) for one in found}
+        """Return the deviations from the expected state, as sentences."""
+        allocations = {
+            allocation["metadata"]["name"]: allocation
+            for allocation in await self._lab.every("IPAllocation")
+        }
+        configurations = await self._lab.every("NetworkConfiguration")
+        machines = {
+            configuration["metadata"]["name"]: status(configuration)
+            for configuration in configurations
+        }
         wrong = [f"{name} is there still" for name in set(machines) - set(self._machines)]
-        made = {f"{name}-eth{n}" for name, count in self._machines.items() for n in range(count)}
-        wrong += [f"{name} was not asked for" for name in set(every) - made - set(self._requests)]
+        expected_names = {
+            f"{name}-eth{n}" for name, count in self._machines.items() for n in range(count)
+        }
+        wrong += [
+            f"{name} was not asked for"
+            for name in set(allocations) - expected_names - set(self._requests)
+        ]
         for name, count in self._machines.items():
-            made_for = [every.get(f"{name}-eth{number}", {}) for number in range(count)]
-            mine = sorted(address for one in made_for for address in held(one))
+            made_for = [allocations.get(f"{name}-eth{number}", {}) for number in range(count)]
+            own_addresses = sorted(
+                address for allocation in made_for for address in list_held_addresses(allocation)
+            )
             shows = machines.get(name, {})
-            ready = shows.get("phase") == "Ready" and len(mine) == count
-            if not ready or sorted(addresses(shows)) != mine:
-                wrong.append(f"{name} shows {shows}, and has {mine}")
-        for name, wanted in self._requests.items():
-            has = status(every.get(name, {}))
-            right = wanted in {"", has.get("address")} if has.get("address") else bool(wanted)
+            ready = shows.get("phase") == "Ready" and len(own_addresses) == count
+            if not ready or sorted(addresses(shows)) != own_addresses:
+                wrong.append(f"{name} shows {shows}, and has {own_addresses}")
+        for name, expected in self._requests.items():
+            has = status(allocations.get(name, {}))
+            right = expected in {"", has.get("address")} if has.get("address") else bool(expected)
             if not right or has.get("phase") != ("Allocated" if has.get("address") else "Error"):
-                wrong.append(f"{name} requests {wanted!r} and has {has}")
+                wrong.append(f"{name} requests {expected!r} and has {has}")
         return wrong[:5]
 
     async def leave(self) -> None:
@@ -158,15 +175,19 @@ class Machines:
                 group.start_soon(remove, "IPAllocation", name)
         await until(
             lambda: self._lab.every("IPAllocation"),
-            lambda found: not found,
+            lambda allocations: not allocations,
             seconds=CALM_SECONDS,
         )
-        await self._lab.summary(lambda one: one.get("allocatedCount") == 0)
+        await self._lab.summary(lambda shown_summary: shown_summary.get("allocatedCount") == 0)
         await self._lab.ask("last")
         await self._lab.has("last", FIRST)
 
 
-def held(body: Mapping[str, Any]) -> Sequence[str]:
+def list_held_addresses(body: Mapping[str, Any]) -> Sequence[str]:
     """Return the address that an IPAllocation holds."""
-    shown = status(dict(body))
-    return [shown["address"]] if shown.get("address") and shown.get("phase") != "Released" else []
+    allocation_status = status(dict(body))
+    return (
+        [allocation_status["address"]]
+        if allocation_status.get("address") and allocation_status.get("phase") != "Released"
+        else []
+    )

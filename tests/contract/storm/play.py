@@ -46,7 +46,7 @@ class Scene(Protocol):
         """Make what is there before; what hands out addresses comes after so many objects."""
 
     def people(self) -> Sequence[Sequence[Deed]]:
-        """Return what each of those who act at once may do, with the frequent things often."""
+        """Return the deeds of each person who acts at the same time, frequent ones often."""
 
     async def calm(self) -> None:
         """Undo what keeps requests waiting; wait until all is as it should be.
@@ -130,8 +130,8 @@ async def storm(
         people = [_People(random.Random(choices.random()), deeds) for deeds in here.people()]
         async with anyio.create_task_group() as crowd:
             if asked.busy:
-                for one in people:
-                    crowd.start_soon(one.act)
+                for person in people:
+                    crowd.start_soon(person.act)
             for _ in range(asked.rounds):
                 for number in choices.sample(range(2), 2):
                     await here.record.grows_by(WRITES, WITHIN)
@@ -143,9 +143,9 @@ async def storm(
         await here.calm()
         seconds = time.monotonic() - began
         await here.leave()
-        await here.record.reached(admin)
+        await here.record.wait_until_noted(admin)
         group.cancel_scope.cancel()
-    done, record = sum(one.done for one in people), here.record
+    done, record = sum(person.done for person in people), here.record
     return Report(faults, done, record.events, record.most, seconds, record.findings)
 
 

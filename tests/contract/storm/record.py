@@ -23,14 +23,14 @@ class Record:
 
     Args:
         path: of the objects, of all namespaces.
-        held: returns what an object holds; what is equal cannot be held twice.
+        list_addresses: returns what an object holds; what is equal cannot be held twice.
         findings: what was held twice, as sentences.
         events: how many writes were seen.
         most: of how many objects something was held at once.
     """
 
     path: str
-    held: Callable[[Body], Iterable[str]]
+    list_addresses: Callable[[Body], Iterable[str]]
     findings: list[str] = field(default_factory=list)
     events: int = 0
     most: int = 0
@@ -58,12 +58,12 @@ class Record:
             while self.events < last:
                 await self._moved.wait()
 
-    async def reached(self, admin: httpx.AsyncClient) -> None:
+    async def wait_until_noted(self, admin: httpx.AsyncClient) -> None:
         """Wait until all that was written up to now is noted."""
         answer = await admin.get(self.path)
-        found = answer.json()["items"]
-        newest = max((int(one["metadata"]["resourceVersion"]) for one in found), default=0)
-        gone = set(self.objects) - {_name(one) for one in found}
+        body = answer.json()["items"]
+        newest = max((int(item["metadata"]["resourceVersion"]) for item in body), default=0)
+        gone = set(self.objects) - {_name(item) for item in body}
         with anyio.fail_after(SECONDS):
             while self._revision < newest or gone & set(self.objects):
                 await self._moved.wait()
@@ -79,18 +79,19 @@ class Record:
 
     def _change(self, name: str, body: Body, *, gone: bool) -> None:
         before = self._holds.pop(name, ())
-        for one in before:
-            self._holders[one].discard(name)
+        for address in before:
+            self._holders[address].discard(name)
         self.objects.pop(name, None)
         if gone:
             return
         self.objects[name] = body
-        mine = self._holds[name] = tuple(self.held(body))
-        for one in mine:
-            others = self._holders.setdefault(one, set())
-            if others - {name} and one not in before:
+        addresses = self._holds[name] = tuple(self.list_addresses(body))
+        for address in addresses:
+            others = self._holders.setdefault(address, set())
+            if others - {name} and address not in before:
                 self.findings.append(
-                    f"revision {self._revision}: {name} holds {one}, and so does {sorted(others)}"
+                    f"revision {self._revision}: {name} holds {address}, and so does"
+                    f" {sorted(others)}"
                 )
             others.add(name)
         self.most = max(self.most, sum(map(bool, self._holds.values())))

@@ -100,10 +100,10 @@ class Lab:
         """
         settings = {**STATIC, **static}
         how = allocation or {"type": "static", "static": settings}
-        made = await self.post("NetworkNamespace", name, {"ipAllocation": how})
-        return await self.provisioned(name, phase) if phase else made
+        created = await self.post("NetworkNamespace", name, {"ipAllocation": how})
+        return await self.set_phase(name, phase) if phase else created
 
-    async def provisioned(self, name: str, phase: str) -> Body:
+    async def set_phase(self, name: str, phase: str) -> Body:
         """Say how far a network is provisioned."""
         status = {"status": {"provisioningPhase": phase}}
         return await self.patch(f"{self.path('NetworkNamespace', name)}/status", status)
@@ -115,60 +115,62 @@ class Lab:
 
     async def ask(self, name: str, requested: str = "", **spec: Any) -> Body:
         """Create an IPAllocation by hand."""
-        found = {"networkNamespaceName": NETWORK, "networkConfigurationName": "vm", **spec}
-        wanted = {"requestedAddress": requested} if requested else {}
-        return await self.post("IPAllocation", name, {**found, **wanted})
+        full_spec = {"networkNamespaceName": NETWORK, "networkConfigurationName": "vm", **spec}
+        expected = {"requestedAddress": requested} if requested else {}
+        return await self.post("IPAllocation", name, {**full_spec, **expected})
 
     async def configuration(self, name: str, *interfaces: str, **spec: Any) -> Body:
         """Create a NetworkConfiguration with these interfaces."""
         listed = [
-            {"name": one, "macAddress": f"02:00:00:00:00:{i:02}"}
-            for i, one in enumerate(interfaces)
+            {"name": interface, "macAddress": f"02:00:00:00:00:{i:02}"}
+            for i, interface in enumerate(interfaces)
         ]
-        found = {"name": name, "networkNamespaceName": NETWORK, "networkInterfaces": listed}
-        return await self.post("NetworkConfiguration", name, {**found, **spec})
+        full_spec = {"name": name, "networkNamespaceName": NETWORK, "networkInterfaces": listed}
+        return await self.post("NetworkConfiguration", name, {**full_spec, **spec})
 
     async def until(self, kind: str, name: str, holds: Callable[[Body], bool]) -> Body:
         """Wait until an object is there and as it should be; return it."""
-        found = await until(
+        body = await until(
             lambda: self.find(kind, name),
-            lambda one: one is not None and holds(one),
+            lambda condition: condition is not None and holds(condition),
         )
-        assert found is not None
-        return found
+        assert body is not None
+        return body
 
-    async def gone(self, kind: str, name: str) -> None:
+    async def wait_until_gone(self, kind: str, name: str) -> None:
         """Wait until an object is gone."""
-        await until(lambda: self.find(kind, name), lambda one: one is None)
+        await until(lambda: self.find(kind, name), lambda condition: condition is None)
 
     async def shows(self, name: str, phase: str) -> Body:
         """Wait until an IPAllocation is in a phase; return its status."""
-        found = await self.until(
-            "IPAllocation", name, lambda one: status(one).get("phase") == phase
+        allocation = await self.until(
+            "IPAllocation", name, lambda body: status(body).get("phase") == phase
         )
-        return status(found)
+        return status(allocation)
 
     async def has(self, name: str, address: str) -> Body:
         """Wait until an IPAllocation has an address; return its status."""
-        found = await self.shows(name, "Allocated")
-        assert found["address"] == address, found
-        return found
+        allocation_status = await self.shows(name, "Allocated")
+        assert allocation_status["address"] == address, allocation_status
+        return allocation_status
 
-    async def refused(self, name: str, message: str) -> None:
+    async def wait_until_refused(self, name: str, message: str) -> None:
         """Wait until an IPAllocation is in phase Error with a text in its message."""
-        found = await self.until(
+        allocation = await self.until(
             "IPAllocation",
             name,
-            lambda one: status(one).get("phase") == "Error" and message in status(one)["message"],
+            lambda body: (
+                status(body).get("phase") == "Error" and message in status(body)["message"]
+            ),
         )
-        assert "address" not in status(found)
+        assert "address" not in status(allocation)
 
-    async def configured(self, name: str, phase: str) -> Body:
+    async def wait_until_configured(self, name: str, phase: str) -> Body:
         """Wait until a NetworkConfiguration is in a phase; return its status."""
-        found = await self.until(
-            "NetworkConfiguration", name, lambda one: status(one).get("phase") == phase
+        configuration = await self.until(
+            "NetworkConfiguration", name, lambda body: status(body).get("phase") == phase
         )
-        return status(found)
+        return status(configuration)
 
     async def summary(self, holds: Callable[[Body], bool]) -> Body:
         """Wait until the summary of the network is as it should be; return it."""
@@ -177,7 +179,9 @@ class Lab:
             return dict(status(body).get("ipAllocationSummary") or {})
 
         return summary_of(
-            await self.until("NetworkNamespace", NETWORK, lambda one: holds(summary_of(one)))
+            await self.until(
+                "NetworkNamespace", NETWORK, lambda network: holds(summary_of(network))
+            )
         )
 
     async def events(self, kind: str, name: str, reason: str) -> list[str]:
@@ -188,10 +192,10 @@ class Lab:
             answer = await self.admin.get(path)
             assert answer.status_code == 200, answer.text
             return [
-                one["note"]
-                for one in answer.json()["items"]
-                if one["reason"] == reason
-                and (one["regarding"]["kind"], one["regarding"]["name"]) == (kind, name)
+                item["note"]
+                for item in answer.json()["items"]
+                if item["reason"] == reason
+                and (item["regarding"]["kind"], item["regarding"]["name"]) == (kind, name)
             ]
 
         return await until(look, bool)
@@ -205,4 +209,6 @@ def status(body: Body) -> Body:
 def addresses(configuration: Body) -> list[str]:
     """Return the addresses that the status of a NetworkConfiguration shows."""
     interfaces = configuration.get("networkInterfaces") or []
-    return [one for each in interfaces for one in each.get("ipv4Addresses") or []]
+    return [
+        address for interface in interfaces for address in interface.get("ipv4Addresses") or []
+    ]

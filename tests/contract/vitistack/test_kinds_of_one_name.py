@@ -35,4 +35,4 @@ async def test_both_kinds_are_served_in_one_namespace_under_one_name(lab: Lab) -
         answer = await lab.admin.get(f"{ROOT}/{lab.namespace}/ipallocations/same")
         return {name: status(answer.json()).get(name, "") for name in ("phase", "startAddress")}
 
-    await until(ours, lambda one: one == {"phase": "Allocated", "startAddress": "10.40.0.0"})
+    await until(ours, lambda ours: ours == {"phase": "Allocated", "startAddress": "10.40.0.0"})

@@ -14,16 +14,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 def overlapping(network: Body) -> Body:
     """Return the condition Overlapping of a network; empty if it has none."""
-    found = (one for one in status(network).get("conditions", []) if one["type"] == "Overlapping")
-    return next(found, {})
+    conditions = (
+        condition
+        for condition in status(network).get("conditions", [])
+        if condition["type"] == "Overlapping"
+    )
+    return next(conditions, {})
 
 
 async def says(lab: Lab, network: str, value: str) -> str:
     """Wait until a network has the condition with a status; return its message."""
-    found = await lab.until(
-        "NetworkNamespace", network, lambda one: overlapping(one).get("status") == value
+    body = await lab.until(
+        "NetworkNamespace", network, lambda network: overlapping(network).get("status") == value
     )
-    return str(overlapping(found)["message"])
+    return str(overlapping(body)["message"])
 
 
 def subnet(number: int, first: int = 10, last: int = 20) -> Body:
@@ -33,12 +37,12 @@ def subnet(number: int, first: int = 10, last: int = 20) -> Body:
     return {**cidr, "ipv4RangeStart": start, "ipv4RangeEnd": end}
 
 
-async def located(lab: Lab, name: str, datacenter: str, **static: Any) -> None:
+async def create_network(lab: Lab, name: str, datacenter: str, **static: Any) -> None:
     """Make a network of a datacenter."""
     how = {"type": "static", "static": static}
     spec = {"datacenterIdentifier": datacenter, "ipAllocation": how}
     await lab.post("NetworkNamespace", name, spec)
-    await lab.provisioned(name, "Ready")
+    await lab.set_phase(name, "Ready")
 
 
 async def test_networks_with_the_same_addresses_say_so_until_they_have_not(lab: Lab) -> None:
@@ -72,14 +76,14 @@ async def test_a_network_that_is_not_provisioned_yet_says_so_too(lab: Lab) -> No
 
 
 async def test_networks_of_two_datacenters_may_have_the_same_addresses(lab: Lab) -> None:
-    await located(lab, "net", "east", **subnet(93))
-    await located(lab, "west", "west", **subnet(93))
-    await located(lab, "nowhere", "", **subnet(93))
+    await create_network(lab, "net", "east", **subnet(93))
+    await create_network(lab, "west", "west", **subnet(93))
+    await create_network(lab, "nowhere", "", **subnet(93))
     await lab.until(
         "NetworkNamespace",
         "nowhere",
-        lambda one: all(
-            f"/{name}" in overlapping(one).get("message", "") for name in ("net", "west")
+        lambda network: all(
+            f"/{name}" in overlapping(network).get("message", "") for name in ("net", "west")
         ),
     )
     west = await says(lab, "west", "True")

@@ -40,8 +40,8 @@ async def test_machines_keep_their_addresses_and_new_ones_get_others(lab: Lab) -
         for number in range(MACHINES):
             # Those that wait come first, and the lowest addresses are taken.
             group.start_soon(lab.configuration, f"a{number:02}", "eth0")
-            given = f"10.0.2.{2 + number}"
-            group.start_soon(given_by_the_other, lab, f"b{number:02}", given)
+            address = f"10.0.2.{2 + number}"
+            group.start_soon(given_by_the_other, lab, f"b{number:02}", address)
         await lab.ask("by-hand")
     assert await lab.every("IPAllocation") != []
     await provider(lab, None)
@@ -49,8 +49,8 @@ async def test_machines_keep_their_addresses_and_new_ones_get_others(lab: Lab) -
     for number in range(MACHINES):
         for name in (f"a{number:02}", f"b{number:02}"):
             await lab.shows(f"{name}-eth0", "Allocated")
-            has[name] = addresses(await lab.configured(name, "Ready"))
-    kept = {name: one for name, one in has.items() if name.startswith("b")}
+            has[name] = addresses(await lab.wait_until_configured(name, "Ready"))
+    kept = {name: address for name, address in has.items() if name.startswith("b")}
     assert kept == {f"b{number:02}": [f"10.0.2.{2 + number}"] for number in range(MACHINES)}
     assert len({address for [address] in has.values()}) == 2 * MACHINES
     by_hand = await lab.shows("by-hand", "Allocated")
@@ -61,19 +61,19 @@ async def test_a_machine_shows_its_address_while_its_network_is_missing_or_ambig
     lab: Lab,
 ) -> None:
     await lab.configuration("late", "eth0")
-    await lab.configured("late", "Error")
+    await lab.wait_until_configured("late", "Error")
     await shown_by_the_other(lab, "late", "10.0.2.2")
-    found = await lab.configured("late", "Error")
-    assert addresses(found) == ["10.0.2.2"]
+    configuration_status = await lab.wait_until_configured("late", "Error")
+    assert addresses(configuration_status) == ["10.0.2.2"]
     for name in ("net", "other"):
         await lab.network(name)
     await lab.post("NetworkConfiguration", "vague", {"name": "vague", "networkInterfaces": []})
-    await lab.configured("vague", "Error")
+    await lab.wait_until_configured("vague", "Error")
     await shown_by_the_other(lab, "vague", "10.0.2.3")
-    assert addresses(await lab.configured("vague", "Error")) == ["10.0.2.3"]
+    assert addresses(await lab.wait_until_configured("vague", "Error")) == ["10.0.2.3"]
     await lab.configuration("new", "eth0")
-    assert addresses(await lab.configured("new", "Ready")) == ["10.0.2.4"]
-    assert addresses(await lab.configured("late", "Ready")) == ["10.0.2.2"]
+    assert addresses(await lab.wait_until_configured("new", "Ready")) == ["10.0.2.4"]
+    assert addresses(await lab.wait_until_configured("late", "Ready")) == ["10.0.2.2"]
 
 
 @pytest.mark.parametrize("broken", ["not provisioned", "no readable range"])
@@ -87,8 +87,8 @@ async def test_a_machine_keeps_its_address_until_its_network_is_served(
     await lab.network(allocation={"type": "static", "static": static, **OTHER}, phase=phase)
     await given_by_the_other(lab, "vm", "10.0.2.50")
     await provider(lab, None)
-    made = await lab.until("IPAllocation", "vm-eth0", lambda one: "status" in one)
-    assert made["spec"]["requestedAddress"] == "10.0.2.50"
+    allocation = await lab.until("IPAllocation", "vm-eth0", lambda body: "status" in body)
+    assert allocation["spec"]["requestedAddress"] == "10.0.2.50"
     await lab.settings(ipv4RangeStart=None)
-    await lab.provisioned("net", "Ready")
-    assert addresses(await lab.configured("vm", "Ready")) == ["10.0.2.50"]
+    await lab.set_phase("net", "Ready")
+    assert addresses(await lab.wait_until_configured("vm", "Ready")) == ["10.0.2.50"]

@@ -8,7 +8,7 @@ import pytest
 from tests.contract.product import Server, frozen, product
 from tests.contract.vitistack.lab import Lab, status
 from tests.polling import until
-from tests.reconcilers.cli.commands import installed
+from tests.reconcilers.cli.commands import find_installed_command
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
 
@@ -20,14 +20,18 @@ async def ask(lab: Lab, first: int, last: int) -> None:
             group.start_soon(lab.configuration, f"vm{number:03}", "eth0", "eth1")
 
 
-async def served(lab: Lab, count: int) -> list[str]:
+async def wait_until_served(lab: Lab, count: int) -> list[str]:
     """Wait until that many IPAllocations have an address; return all addresses."""
 
-    async def held() -> list[str]:
-        every = [status(one) for one in await lab.every("IPAllocation")]
-        return [one["address"] for one in every if one.get("phase") == "Allocated"]
+    async def list_held() -> list[str]:
+        statuses = [status(allocation) for allocation in await lab.every("IPAllocation")]
+        return [
+            allocation_status["address"]
+            for allocation_status in statuses
+            if allocation_status.get("phase") == "Allocated"
+        ]
 
-    return await until(held, lambda found: len(found) >= count)
+    return await until(list_held, lambda items: len(items) >= count)
 
 
 async def test_two_live_processes_never_give_an_address_twice_though_one_is_frozen(
@@ -35,22 +39,22 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
 ) -> None:
     await ask(lab, 0, 16)
     log = tmp_path / "log"
-    with product("vitistack", server.kubeconfig, log, program=installed) as other:
+    with product("vitistack", server.kubeconfig, log, program=find_installed_command) as other:
         path = anyio.Path(log)
         await until(
             lambda: path.read_text(encoding="utf-8"),
-            lambda text: "controller=vitistack-networkconfiguration" in text,
+            lambda output: "controller=vitistack-networkconfiguration" in output,
         )
         await lab.network()
         with frozen(server.process):
-            await served(lab, 32)
+            await wait_until_served(lab, 32)
         async with anyio.create_task_group() as group:
             group.start_soon(ask, lab, 16, 32)
-            await served(lab, 40)
+            await wait_until_served(lab, 40)
             with frozen(other):
-                await served(lab, 64)
-        found = await served(lab, 64)
-        assert len(set(found)) == len(found) == 64
+                await wait_until_served(lab, 64)
+        served_addresses = await wait_until_served(lab, 64)
+        assert len(set(served_addresses)) == len(served_addresses) == 64
         assert (other.poll(), server.process.poll()) == (None, None)
 
 
@@ -66,7 +70,7 @@ async def test_requests_that_are_created_and_deleted_at_once_leave_nothing_behin
     async with anyio.create_task_group() as group:
         for number in range(60):
             group.start_soon(come_and_go, f"x{number:02}")
-    await until(lambda: lab.every("IPAllocation"), lambda found: found == [])
+    await until(lambda: lab.every("IPAllocation"), lambda allocations: allocations == [])
     await lab.ask("a")
     await lab.has("a", "10.0.2.2")
-    await lab.summary(lambda one: one.get("allocatedCount") == 1)
+    await lab.summary(lambda shown_summary: shown_summary.get("allocatedCount") == 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.loosening import create_loosely, loosened
+from tests.contract.loosening import create_loosely, loosen_field
 from tests.contract.vitistack.lab import NETWORK, PATHS, Lab
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -27,7 +27,7 @@ async def test_a_network_hands_out_nothing_while_a_holder_cannot_be_read(
     await lab.network()
     field, spec = ODD[kind]
     version, plural = PATHS[kind]
-    async with loosened(lab.admin, f"{plural}.vitistack.io", field):
+    async with loosen_field(lab.admin, f"{plural}.vitistack.io", field):
         body = {
             "apiVersion": f"vitistack.io/{version}",
             "kind": kind,
@@ -39,11 +39,13 @@ async def test_a_network_hands_out_nothing_while_a_holder_cannot_be_read(
         waiting = await lab.until(
             "IPAllocation",
             "a",
-            lambda one: "cannot be read" in one.get("status", {}).get("message", ""),
+            lambda allocation: "cannot be read" in allocation.get("status", {}).get("message", ""),
         )
         assert f"{lab.namespace}/odd cannot be read" in waiting["status"]["message"]
         assert not waiting["status"].get("address")
         await lab.delete(kind, "odd")
         await lab.until(
-            "IPAllocation", "a", lambda one: bool(one.get("status", {}).get("address"))
+            "IPAllocation",
+            "a",
+            lambda allocation: bool(allocation.get("status", {}).get("address")),
         )

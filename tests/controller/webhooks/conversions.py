@@ -123,7 +123,7 @@ async def ask(
     return msgspec.json.decode(answer), failed
 
 
-async def converted(
+async def convert_objects(
     conversion: Conversion[Any], desired: str, *objects: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the converted objects of an answer that has to be a success."""

@@ -25,7 +25,7 @@ NAMES = ("hook.system.svc", "hook.system.svc.cluster.local", "127.0.0.1")
 DAY = timedelta(days=1)
 
 
-def trusted(bundle: bytes, material: KeyMaterial, now: datetime) -> bool:
+def is_trusted(bundle: bytes, material: KeyMaterial, now: datetime) -> bool:
     """Whether a client that trusts `bundle` accepts the serving certificate."""
     store = Store(x509.load_pem_x509_certificates(bundle))
     verifier = PolicyBuilder().store(store).time(now).build_server_verifier(x509.DNSName(NAMES[0]))
@@ -42,7 +42,7 @@ def ends(certificate: bytes) -> datetime:
 
 def test_a_new_certificate_is_trusted_by_its_bundle_under_its_names() -> None:
     material = renew_if_due(None, NAMES, START)
-    assert trusted(material.bundle, material, START)
+    assert is_trusted(material.bundle, material, START)
     names = x509.load_pem_x509_certificate(
         material.certificate
     ).extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -64,7 +64,7 @@ def test_a_serving_certificate_is_renewed_when_a_third_of_its_life_is_left() -> 
     again = renew_if_due(material, NAMES, due)
     assert again.bundle == material.bundle
     assert ends(again.certificate) - due == SERVING_LIFETIME
-    assert trusted(material.bundle, again, due)
+    assert is_trusted(material.bundle, again, due)
 
 
 def test_other_names_need_another_certificate_of_the_same_authority() -> None:
@@ -88,7 +88,7 @@ def test_key_material_that_cannot_be_decoded_is_replaced(broken: dict[str, bytes
     material = replace(renew_if_due(None, NAMES, START), **broken)
     again = renew_if_due(material, NAMES, START)
     assert again.bundle != material.bundle
-    assert trusted(again.bundle, again, START)
+    assert is_trusted(again.bundle, again, START)
 
 
 def test_a_key_of_another_authority_or_certificate_is_noticed() -> None:
@@ -100,7 +100,7 @@ def test_a_key_of_another_authority_or_certificate_is_noticed() -> None:
     ):
         again = renew_if_due(mixed, NAMES, START)
         assert again != mixed
-        assert trusted(again.bundle, again, START)
+        assert is_trusted(again.bundle, again, START)
         assert renew_if_due(again, NAMES, START) is again
 
 
@@ -118,7 +118,7 @@ def test_a_new_authority_is_trusted_an_hour_before_it_signs() -> None:
     switched = renew_if_due(announced, NAMES, after)
     assert switched.bundle == announced.bundle
     assert switched.certificate != announced.certificate
-    assert trusted(announced.bundle, switched, after)
+    assert is_trusted(announced.bundle, switched, after)
 
 
 @settings(max_examples=15, deadline=None)
@@ -134,9 +134,9 @@ def test_at_any_time_the_previous_bundle_trusts_the_present_certificate(
         while (due := now + timedelta(seconds=seconds_until_due(material, now))) < until:
             before, now = material, due
             material = renew_if_due(material, NAMES, now)
-            assert trusted(before.bundle, material, now)
-            assert trusted(material.bundle, before, now)
+            assert is_trusted(before.bundle, material, now)
+            assert is_trusted(material.bundle, before, now)
         now = until
         material = renew_if_due(material, NAMES, now)
-        assert trusted(material.bundle, material, now)
+        assert is_trusted(material.bundle, material, now)
         assert len(x509.load_pem_x509_certificates(material.bundle)) <= 2

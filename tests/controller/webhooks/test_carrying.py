@@ -9,7 +9,7 @@ from controller.webhooks.carrying import UnfitResult, carry_over
 Json = dict[str, Any]
 
 
-def carried(source: Json, known: Json, result: Json) -> Json:
+def carry_spec(source: Json, known: Json, result: Json) -> Json:
     """Carry inside of spec; the metadata is the same everywhere."""
     meta = {"metadata": {"name": "a"}}
     whole = carry_over(*({**meta, "spec": spec_of} for spec_of in (source, known, result)))
@@ -50,7 +50,7 @@ def carried(source: Json, known: Json, result: Json) -> Json:
 def test_a_field_is_carried_by_who_names_it(
     source: Json, known: Json, result: Json, after: Json
 ) -> None:
-    assert carried(source, known, result) == after
+    assert carry_spec(source, known, result) == after
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_field_without_a_place_is_an_error_that_names_it(
     source: Json, known: Json, result: Json, where: str
 ) -> None:
     with pytest.raises(UnfitResult) as raised:
-        carried(source, known, result)
+        carry_spec(source, known, result)
     assert str(raised.value).startswith(where)
 
 

@@ -18,7 +18,7 @@ from tests.controller.webhooks.conversions import (
     UID,
     Gizmo,
     ask,
-    converted,
+    convert_objects,
     failure,
     gizmo,
     gizmos,
@@ -46,12 +46,12 @@ def plain(
 
 
 async def test_an_object_is_converted_to_the_hub_back_and_from_spoke_to_spoke() -> None:
-    (new,) = await converted(gizmos(), "v2", gizmo("v1", {"size": "12cm", "color": "red"}))
+    (new,) = await convert_objects(gizmos(), "v2", gizmo("v1", {"size": "12cm", "color": "red"}))
     assert (new["apiVersion"], new["kind"]) == ("example.com/v2", "Gizmo")
     assert new["spec"] == {"centimetres": 12, "color": "red"}
-    (old,) = await converted(gizmos(), "v1", new)
+    (old,) = await convert_objects(gizmos(), "v1", new)
     assert old == gizmo("v1", {"size": "12cm", "color": "red"})
-    (newest,) = await converted(gizmos(), "v3", old)
+    (newest,) = await convert_objects(gizmos(), "v3", old)
     assert newest["spec"] == {"millimetres": 120, "color": "red"}
 
 
@@ -61,10 +61,10 @@ async def test_the_objects_of_a_list_come_back_in_their_order_whatever_their_ver
         gizmo("v2", {"centimetres": 2}, "two"),
         gizmo("v3", {"millimetres": 30}, "three"),
     ]
-    answered = await converted(gizmos(), "v2", *objects)
+    answered = await convert_objects(gizmos(), "v2", *objects)
     assert [gizmo["metadata"]["name"] for gizmo in answered] == ["one", "two", "three"]
     assert [gizmo["spec"]["centimetres"] for gizmo in answered] == [1, 2, 3]
-    assert await converted(gizmos(), "v2") == []
+    assert await convert_objects(gizmos(), "v2") == []
 
 
 async def test_a_review_is_answered_in_the_version_it_was_asked_in() -> None:
@@ -77,7 +77,7 @@ async def test_a_review_is_answered_in_the_version_it_was_asked_in() -> None:
 async def test_fields_that_no_type_names_are_kept_at_every_depth() -> None:
     meta: Json = {"labels": {"a": "b"}, "finalizers": ["example.com/x"], "selfLink": "/x"}
     before = gizmo("v1", {"size": "1cm", "hidden": {"deep": [1, None]}, "void": None}, **meta)
-    (after,) = await converted(gizmos(), "v2", {**before, "status": {"phase": "Fine"}})
+    (after,) = await convert_objects(gizmos(), "v2", {**before, "status": {"phase": "Fine"}})
     assert after["metadata"] == before["metadata"]
     assert after["spec"] == {"centimetres": 1, "hidden": {"deep": [1, None]}, "void": None}
     assert after["status"] == {"phase": "Fine"}
@@ -97,8 +97,8 @@ async def test_converting_there_and_back_loses_nothing(
     spec = {"size": f"{size}cm", **({} if color is None else {"color": color}), **hidden}
     before = {**gizmo("v1", spec, labels=labels), "status": status}
     for way in ("v2", "v3"):
-        (there,) = await converted(gizmos(), way, before)
-        (back,) = await converted(gizmos(), "v1", there)
+        (there,) = await convert_objects(gizmos(), way, before)
+        (back,) = await convert_objects(gizmos(), "v1", there)
         assert back == before
 
 
@@ -123,9 +123,11 @@ async def test_pydantic_models_are_converted_with_their_aliases() -> None:
 
     conversion = Conversion("/convert", GIZMOS, New, Spoke("v1", Old, to_hub, from_hub))
     before = gizmo("v1", {"size": "4"}, labels={"a": "b"})
-    (there,) = await converted(conversion, "v2", before)
+    (there,) = await convert_objects(conversion, "v2", before)
     assert there["spec"] == {"inCm": 4}
-    assert await converted(conversion, "v1", {**there, "extra": 1}) == [{**before, "extra": 1}]
+    assert await convert_objects(conversion, "v1", {**there, "extra": 1}) == [
+        {**before, "extra": 1}
+    ]
 
 
 async def test_a_function_may_change_labels_and_annotations() -> None:
@@ -133,10 +135,10 @@ async def test_a_function_may_change_labels_and_annotations() -> None:
         obj["metadata"] |= {"labels": {"size": "small"}, "annotations": {"example.com/a": "b"}}
         return obj
 
-    (after,) = await converted(plain(note), "v2", gizmo("v1", {}, labels={"x": "y"}))
+    (after,) = await convert_objects(plain(note), "v2", gizmo("v1", {}, labels={"x": "y"}))
     assert after["metadata"]["labels"] == {"size": "small"}
     assert after["metadata"]["annotations"] == {"example.com/a": "b"}
-    (after,) = await converted(plain(with_meta(labels=None)), "v2", gizmo("v1", {}))
+    (after,) = await convert_objects(plain(with_meta(labels=None)), "v2", gizmo("v1", {}))
     assert after["metadata"]["labels"] is None  # as good as absent
 
 
@@ -173,7 +175,9 @@ async def test_a_function_that_breaks_a_rule_fails_with_the_rule_and_the_place(
 
 
 async def test_a_function_cannot_change_the_version_and_kind() -> None:
-    (after,) = await converted(plain(lambda obj: {**obj, "kind": "X"}), "v2", gizmo("v1", {}))
+    (after,) = await convert_objects(
+        plain(lambda obj: {**obj, "kind": "X"}), "v2", gizmo("v1", {})
+    )
     assert (after["apiVersion"], after["kind"]) == ("example.com/v2", "Gizmo")
 
 

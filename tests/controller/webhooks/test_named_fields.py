@@ -7,7 +7,7 @@ import msgspec
 import pydantic
 
 from controller.webhooks import Conversion, Spoke
-from tests.controller.webhooks.conversions import GIZMOS, converted, gizmo
+from tests.controller.webhooks.conversions import GIZMOS, convert_objects, gizmo
 
 Json = dict[str, Any]
 
@@ -74,10 +74,10 @@ async def test_what_a_pydantic_model_lets_in_is_kept_at_every_depth() -> None:
     conversion = Conversion("/convert", GIZMOS, New, Spoke("v1", Old, to_v2, to_v1))
     entries = {"first": {"name": "a", "note": [1]}, "parts": [{"name": "b", "note": "mine"}]}
     before = {**gizmo("v1", {"size": 3, "hidden": {"a": 1}, **entries}), "status": {"x": 1}}
-    (there,) = await converted(conversion, "v2", before)
+    (there,) = await convert_objects(conversion, "v2", before)
     assert there["spec"] == {"width": 3, "hidden": {"a": 1}, **entries}
     assert there["status"] == {"x": 1}
-    assert await converted(conversion, "v1", there) == [before]
+    assert await convert_objects(conversion, "v1", there) == [before]
 
 
 async def test_a_function_that_hands_on_what_a_pydantic_model_let_in_may_do_so() -> None:
@@ -85,7 +85,7 @@ async def test_a_function_that_hands_on_what_a_pydantic_model_let_in_may_do_so()
         return New(spec=NewSpec.model_validate({"width": 1, **(old.spec.model_extra or {})}))
 
     conversion = Conversion("/convert", GIZMOS, New, Spoke("v1", Old, hand_on, to_v1))
-    (there,) = await converted(conversion, "v2", gizmo("v1", {"size": 1, "hidden": 7}))
+    (there,) = await convert_objects(conversion, "v2", gizmo("v1", {"size": 1, "hidden": 7}))
     assert there["spec"] == {"width": 1, "hidden": 7}
 
 
@@ -102,7 +102,7 @@ class Ports(msgspec.Struct, omit_defaults=True):
     ready: bool = True
     note: str | msgspec.UnsetType = msgspec.UNSET
     ports: list[Port] = []
-    named: dict[str, Port] = {}
+    ports_by_name: dict[str, Port] = {}
 
 
 class Ported(msgspec.Struct):
@@ -111,34 +111,34 @@ class Ported(msgspec.Struct):
     spec: Ports
 
 
-def ported(function: Callable[[Ported], Ported]) -> Conversion[Ported]:
+def make_conversion(function: Callable[[Ported], Ported]) -> Conversion[Ported]:
     """Return a conversion with one function for both ways."""
     return Conversion("/convert", GIZMOS, Ported, Spoke("v1", Ported, function, function))
 
 
 async def test_a_field_that_has_its_default_is_kept_though_its_type_omits_that() -> None:
     spec = {"ready": True, "ports": [], "named": {"x": {"name": "a", "number": 80}}}
-    (there,) = await converted(ported(lambda old: old), "v2", gizmo("v1", spec))
+    (there,) = await convert_objects(make_conversion(lambda old: old), "v2", gizmo("v1", spec))
     assert there["spec"] == spec
 
 
 async def test_a_field_that_had_its_default_is_changed_though_its_type_omits_that() -> None:
     def change(old: Ported) -> Ported:
         ports = [*old.spec.ports, Port("z")]
-        named_ports = {name: Port(port.name, 81) for name, port in old.spec.named.items()}
-        return Ported(Ports(ready=not old.spec.ready, ports=ports, named=named_ports))
+        named_ports = {name: Port(port.name, 81) for name, port in old.spec.ports_by_name.items()}
+        return Ported(Ports(ready=not old.spec.ready, ports=ports, ports_by_name=named_ports))
 
     spec: Json = {
         "ready": True,
         "ports": [{"name": "a", "number": 80}],
         "named": {"x": {"name": "b", "number": 80, "hidden": 1}},
     }
-    (there,) = await converted(ported(change), "v2", gizmo("v1", spec))
+    (there,) = await convert_objects(make_conversion(change), "v2", gizmo("v1", spec))
     assert there["spec"] == {
         "ready": False,
         "ports": [{"name": "a", "number": 80}, {"name": "z", "number": 80}],
         "named": {"x": {"name": "b", "number": 81, "hidden": 1}},
     }
-    conversion = ported(lambda _: Ported(Ports()))
-    (back,) = await converted(conversion, "v1", gizmo("v2", {"ready": False}))
+    conversion = make_conversion(lambda _: Ported(Ports()))
+    (back,) = await convert_objects(conversion, "v1", gizmo("v2", {"ready": False}))
     assert back["spec"] == {"ready": True}

@@ -62,8 +62,8 @@ class Harness:
     def secret(self, key: str) -> bytes:
         return b64decode(self.store.objects[SECRET]["data"][key])
 
-    def put_secret(self, made: datetime) -> None:
-        data = secret_data(renew_if_due(None, SETTINGS.all_names, made))
+    def put_secret(self, created_at: datetime) -> None:
+        data = secret_data(renew_if_due(None, SETTINGS.all_names, created_at))
         body = {"metadata": {"name": "hook-cert", "namespace": "system"}, "data": data}
         self.store.put(SECRET, body)
 

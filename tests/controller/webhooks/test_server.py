@@ -351,9 +351,11 @@ async def test_a_self_signed_certificate_is_renewed_before_it_expires() -> None:
         assert holder.check().run() is None
         for renewals in range(1, 20):
             await clock.advance(SERVING_LIFETIME.total_seconds())
-            text = metrics.exposition()[0].decode()
-            shown = re.search(r"^certwatcher_read_certificate_total (\S+)", text, re.MULTILINE)
-            assert shown is not None
-            assert float(shown[1]) > renewals
+            exposition = metrics.exposition()[0].decode()
+            match = re.search(
+                r"^certwatcher_read_certificate_total (\S+)", exposition, re.MULTILINE
+            )
+            assert match is not None
+            assert float(match[1]) > renewals
         group.cancel_scope.cancel()
     assert clock.waiting == 0

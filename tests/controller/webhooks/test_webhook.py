@@ -26,7 +26,7 @@ def answering(answer: Any, *, mutating: bool = False) -> Webhook[Widget]:
     return Webhook("/judge", handle, Widget, mutating=mutating)
 
 
-async def seen(body: bytes) -> AdmissionRequest[Widget]:
+async def read_request(body: bytes) -> AdmissionRequest[Widget]:
     requests: list[AdmissionRequest[Widget]] = []
 
     async def handle(request: AdmissionRequest[Widget]) -> Answer:
@@ -38,7 +38,9 @@ async def seen(body: bytes) -> AdmissionRequest[Widget]:
 
 
 async def test_a_handler_sees_the_write_typed_and_as_bytes() -> None:
-    request = await seen(review(operation="UPDATE", oldObject=wire(widget("a", 1, color="blue"))))
+    request = await read_request(
+        review(operation="UPDATE", oldObject=wire(widget("a", 1, color="blue")))
+    )
     assert (request.uid, request.operation, str(request.key)) == (UID, "UPDATE", "default/a")
     assert request.kind.kind == "Widget"
     assert request.resource.resource == "widgets"
@@ -51,7 +53,9 @@ async def test_a_handler_sees_the_write_typed_and_as_bytes() -> None:
 
 
 async def test_a_deletion_has_only_the_stored_object() -> None:
-    request = await seen(review(operation="DELETE", object=None, oldObject=wire(widget("a", 1))))
+    request = await read_request(
+        review(operation="DELETE", object=None, oldObject=wire(widget("a", 1)))
+    )
     assert request.object is None
     assert request.objectBytes == b""
     assert request.oldObject is not None
@@ -154,10 +158,12 @@ async def test_a_new_object_that_cannot_be_decoded_is_refused_with_the_field() -
 
 async def test_a_broken_stored_object_can_still_be_repaired_and_deleted() -> None:
     broken = {**wire(widget("a", 1)), "spec": {"size": "big"}}
-    request = await seen(review(operation="UPDATE", oldObject=broken))
+    request = await read_request(review(operation="UPDATE", oldObject=broken))
     assert request.oldObject is None
     assert "$.spec.size" in request.oldObjectError
-    assert (await seen(review(operation="DELETE", object=None, oldObject=broken))).object is None
+    assert (
+        await read_request(review(operation="DELETE", object=None, oldObject=broken))
+    ).object is None
 
 
 async def test_a_handler_that_raises_refuses_with_500_without_the_reason() -> None:

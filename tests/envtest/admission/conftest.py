@@ -35,9 +35,9 @@ async def client(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
         verify=False,
         headers={"Authorization": "Bearer admin-token", "User-Agent": "transcript/1"},
         timeout=60,
-    ) as found:
-        await found.post("/api/v1/namespaces", json={"metadata": {"name": "lab"}})
-        yield found
+    ) as async_client:
+        await async_client.post("/api/v1/namespaces", json={"metadata": {"name": "lab"}})
+        yield async_client
 
 
 @pytest.fixture

@@ -59,12 +59,12 @@ class Stage:
 
     def _filled_in(self, body: Body) -> Body:
         by_name = self._hook.url.replace("127.0.0.1", "localhost")
-        text = json.dumps(body).replace("${hook}", self._hook.url)
-        text = text.replace("${hook-by-name}", by_name)
-        filled: Body = json.loads(text)
-        for one in filled.get("webhooks") or ():
-            if one["clientConfig"].get("caBundle") == "<ca>":
-                one["clientConfig"]["caBundle"] = self._hook.ca_bundle
+        encoded = json.dumps(body).replace("${hook}", self._hook.url)
+        encoded = encoded.replace("${hook-by-name}", by_name)
+        filled: Body = json.loads(encoded)
+        for webhook in filled.get("webhooks") or ():
+            if webhook["clientConfig"].get("caBundle") == "<ca>":
+                webhook["clientConfig"]["caBundle"] = self._hook.ca_bundle
         return filled
 
     async def send(self, request: Body) -> httpx.Response:
@@ -85,15 +85,15 @@ class Stage:
         answer = await self.send(request)
         described = {
             "status": answer.status_code,
-            "body": self._masked(json.loads(answer.text)),
+            "body": self._mask(json.loads(answer.text)),
             "warnings": answer.headers.get_list("warning"),
         }
-        reviews = [self._masked(one) for one in self._hook.asked]
+        reviews = [self._mask(asked_review) for asked_review in self._hook.asked]
         return {"reviews": reviews, "response": described}
 
-    def _masked(self, value: Any) -> Any:
+    def _mask(self, value: Any) -> Any:
         """Mask what differs from run to run, the place of the hook included."""
-        text = json.dumps(mask(value)).replace(self._hook.url, RECORDED_HOOK)
+        encoded = json.dumps(mask(value)).replace(self._hook.url, RECORDED_HOOK)
         # Its port by itself, too: refusals to connect name it.
         port, recorded = (url.rpartition(":")[2] for url in (self._hook.url, RECORDED_HOOK))
         for pattern, replacement in (
@@ -102,8 +102,8 @@ class Stage:
             # Go names the resolver that it asked.
             (r"(lookup nowhere\.invalid) on [0-9.]+:[0-9]+", r"\1"),
         ):
-            text = re.sub(pattern, replacement, text)
-        return json.loads(text)
+            encoded = re.sub(pattern, replacement, encoded)
+        return json.loads(encoded)
 
 
 def _canary(kind: str) -> Body:

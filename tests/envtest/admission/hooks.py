@@ -27,10 +27,10 @@ def deny(**status: Any) -> Reply:
     return {"response": {"allowed": False, **({"status": status} if status else {})}}
 
 
-def patched(*operations: dict[str, Any]) -> Reply:
+def make_patch_reply(*operations: dict[str, Any]) -> Reply:
     """Return a reply that changes what is written."""
-    text = base64.b64encode(json.dumps(operations).encode()).decode()
-    return allow(patchType="JSONPatch", patch=text)
+    patch = base64.b64encode(json.dumps(operations).encode()).decode()
+    return allow(patchType="JSONPatch", patch=patch)
 
 
 class Hook:
@@ -54,7 +54,7 @@ class Hook:
         review = await request.json()
         if request.path.startswith("/canary/"):
             self.in_force.add(request.path)
-            return _reviewed(review, allow()["response"])
+            return _answer_review(review, allow()["response"])
         content_type = request.headers["Content-Type"].partition(";")[0]
         self.asked.append({"path": request.path_qs, "contentType": content_type, "review": review})
         if self.meanwhile is not None:
@@ -66,7 +66,7 @@ class Hook:
             assert request.transport is not None
             request.transport.abort()
         if "response" in reply:
-            return _reviewed(review, reply["response"])
+            return _answer_review(review, reply["response"])
         return web.Response(
             status=reply.get("status", 200),
             text=reply.get("text", ""),
@@ -74,7 +74,7 @@ class Hook:
         )
 
 
-def _reviewed(review: dict[str, Any], response: dict[str, Any]) -> web.Response:
+def _answer_review(review: dict[str, Any], response: dict[str, Any]) -> web.Response:
     body = {name: review[name] for name in ("kind", "apiVersion")}
     answer = {"uid": review["request"]["uid"], **response}
     return web.json_response({**body, "response": answer})

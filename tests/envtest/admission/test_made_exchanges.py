@@ -33,8 +33,8 @@ async def play(stage: Stage, steps: list[dict[str, Any]]) -> dict[str, list[str]
         if step.get("unordered"):
             got["reviews"].sort(key=lambda review: str(review["path"]))
         recorded = {name: step[name] for name in ("reviews", "response")}
-        if found := differences(recorded, got):
-            wrong[step["id"]] = found
+        if problems := differences(recorded, got):
+            wrong[step["id"]] = problems
     return wrong
 
 
@@ -54,7 +54,7 @@ async def test_webhooks_and_clients_get_what_the_real_server_sends_them(
     is_real = read_settings().kind != "embedded"
     known = [] if is_real else [step for step in KNOWN if step.startswith(f"{scenario}/")]
     unexpected = {
-        step: found for step, found in wrong.items() if f"{scenario}/{step}" not in known
+        step: problems for step, problems in wrong.items() if f"{scenario}/{step}" not in known
     }
     assert not unexpected, json.dumps(unexpected, indent=1)
     repaired = [step for step in known if step.partition("/")[2] not in wrong]

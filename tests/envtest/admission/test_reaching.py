@@ -54,7 +54,9 @@ async def test_a_service_with_an_external_name_leads_to_the_hook(
         answer = await client.post(WIDGETS, json=WIDGET)
 
         assert answer.status_code == 201
-        assert [one["path"] for one in hook.asked] == ["/deep/down?timeout=10s"]
+        assert [asked_request["path"] for asked_request in hook.asked] == [
+            "/deep/down?timeout=10s"
+        ]
 
 
 async def test_a_certificate_that_signs_itself_is_trusted_where_the_bundle_has_it(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.envtest.admission.conftest import RECORDED
 from tests.envtest.admission.exchange import UNREACHABLE, Stage
-from tests.envtest.admission.hooks import allow, deny, patched
+from tests.envtest.admission.hooks import allow, deny, make_patch_reply
 
 # What the hook of the recording said, by the names that the recording has for it.
 REPLIES: dict[str, dict[str, Any]] = {
@@ -16,7 +16,7 @@ REPLIES: dict[str, dict[str, Any]] = {
     "deny": deny(message="cidr cannot be shrunk"),
     "deny-code": deny(message="pool has allocations", reason="Conflict", code=409),
     "warn": allow(warnings=["pool is nearly full"]),
-    "mutate": patched({"op": "replace", "path": "/spec/count", "value": 33}),
+    "mutate": make_patch_reply({"op": "replace", "path": "/spec/count", "value": 33}),
     "error": {"status": 500},
     "garbage": {"text": '{"what": "is this"}', "type": "application/json"},
     "slow": {"hang": True},
@@ -26,13 +26,13 @@ REPLIES: dict[str, dict[str, Any]] = {
 def configuration(step: str) -> dict[str, Any]:
     """Return the configuration that was in force at a step."""
     body = copy.deepcopy(RECORDED["webhook"])
-    one = body["webhooks"][0]
+    webhook = body["webhooks"][0]
     url = UNREACHABLE if step.startswith("hook-down") else "${hook}"
-    one["clientConfig"] = {"url": f"{url}/hook", "caBundle": "<ca>"}
+    webhook["clientConfig"] = {"url": f"{url}/hook", "caBundle": "<ca>"}
     if step.endswith("-ignore"):
-        one["failurePolicy"] = "Ignore"
+        webhook["failurePolicy"] = "Ignore"
     if step in {"status-matched", "status-denied"}:
-        one["rules"][0]["resources"] = ["widgets/status"]
+        webhook["rules"][0]["resources"] = ["widgets/status"]
     if step == "mutated":
         body["kind"] = "MutatingWebhookConfiguration"
     body["apiVersion"] = "admissionregistration.k8s.io/v1"
@@ -46,9 +46,9 @@ async def test_webhooks_are_called_and_enforced_as_by_the_real_server(
     wrong: dict[str, Any] = {}
     in_force: dict[str, Any] = {}
     for step in RECORDED["steps"]:
-        if in_force != (wanted := configuration(step["id"])):
-            await stage.configure(wanted)
-            in_force = wanted
+        if in_force != (expected := configuration(step["id"])):
+            await stage.configure(expected)
+            in_force = expected
         got = await stage.exchange(step["request"], {"/hook": REPLIES[step["hookAnswers"]]})
         if got != {"reviews": step["reviews"], "response": step["response"]}:
             wrong[step["id"]] = (got, step["reviews"], step["response"])

@@ -96,7 +96,9 @@ async def test_a_put_without_a_resource_version_succeeds_after_a_concurrent_writ
 
     assert answer.status_code == 200
     assert answer.json()["data"] == {"by": "me"}
-    seen = [one["review"]["request"]["oldObject"]["data"] for one in hook.asked]
+    seen = [
+        asked_request["review"]["request"]["oldObject"]["data"] for asked_request in hook.asked
+    ]
     assert seen[-1] == {"by": "fixture", "intruder": "was here"}
 
 

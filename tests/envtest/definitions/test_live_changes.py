@@ -20,7 +20,7 @@ def _spec(definition: dict[str, Any], version: int = 0) -> dict[str, Any]:
     return spec
 
 
-def _warned(answer: httpx.Response) -> str:
+def _read_warning(answer: httpx.Response) -> str:
     return str(answer.headers.get("Warning", ""))
 
 
@@ -35,10 +35,10 @@ async def test_a_value_that_a_new_schema_refuses_may_stay_but_not_be_added(
 
     kept = await http.patch(f"{V1}/a", json={"spec": {"size": "4mm"}}, headers=MERGE)
     moved = await http.patch(f"{V1}/a", json={"spec": {"maker": "third"}}, headers=MERGE)
-    made = await http.post(V1, json=gear("b", maker="acme"))
+    response = await http.post(V1, json=gear("b", maker="acme"))
 
     assert (kept.status_code, kept.json()["spec"]["size"]) == (200, "4mm")
-    assert (moved.status_code, made.status_code) == (422, 422)
+    assert (moved.status_code, response.status_code) == (422, 422)
 
 
 async def test_a_rule_that_an_unchanged_value_breaks_is_a_warning(
@@ -55,8 +55,8 @@ async def test_a_rule_that_an_unchanged_value_breaks_is_a_warning(
     moved = await http.patch(f"{V1}/a", json={"spec": {"maker": "third"}}, headers=MERGE)
 
     assert kept.status_code == 200
-    assert "spec.maker: Invalid value:" in _warned(kept)
-    assert "too long a name" in _warned(kept)
+    assert "spec.maker: Invalid value:" in _read_warning(kept)
+    assert "too long a name" in _read_warning(kept)
     assert moved.status_code == 422
 
 
@@ -119,13 +119,13 @@ async def test_a_deprecated_version_warns_with_its_own_words_or_the_usual_ones(
     old = crd()
     old["spec"]["versions"][0] |= {"deprecated": True, "deprecationWarning": "use v2 of gears"}
     await plane.install_crds([old])
-    assert _warned(await http.get(V1)) == '299 - "use v2 of gears"'
+    assert _read_warning(await http.get(V1)) == '299 - "use v2 of gears"'
     del old["spec"]["versions"][0]["deprecationWarning"]
     await plane.install_crds([old])
-    assert _warned(await http.get(V1)) == (
+    assert _read_warning(await http.get(V1)) == (
         f'299 - "{GROUP}/v1 Gear is deprecated; use {GROUP}/v2 Gear"'
     )
-    assert _warned(await http.get(V2)) == ""
+    assert _read_warning(await http.get(V2)) == ""
 
 
 def _other(plural: str = "wheels", **names: Any) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _other(plural: str = "wheels", **names: Any) -> dict[str, Any]:
     return other
 
 
-async def _status_of(http: httpx.AsyncClient, path: str, wanted: int) -> int:
+async def _status_of(http: httpx.AsyncClient, path: str, expected: int) -> int:
     """Wait until the status code of a GET is the wanted one; return it.
 
     On a real server a controller writes conditions, and serves or ends a kind, a little later.
@@ -144,19 +144,19 @@ async def _status_of(http: httpx.AsyncClient, path: str, wanted: int) -> int:
     async def look() -> int:
         return (await http.get(path)).status_code
 
-    return await until(look, lambda code: code == wanted)
+    return await until(look, lambda code: code == expected)
 
 
-async def _established(
-    http: httpx.AsyncClient, name: str, wanted: str
+async def _wait_until_established(
+    http: httpx.AsyncClient, name: str, expected: str
 ) -> dict[str, tuple[str, str, str]]:
     """Return the conditions of a definition once Established is as wanted."""
 
-    def settled(found: dict[str, tuple[str, str, str]]) -> bool:
-        status, reason, _ = found.get("Established", ("", "", ""))
-        return status == wanted and reason != "Installing"
+    def is_settled(conditions_by_name: dict[str, tuple[str, str, str]]) -> bool:
+        status, reason, _ = conditions_by_name.get("Established", ("", "", ""))
+        return status == expected and reason != "Installing"
 
-    return await until(lambda: _conditions(http, name), settled)
+    return await until(lambda: _conditions(http, name), is_settled)
 
 
 async def _conditions(
@@ -164,8 +164,8 @@ async def _conditions(
 ) -> dict[str, tuple[str, str, str]]:
     status = (await http.get(f"{DEFINITIONS}/{name}.{group}")).json().get("status", {})
     return {
-        one["type"]: (one["status"], one["reason"], one["message"])
-        for one in status.get("conditions") or ()
+        condition["type"]: (condition["status"], condition["reason"], condition["message"])
+        for condition in status.get("conditions") or ()
     }
 
 
@@ -173,10 +173,10 @@ async def test_names_that_another_definition_holds_are_waited_for(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
     await plane.install_crds([crd()])
-    made = await http.post(DEFINITIONS, json=_other(kind="Gear", shortNames=["gear"]))
-    assert made.status_code == 201, made.text
+    response = await http.post(DEFINITIONS, json=_other(kind="Gear", shortNames=["gear"]))
+    assert response.status_code == 201, response.text
 
-    assert await _established(http, "wheels", "False") == {
+    assert await _wait_until_established(http, "wheels", "False") == {
         "NamesAccepted": ("False", "ListKindConflict", '"GearList" is already in use'),
         "Established": ("False", "NotAccepted", "not all names are accepted"),
     }
@@ -184,8 +184,8 @@ async def test_names_that_another_definition_holds_are_waited_for(
 
     await http.delete(DEFINITION)
 
-    found = await _established(http, "wheels", "True")
-    assert {kind: status for kind, (status, _, _) in found.items()} == {
+    established_at = await _wait_until_established(http, "wheels", "True")
+    assert {kind: status for kind, (status, _, _) in established_at.items()} == {
         "NamesAccepted": "True",
         "Established": "True",
     }
@@ -200,13 +200,18 @@ async def test_a_served_kind_keeps_its_names_when_it_asks_for_taken_ones(
     change = {"spec": {"names": {"shortNames": ["gear", "wh"]}}}
     assert (await http.patch(path, json=change, headers=MERGE)).status_code == 200
 
-    found = await until(
-        lambda: _conditions(http, "wheels"), lambda found: found["NamesAccepted"][0] == "False"
+    served_names = await until(
+        lambda: _conditions(http, "wheels"),
+        lambda conditions: conditions["NamesAccepted"][0] == "False",
     )
-    assert found["NamesAccepted"] == ("False", "ShortNamesConflict", '"gear" is already in use')
-    assert found["Established"][0] == "True"
+    assert served_names["NamesAccepted"] == (
+        "False",
+        "ShortNamesConflict",
+        '"gear" is already in use',
+    )
+    assert served_names["Established"][0] == "True"
     listed = (await http.get(f"/apis/{GROUP}/v1")).json()["resources"]
-    names = {one["name"]: one.get("shortNames") for one in listed}
+    names = {resource["name"]: resource.get("shortNames") for resource in listed}
     assert names["wheels"] == ["wh"]
 
 
@@ -214,9 +219,9 @@ async def test_a_definition_waits_for_objects_that_wait_for_their_finalizers(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
     await plane.install_crds([crd()])
-    held = gear("held")
-    held["metadata"]["finalizers"] = ["example.com/wait"]
-    await http.post(V1, json=held)
+    held_gear = gear("held")
+    held_gear["metadata"]["finalizers"] = ["example.com/wait"]
+    await http.post(V1, json=held_gear)
     await http.post(V1, json=gear("free"))
 
     await http.delete(DEFINITION)
@@ -225,11 +230,11 @@ async def test_a_definition_waits_for_objects_that_wait_for_their_finalizers(
         listed: list[dict[str, Any]] = (await http.get(V1)).json()["items"]
         return listed
 
-    left = await until(items, lambda found: len(found) == 1)
-    assert [one["metadata"]["name"] for one in left] == ["held"]
-    assert left[0]["metadata"]["deletionTimestamp"]
-    found = await _conditions(http, "gears")
-    assert found["Terminating"][:2] == ("True", "InstanceDeletionInProgress")
+    remaining = await until(items, lambda items: len(items) == 1)
+    assert [gear_left["metadata"]["name"] for gear_left in remaining] == ["held"]
+    assert remaining[0]["metadata"]["deletionTimestamp"]
+    conditions = await _conditions(http, "gears")
+    assert conditions["Terminating"][:2] == ("True", "InstanceDeletionInProgress")
     refused = await http.post(V1, json=gear("late"))
     assert (refused.status_code, refused.json()["message"]) == (
         403,
@@ -253,11 +258,14 @@ async def test_a_definition_in_a_group_of_kubernetes_says_who_approved_it(
         "annotations": {"api-approved.kubernetes.io": "https://example.com/pull/1"},
     }
     approved["spec"]["group"] = group
-    made = await http.post(DEFINITIONS, json=approved)
-    assert made.status_code == 201, made.text
+    response = await http.post(DEFINITIONS, json=approved)
+    assert response.status_code == 201, response.text
     policy = "KubernetesAPIApprovalPolicyConformant"
-    found = await until(lambda: _conditions(http, "gears", group), lambda found: policy in found)
-    assert found[policy] == (
+    shown_conditions = await until(
+        lambda: _conditions(http, "gears", group),
+        lambda shown_conditions: policy in shown_conditions,
+    )
+    assert shown_conditions[policy] == (
         "True",
         "ApprovedAnnotation",
         "approved in https://example.com/pull/1",
@@ -268,11 +276,11 @@ async def test_an_entry_of_managed_fields_has_to_name_a_manager_that_can_be_one(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
     await plane.install_crds([crd()])
-    made = (await http.post(V1, json=gear("a"))).json()
-    (entry,) = made["metadata"]["managedFields"]
-    made["metadata"]["managedFields"] = [{**entry, "manager": "m" * 129}]
+    body = (await http.post(V1, json=gear("a"))).json()
+    (entry,) = body["metadata"]["managedFields"]
+    body["metadata"]["managedFields"] = [{**entry, "manager": "m" * 129}]
 
-    refused = await http.put(f"{V1}/a", json=made)
+    refused = await http.put(f"{V1}/a", json=body)
 
     assert refused.status_code == 422
     causes = refused.json()["details"]["causes"]
@@ -294,9 +302,9 @@ async def test_a_conversion_webhook_is_not_called_and_a_warning_says_so(
     webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
     conversion = {"strategy": "Webhook", "webhook": webhook}
 
-    made = await http.post(DEFINITIONS, json=crd(conversion=conversion))
+    response = await http.post(DEFINITIONS, json=crd(conversion=conversion))
 
-    assert made.status_code == 201, made.text
-    assert "conversion webhooks are not called" in made.headers["warning"]
+    assert response.status_code == 201, response.text
+    assert "conversion webhooks are not called" in response.headers["warning"]
     assert (await _conditions(http, "gears"))["Established"][0] == "True"
     assert (await http.get(V1)).status_code == 200

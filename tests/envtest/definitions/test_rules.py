@@ -161,11 +161,11 @@ async def test_the_negation_of_each_of_those_rules_refuses_the_object(
     turned = [f"!({rule})" for rule in HOLDS]
     await plane.install_crds([definition(*({"rule": rule} for rule in turned))])
     await in_force(http)
-    wanted = [("spec", f"Invalid value: failed rule: {rule}") for rule in turned]
-    found = said(await http.post(THINGS, json=thing(WHOLE)))
-    assert sorted((field, text.replace('"object": ', "")) for field, text in found) == sorted(
-        wanted
-    )
+    expected = [("spec", f"Invalid value: failed rule: {rule}") for rule in turned]
+    causes = said(await http.post(THINGS, json=thing(WHOLE)))
+    assert sorted(
+        (field, message.replace('"object": ', "")) for field, message in causes
+    ) == sorted(expected)
 
 
 @pytest.mark.parametrize("rule", REFUSED)
@@ -173,9 +173,9 @@ async def test_a_rule_that_makes_no_sense_for_the_schema_is_refused(
     rule: str, http: httpx.AsyncClient
 ) -> None:
     answer = await http.post(DEFINITIONS, json=definition({"rule": rule}))
-    [(field, text)] = said(answer)
+    [(field, message)] = said(answer)
     assert field.endswith("properties[spec].x-kubernetes-validations[0].rule")
-    assert REFUSED[rule] in text
+    assert REFUSED[rule] in message
 
 
 async def test_a_broken_rule_has_the_message_and_path_of_its_definition(
@@ -198,13 +198,13 @@ async def test_a_broken_rule_has_the_message_and_path_of_its_definition(
     ]
     await plane.install_crds([definition(*rules)])
     await in_force(http)
-    found = said(await http.post(THINGS, json=thing(WHOLE)))
-    assert found[:2] == [
+    causes = said(await http.post(THINGS, json=thing(WHOLE)))
+    assert causes[:2] == [
         ("spec.count", "Forbidden: at most 2"),
         ("spec.ref.cluster-name", "Required value: no disks"),
     ]
-    assert found[2][0] == "spec"
-    assert "no such key: other evaluating rule: other is x" in found[2][1]
+    assert causes[2][0] == "spec"
+    assert "no such key: other evaluating rule: other is x" in causes[2][1]
 
 
 async def test_rules_on_changes_see_the_old_value(plane: Plane, http: httpx.AsyncClient) -> None:
@@ -224,16 +224,16 @@ async def test_rules_on_changes_see_the_old_value(plane: Plane, http: httpx.Asyn
     await plane.install_crds([definition(*rules, on="count")])
     await in_force(http)
 
-    async def refused(count: int) -> list[str]:
+    async def list_refusals(count: int) -> list[str]:
         body = {"spec": {"count": count}}
         headers = {"Content-Type": "application/merge-patch+json"}
         answer = await http.patch(f"{THINGS}/x", json=body, headers=headers)
-        return [text.rpartition(": ")[2] for _, text in said(answer)]
+        return [message.rpartition(": ")[2] for _, message in said(answer)]
 
     large = said(await http.post(THINGS, json=thing({"count": 7})))
-    assert [text.rpartition(": ")[2] for _, text in large] == ["new ones are small"]
+    assert [message.rpartition(": ")[2] for _, message in large] == ["new ones are small"]
     assert (await http.post(THINGS, json=thing({"count": 4}))).is_success
-    assert await refused(10) == ["five at once"]
-    assert await refused(3) == ["never less"]
-    assert await refused(7) == []
-    assert await refused(7) == []
+    assert await list_refusals(10) == ["five at once"]
+    assert await list_refusals(3) == ["never less"]
+    assert await list_refusals(7) == []
+    assert await list_refusals(7) == []

@@ -58,8 +58,8 @@ async def plant(http: httpx.AsyncClient, plane: Plane) -> None:
         "metadata": {"name": "a"},
         "spec": {"lines": {"count": 2}},
     }
-    made = await http.post(PATH, json=body, params={"fieldManager": "maker"})
-    assert made.status_code == 201, made.text
+    response = await http.post(PATH, json=body, params={"fieldManager": "maker"})
+    assert response.status_code == 201, response.text
     status = {"status": {"lines": 1, "selector": "app=a"}}
     await http.patch(f"{PATH}/a/status", json=status, headers=MERGE)
 

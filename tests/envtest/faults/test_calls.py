@@ -57,7 +57,7 @@ def test_what_a_match_leaves_out_matches_all() -> None:
 
 
 def test_a_predicate_sees_the_whole_request() -> None:
-    second = Match(verb="list", where=lambda one: "continue" in one.query)
+    second = Match(verb="list", where=lambda call: "continue" in call.query)
     assert second.admits(call("GET", f"{NODES}?continue=x"))
     assert not second.admits(call("GET", NODES))
 
@@ -65,7 +65,7 @@ def test_a_predicate_sees_the_whole_request() -> None:
 def test_a_fault_is_injected_as_often_as_it_should() -> None:
     count = Count(Match(verb="list", nth=2, times=2), random.Random(0))
     asked = [call("GET", NODES)] * 5
-    assert [count.takes(one) for one in asked] == [False, True, True, False, False]
+    assert [count.takes(call) for call in asked] == [False, True, True, False, False]
     assert not count.takes(call("GET", f"{NODES}/a"))
 
 

@@ -42,10 +42,10 @@ CREATE = Match(verb="create", resource="gauges", times=1)
 
 async def test_without_faults_everything_passes_unchanged() -> None:
     async with proxied_plane() as here:
-        made = await here.client.create(GAUGES, "default", gauge("a", count=3))
+        created = await here.client.create(GAUGES, "default", gauge("a", count=3))
 
-        assert await here.direct.get(GAUGES, A) == made
-        assert await here.client.get(GAUGES, A) == made
+        assert await here.direct.get(GAUGES, A) == created
+        assert await here.client.get(GAUGES, A) == created
         assert [call.verb for call in here.proxy.calls] == ["create", "get"]
         assert len(here.proxy.injected) == 0
 
@@ -120,7 +120,9 @@ async def test_a_late_request_runs_even_if_its_sender_has_gone() -> None:
             assert (await here.direct.list(GAUGES)).items == ()
             gate.set()
             await here.proxy.done.wait(1)
-            assert [one.metadata.name for one in (await here.direct.list(GAUGES)).items] == ["a"]
+            assert [gauge.metadata.name for gauge in (await here.direct.list(GAUGES)).items] == [
+                "a"
+            ]
 
 
 async def test_a_connection_reset_in_the_middle_of_an_answer_gives_no_answer() -> None:
@@ -140,9 +142,9 @@ async def test_a_truncated_answer_that_looks_whole_is_malformed() -> None:
 
 async def test_an_answer_that_arrives_slowly_is_complete() -> None:
     async with proxied_plane() as here:
-        made = await here.create("a")
+        created = await here.create("a")
         with here.proxy.inject(SlowAnswer(7), LIST) as slow:
-            assert (await here.client.list(GAUGES)).items == (made,)
+            assert (await here.client.list(GAUGES)).items == (created,)
         assert len(slow.struck) == 1
 
 

@@ -46,14 +46,14 @@ async def lines(chunks: AsyncIterator[bytes], enough: int | None = None) -> list
     return data.splitlines()
 
 
-def reported(line: bytes) -> str:
+def describe_event(line: bytes) -> str:
     """Return an event's type, and the name of its object."""
     event = msgspec.json.decode(line)
     name = (event["object"].get("metadata") or {}).get("name", "")
     return f"{event['type']} {name}".strip()
 
 
-async def watched(here: ProxiedPlane, enough: int | None = None) -> list[bytes]:
+async def watch_gauges(here: ProxiedPlane, enough: int | None = None) -> list[bytes]:
     """Watch all gauges through the proxy, those that are there first."""
     async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
         return await lines(chunks, enough)
@@ -69,7 +69,7 @@ async def must_be_silent(chunks: AsyncIterator[bytes]) -> None:
 async def test_a_watch_passes_as_it_comes() -> None:
     async with proxied_plane() as here:
         await here.create("a")
-        events = [reported(line) for line in await watched(here, 2)]
+        events = [describe_event(line) for line in await watch_gauges(here, 2)]
         assert events == ["ADDED a", "BOOKMARK"]
 
 
@@ -78,14 +78,14 @@ async def test_a_half_open_watch_delivers_nothing_more_and_is_not_closed() -> No
         await here.create("a")
         with here.proxy.inject(half_open(1), Match(times=1)):
             async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
-                assert [reported(line) for line in (await anext(chunks)).splitlines()] == [
+                assert [describe_event(line) for line in (await anext(chunks)).splitlines()] == [
                     "ADDED a"
                 ]
                 await here.create("b")
                 async with anyio.create_task_group() as group:
                     group.start_soon(must_be_silent, chunks)
                     # Another watch tells it, so by now this one would have, too.
-                    assert len(await watched(here, 3)) == 3
+                    assert len(await watch_gauges(here, 3)) == 3
                     group.cancel_scope.cancel()
 
 
@@ -110,7 +110,9 @@ async def test_a_watch_delivers_what_the_fault_leaves_of_it(
         await here.create("a")
         await here.create("b")
         with here.proxy.inject(fault, WATCH):
-            assert [reported(line) for line in await watched(here, max(1, len(events)))] == events
+            assert [
+                describe_event(line) for line in await watch_gauges(here, max(1, len(events)))
+            ] == events
 
 
 @pytest.mark.parametrize("fault", [DroppedEvents(1, 1), CutAnswer(9, pieces=1)], ids=str)
@@ -119,7 +121,7 @@ async def test_a_watch_can_break_in_the_middle(fault: Fault) -> None:
         await here.create("a")
         await here.create("b")
         with here.proxy.inject(fault), pytest.raises(NoAnswer):
-            await watched(here)
+            await watch_gauges(here)
 
 
 async def test_a_truncated_event_ends_like_a_whole_one() -> None:
@@ -127,10 +129,10 @@ async def test_a_truncated_event_ends_like_a_whole_one() -> None:
         await here.create("a")
         await here.create("b")
         with here.proxy.inject(TruncatedEvent(events=1, size=12)):
-            first, second, third = await watched(here, 3)
-        assert reported(first) == "ADDED a"
+            first, second, third = await watch_gauges(here, 3)
+        assert describe_event(first) == "ADDED a"
         assert second == b'{"type":"ADD'
-        assert reported(third) == "BOOKMARK"
+        assert describe_event(third) == "BOOKMARK"
 
 
 async def test_a_made_up_event_does_not_wait_for_a_real_one() -> None:
@@ -141,17 +143,17 @@ async def test_a_made_up_event_does_not_wait_for_a_real_one() -> None:
         }
         with here.proxy.inject(expired_event()):
             async with here.transport.stream(PATH, query=query) as chunks:
-                assert [reported(line) for line in await lines(chunks)] == ["ERROR"]
+                assert [describe_event(line) for line in await lines(chunks)] == ["ERROR"]
 
 
 async def test_events_can_be_larger_than_any_object_should_be() -> None:
     async with proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(LargeEvents()):
-            event, end = await watched(here, 2)
-        assert reported(event) == "ADDED a"
+            event, end = await watch_gauges(here, 2)
+        assert describe_event(event) == "ADDED a"
         assert len(event) > 5 * 1024 * 1024
-        assert reported(end) == "BOOKMARK"
+        assert describe_event(end) == "BOOKMARK"
 
 
 @pytest.mark.parametrize("initial_end_only", [True, False])
@@ -160,9 +162,9 @@ async def test_bookmarks_can_be_swallowed(*, initial_end_only: bool) -> None:
         await here.create("a")
         with here.proxy.inject(SwallowedBookmarks(initial_end_only)):
             async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
-                assert [reported(line) for line in await lines(chunks, 1)] == ["ADDED a"]
+                assert [describe_event(line) for line in await lines(chunks, 1)] == ["ADDED a"]
                 await here.create("b")
-                assert [reported(line) for line in await lines(chunks, 1)] == ["ADDED b"]
+                assert [describe_event(line) for line in await lines(chunks, 1)] == ["ADDED b"]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ async def test_a_watch_can_be_refused_by_its_status(
 ) -> None:
     async with proxied_plane() as here:
         with here.proxy.inject(make(), WATCH), pytest.raises(error):
-            await watched(here)
+            await watch_gauges(here)
 
 
 async def test_faults_of_watches_leave_other_requests_alone() -> None:
@@ -188,7 +190,7 @@ async def test_several_faults_may_apply_to_one_watch() -> None:
         await here.create("a")
         await here.create("b")
         with here.proxy.inject(unknown_event(1)), here.proxy.inject(StopAfter(2, End.CLOSED)):
-            events = [reported(line) for line in await watched(here)]
+            events = [describe_event(line) for line in await watch_gauges(here)]
         assert events == ["ADDED a", "RENAMED odd", "ADDED b"]
         assert len(here.proxy.injected) == 2
 
@@ -200,7 +202,7 @@ async def test_a_fault_before_the_first_event_applies_whatever_came_before_it(
     async with proxied_plane() as here:
         await here.create("a")
         with here.proxy.inject(first), here.proxy.inject(expired_event()):
-            assert [reported(line) for line in await watched(here)] == ["ERROR"]
+            assert [describe_event(line) for line in await watch_gauges(here)] == ["ERROR"]
 
 
 async def test_closing_the_proxy_ends_what_is_open() -> None:

@@ -30,20 +30,20 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _masked(value: Any, name: str = "") -> Any:
+def _mask(value: Any, name: str = "") -> Any:
     """Return an answer without what differs from run to run."""
     if isinstance(value, dict):
-        return {key: _masked(item, key) for key, item in value.items()}
+        return {key: _mask(item, key) for key, item in value.items()}
     if isinstance(value, list):
         # Entries are in the order of their times, which may lie on either side of a second.
-        items = [_masked(item) for item in value]
+        items = [_mask(item) for item in value]
         return sorted(items, key=_text) if name == "managedFields" else items
     if not isinstance(value, str):
         return value
     if name == "resourceVersion":
         return "<rv>"
-    for pattern, shown in _MASKS:
-        value = pattern.sub(shown, value)
+    for pattern, mask in _MASKS:
+        value = pattern.sub(mask, value)
     return value
 
 
@@ -54,7 +54,7 @@ async def _answer(http: httpx.AsyncClient, request: dict[str, Any]) -> dict[str,
     headers = {**request.get("headers", {}), **({"Content-Type": kind} if kind else {})}
     method, path = request["method"], request["path"]
     response = await http.request(method, path, content=content, headers=headers)
-    answer = {"status": response.status_code, "body": _masked(response.json())}
+    answer = {"status": response.status_code, "body": _mask(response.json())}
     warnings = response.headers.get_list("warning")
     return {**answer, "warnings": warnings} if warnings else answer
 
@@ -65,8 +65,8 @@ async def test_every_answer_is_that_of_the_library(name: str) -> None:
     differing = []
     async with ControlPlane.start(force_embedded=True) as plane, admin_client(plane) as http:
         for at, step in enumerate(scenario["steps"]):
-            request, wanted = step["request"], _masked(step["response"])
-            found = await _answer(http, request)
-            if wanted and found != wanted:
-                differing.append((at, request, {"found": found, "wanted": wanted}))
+            request, expected = step["request"], _mask(step["response"])
+            answer = await _answer(http, request)
+            if expected and answer != expected:
+                differing.append((at, request, {"found": answer, "wanted": expected}))
     assert not differing, json.dumps(differing[:3], indent=1)

@@ -36,8 +36,8 @@ class Step:
 
 def steps(scenario: str) -> Iterator[Step]:
     """Yield the steps of a scenario."""
-    text = (TRANSCRIPTS / f"{scenario}.json").read_text(encoding="utf-8")
-    for step in json.loads(text)["steps"]:
+    content = (TRANSCRIPTS / f"{scenario}.json").read_text(encoding="utf-8")
+    for step in json.loads(content)["steps"]:
         request, response = step["request"], step["response"]
         url = urlsplit(request["path"])
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
@@ -62,7 +62,7 @@ def widget_schema() -> dict[str, Any]:
     raise LookupError("the scenario installs no CRD")
 
 
-def masked(obj: dict[str, Any]) -> dict[str, Any]:
+def mask_object(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object as the recorder masks it, without what the storage writes."""
     out: dict[str, Any] = json.loads(json.dumps(obj))
     volatile = ("uid", "resourceVersion", "creationTimestamp", "generation")

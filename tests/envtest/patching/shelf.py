@@ -71,7 +71,7 @@ class Shelf:
         self, name: str, body: dict[str, Any], manager: str, subresource: str = ""
     ) -> dict[str, Any]:
         """Store another state of an object."""
-        return self._tracked(self.objects[name], copy.deepcopy(body), manager, subresource)
+        return self._track(self.objects[name], copy.deepcopy(body), manager, subresource)
 
     def patch(
         self, name: str, kind: str, patch: Any, manager: str, subresource: str = ""
@@ -79,7 +79,7 @@ class Shelf:
         """Apply a JSON or merge patch."""
         live = self.objects[name]
         patched = json_patch(live, patch) if kind == JSON_PATCH else merge_patch(live, patch)
-        return self._tracked(live, patched, manager, subresource)
+        return self._track(live, patched, manager, subresource)
 
     def apply(
         self,
@@ -102,13 +102,16 @@ class Shelf:
             now=self.now,
             kind=self._type,
         )
-        given = new["metadata"].get("name")
-        if given != name:
-            text = f"the name of the object ({given}) does not match the name on the URL ({name})"
-            raise PatchError(400, "BadRequest", text)
+        given_name = new["metadata"].get("name")
+        if given_name != name:
+            message = (
+                f"the name of the object ({given_name}) does not match the name on the URL"
+                f" ({name})"
+            )
+            raise PatchError(400, "BadRequest", message)
         return self._store(live, fit(self._schema, new), subresource)
 
-    def _tracked(
+    def _track(
         self, live: dict[str, Any], new: dict[str, Any], manager: str, subresource: str
     ) -> dict[str, Any]:
         new = fit(self._schema, new)

@@ -17,7 +17,7 @@ def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-def _keyed(*keys: str, **properties: Any) -> dict[str, Any]:
+def _make_keyed_list(*keys: str, **properties: Any) -> dict[str, Any]:
     return {
         "type": "array",
         "x-kubernetes-list-type": "map",
@@ -32,7 +32,7 @@ SPEC = _object(
     atomic={**_object(x=TEXT, y=TEXT), "x-kubernetes-map-type": "atomic"},
     free={"type": "object", "additionalProperties": TEXT},
     tags={"type": "array", "x-kubernetes-list-type": "set", "items": TEXT},
-    ports=_keyed(
+    ports=_make_keyed_list(
         "port", "proto", port={"type": "integer"}, proto={**TEXT, "default": "TCP"}, name=TEXT
     ),
     plain={"type": "array", "items": TEXT},
@@ -60,7 +60,7 @@ def _shelf() -> Shelf:
     return Shelf(SCHEMA, API_VERSION, KIND)
 
 
-def _owned(obj: dict[str, Any], manager: str, operation: str = "Apply") -> Any:
+def _find_owned_fields(obj: dict[str, Any], manager: str, operation: str = "Apply") -> Any:
     (fields,) = (
         entry["fieldsV1"]
         for entry in obj["metadata"].get("managedFields", ())
@@ -70,39 +70,43 @@ def _owned(obj: dict[str, Any], manager: str, operation: str = "Apply") -> Any:
 
 
 def test_an_applier_owns_what_it_applied_and_not_what_was_defaulted(shelf: Shelf) -> None:
-    made = shelf.apply("t", _thing({"text": "1", "ports": [{"port": 80}]}), "a")
-    assert made["spec"]["preset"] == "yes"
-    assert made["spec"]["ports"] == [{"port": 80, "proto": "TCP"}]
-    assert _owned(made, "a") == {
+    created = shelf.apply("t", _thing({"text": "1", "ports": [{"port": 80}]}), "a")
+    assert created["spec"]["preset"] == "yes"
+    assert created["spec"]["ports"] == [{"port": 80, "proto": "TCP"}]
+    assert _find_owned_fields(created, "a") == {
         "f:spec": {"f:ports": {PORT_80: {".": {}, "f:port": {}}}, "f:text": {}}
     }
 
 
 def test_fields_that_are_not_applied_any_more_are_removed(shelf: Shelf) -> None:
     shelf.apply("t", _thing({"text": "1", "ports": [{"port": 80}, {"port": 81}]}), "a")
-    left = shelf.apply("t", _thing({"ports": [{"port": 81}]}), "a")
-    assert left["spec"] == {"preset": "yes", "ports": [{"port": 81, "proto": "TCP"}]}
+    remaining = shelf.apply("t", _thing({"ports": [{"port": 81}]}), "a")
+    assert remaining["spec"] == {"preset": "yes", "ports": [{"port": 81, "proto": "TCP"}]}
 
 
 def test_what_another_manager_owns_too_stays(shelf: Shelf) -> None:
     shelf.apply("t", _thing({"ports": [{"port": 80}], "tags": ["x", "y"]}), "a")
     shelf.apply("t", _thing({"ports": [{"port": 80, "name": "n"}], "tags": ["y"]}), "b")
-    left = shelf.apply("t", _thing({}), "a")
-    assert left["spec"]["ports"] == [{"port": 80, "proto": "TCP", "name": "n"}]
-    assert left["spec"]["tags"] == ["y"]
+    remaining = shelf.apply("t", _thing({}), "a")
+    assert remaining["spec"]["ports"] == [{"port": 80, "proto": "TCP", "name": "n"}]
+    assert remaining["spec"]["tags"] == ["y"]
 
 
 def test_what_an_updater_has_changed_stays(shelf: Shelf) -> None:
     shelf.apply("t", _thing({"text": "1", "number": 1}), "a")
     shelf.patch("t", MERGE_PATCH, {"spec": {"text": "2"}}, "editor")
-    left = shelf.apply("t", _thing({}), "a")
-    assert left["spec"] == {"text": "2", "preset": "yes"}
+    remaining = shelf.apply("t", _thing({}), "a")
+    assert remaining["spec"] == {"text": "2", "preset": "yes"}
 
 
 def test_sharing_a_value_is_no_conflict(shelf: Shelf) -> None:
     shelf.apply("t", _thing({"text": "1"}), "a")
     shared = shelf.apply("t", _thing({"text": "1"}), "b")
-    assert _owned(shared, "a") == _owned(shared, "b") == {"f:spec": {"f:text": {}}}
+    assert (
+        _find_owned_fields(shared, "a")
+        == _find_owned_fields(shared, "b")
+        == {"f:spec": {"f:text": {}}}
+    )
 
 
 def test_an_entry_that_never_changed_anything_has_no_time_and_comes_first(shelf: Shelf) -> None:
@@ -145,14 +149,14 @@ def test_force_takes_fields_over(shelf: Shelf) -> None:
     shelf.apply("t", _thing({"text": "1", "number": 1}), "a")
     forced = shelf.apply("t", _thing({"text": "2"}), "b", force=True)
     assert forced["spec"]["text"] == "2"
-    assert _owned(forced, "a") == {"f:spec": {"f:number": {}}}
-    assert _owned(forced, "b") == {"f:spec": {"f:text": {}}}
+    assert _find_owned_fields(forced, "a") == {"f:spec": {"f:number": {}}}
+    assert _find_owned_fields(forced, "b") == {"f:spec": {"f:text": {}}}
 
 
 def test_atomic_values_and_free_form_lists_have_one_owner(shelf: Shelf) -> None:
     spec = {"atomic": {"x": "1"}, "plain": ["a"], "any": {"l": [1], "m": {"k": 1}}}
-    made = shelf.apply("t", _thing(spec), "a")
-    assert _owned(made, "a") == {
+    created = shelf.apply("t", _thing(spec), "a")
+    assert _find_owned_fields(created, "a") == {
         "f:spec": {
             "f:any": {"f:l": {}, "f:m": {".": {}, "f:k": {}}},
             "f:atomic": {},
@@ -164,8 +168,10 @@ def test_atomic_values_and_free_form_lists_have_one_owner(shelf: Shelf) -> None:
 
 
 def test_empty_and_null_values_are_owned_by_name(shelf: Shelf) -> None:
-    made = shelf.apply("t", _thing({"free": {}, "nested": {"a": {}}, "text": None}), "a")
-    assert _owned(made, "a") == {"f:spec": {"f:free": {}, "f:nested": {"f:a": {}}, "f:text": {}}}
+    created = shelf.apply("t", _thing({"free": {}, "nested": {"a": {}}, "text": None}), "a")
+    assert _find_owned_fields(created, "a") == {
+        "f:spec": {"f:free": {}, "f:nested": {"f:a": {}}, "f:text": {}}
+    }
 
 
 def test_applied_items_take_their_order_among_those_of_others(shelf: Shelf) -> None:
@@ -179,29 +185,31 @@ def test_the_same_name_owns_apart_what_it_updates_and_what_it_applies(shelf: She
     with pytest.raises(ApplyConflict, match='conflict with "a" using test'):
         shelf.apply("t", _thing({"text": "2"}), "a")
     forced = shelf.apply("t", _thing({"text": "2"}), "a", force=True)
-    assert _owned(forced, "a") == {"f:spec": {"f:text": {}}}
-    assert _owned(forced, "a", "Update") == {"f:spec": {".": {}, "f:preset": {}}}
+    assert _find_owned_fields(forced, "a") == {"f:spec": {"f:text": {}}}
+    assert _find_owned_fields(forced, "a", "Update") == {"f:spec": {".": {}, "f:preset": {}}}
 
 
 def test_the_first_apply_gives_an_untracked_past_a_name(shelf: Shelf) -> None:
-    made = shelf.create(_thing({"text": "1", "number": 1}), "a")
-    shelf.replace("t", {**made, "metadata": {**made["metadata"], "managedFields": [{}]}}, "a")
+    created = shelf.create(_thing({"text": "1", "number": 1}), "a")
+    shelf.replace(
+        "t", {**created, "metadata": {**created["metadata"], "managedFields": [{}]}}, "a"
+    )
     assert "managedFields" not in shelf.objects["t"]["metadata"]
     with pytest.raises(ApplyConflict, match='conflict with "before-first-apply" using'):
         shelf.apply("t", _thing({"text": "2"}), "b")
     applied = shelf.apply("t", _thing({"text": "1"}), "b")
-    assert _owned(applied, "before-first-apply", "Update") == {
+    assert _find_owned_fields(applied, "before-first-apply", "Update") == {
         "f:spec": {".": {}, "f:number": {}, "f:preset": {}, "f:text": {}}
     }
 
 
 def test_status_is_owned_through_its_subresource_only(shelf: Shelf) -> None:
-    made = shelf.apply("t", {**_thing({"text": "1"}), "status": {"phase": "x"}}, "a")
-    assert _owned(made, "a") == {"f:spec": {"f:text": {}}}
+    created = shelf.apply("t", {**_thing({"text": "1"}), "status": {"phase": "x"}}, "a")
+    assert _find_owned_fields(created, "a") == {"f:spec": {"f:text": {}}}
     body = {**_thing({"text": "2"}), "status": {"phase": "y"}}
     applied = shelf.apply("t", body, "ctl", subresource="status")
     assert (applied["spec"]["text"], applied["status"]) == ("1", {"phase": "y"})
-    assert _owned(applied, "ctl") == {"f:status": {"f:phase": {}}}
+    assert _find_owned_fields(applied, "ctl") == {"f:status": {"f:phase": {}}}
 
 
 @pytest.mark.parametrize(
@@ -274,7 +282,7 @@ def test_a_schema_that_became_atomic_takes_the_parts_together(shelf: Shelf) -> N
         fields=FieldModel.from_schema(schema),
         now=shelf.now,
     )
-    assert _owned(after, "a") == {"f:spec": {"f:nested": {}}}
+    assert _find_owned_fields(after, "a") == {"f:spec": {"f:nested": {}}}
 
 
 def test_a_version_that_a_custom_resource_has_lost_ends_apply(shelf: Shelf) -> None:
@@ -305,4 +313,4 @@ def test_fields_applied_in_another_version_are_pruned_in_that_version(shelf: She
     )
     assert after["apiVersion"] == other
     assert after["spec"] == {"number": 1, "preset": "yes"}
-    assert _owned(after, "a") == {"f:spec": {"f:number": {}}}
+    assert _find_owned_fields(after, "a") == {"f:spec": {"f:number": {}}}

@@ -57,38 +57,38 @@ def test_a_set_holds_the_paths_that_were_put_in(paths: frozenset[Path]) -> None:
 def test_operations_on_field_sets_are_those_on_sets_of_paths(
     operation: Callable[[Fields, Fields], Fields],
     of_paths: Callable[[frozenset[Path], frozenset[Path]], frozenset[Path]],
-    left: frozenset[Path],
+    paths: frozenset[Path],
     right: frozenset[Path],
 ) -> None:
-    mine, other = _set(left), _set(right)
-    before = copy.deepcopy((mine, other))
-    result = operation(mine, other)
-    assert _paths(result) == of_paths(left, right)
-    assert result == _set(of_paths(left, right))
-    assert (mine, other) == before
+    first_set, other = _set(paths), _set(right)
+    before = copy.deepcopy((first_set, other))
+    result = operation(first_set, other)
+    assert _paths(result) == of_paths(paths, right)
+    assert result == _set(of_paths(paths, right))
+    assert (first_set, other) == before
 
 
 @LAW
 @given(PATHS, PATHS)
 def test_a_set_covers_another_if_nothing_of_that_is_left_without_it(
-    left: frozenset[Path], right: frozenset[Path]
+    paths: frozenset[Path], right: frozenset[Path]
 ) -> None:
-    mine, other = _set(left), _set(right)
-    assert fs.covers(mine, other) == (right <= left)
-    if not left & right:
-        assert fs.difference(mine, other) is mine
+    first_set, other = _set(paths), _set(right)
+    assert fs.covers(first_set, other) == (right <= paths)
+    if not paths & right:
+        assert fs.difference(first_set, other) is first_set
 
 
 @LAW
 @given(PATHS, PATHS)
 def test_taking_trees_away_takes_all_paths_below_them(
-    left: frozenset[Path], right: frozenset[Path]
+    paths: frozenset[Path], right: frozenset[Path]
 ) -> None:
     def is_below(path: Path) -> bool:
         return any(path[: len(root)] == root for root in right)
 
-    kept = frozenset(path for path in left if not is_below(path))
-    assert fs.without_trees(_set(left), _set(right)) == _set(kept)
+    kept = frozenset(path for path in paths if not is_below(path))
+    assert fs.without_trees(_set(paths), _set(right)) == _set(kept)
 
 
 TEXT = {"type": "string"}
@@ -190,16 +190,16 @@ def test_what_two_appliers_own_both_is_the_same_for_both(
 def test_a_conflict_names_just_what_force_would_take(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
-    made = _apply(None, first, "a")
-    forced = _apply(made, second, "b")
-    taken = fs.difference(_fields(made, "a"), _fields(forced, "a"))
-    if not taken:
-        assert same_except_times(forced, _apply(made, second, "b", force=False))
+    created = _apply(None, first, "a")
+    forced = _apply(created, second, "b")
+    difference = fs.difference(_fields(created, "a"), _fields(forced, "a"))
+    if not difference:
+        assert same_except_times(forced, _apply(created, second, "b", force=False))
         return
     with pytest.raises(ApplyConflict) as refused:
-        _apply(made, second, "b", force=False)
-    named = [cause.field for cause in refused.value.causes]
-    assert named == [fs.path_text(path) for path in fs.paths(taken)]
+        _apply(created, second, "b", force=False)
+    fields = [cause.field for cause in refused.value.causes]
+    assert fields == [fs.path_text(path) for path in fs.paths(difference)]
 
 
 @LAW
@@ -210,10 +210,10 @@ def test_applying_nothing_leaves_what_others_own(
     # (An empty spec that is owned for its own sake goes together with its last field, on the
     # real server as well; so the first applier always has a field in it.)
     merged = _apply(_apply(None, {"text": "0"} | first, "a"), second, "b")
-    left = _apply(merged, {}, "b")
-    kept = _fields(left, "a")
+    remaining = _apply(merged, {}, "b")
+    kept = _fields(remaining, "a")
     assert kept == _fields(merged, "a")
-    change = compare(MODEL.root, merged, left)
+    change = compare(MODEL.root, merged, remaining)
     assert not fs.intersection(kept, fs.union(change.modified, change.removed))
 
 

@@ -55,8 +55,8 @@ def test_what_is_one_value_now_is_owned_as_one(
 ) -> None:
     rest = {"f:text": {}, "f:texts": PARTS}
     for _ in range(2):  # what is known of a type after the first time holds the second time, too
-        found = reconcile(ROOT, {"f:spec": {**rest, **before}})
-        assert found == {"f:spec": {**rest, **after}}
+        reconciled = reconcile(ROOT, {"f:spec": {**rest, **before}})
+        assert reconciled == {"f:spec": {**rest, **after}}
 
 
 def test_ownership_that_is_in_line_is_left_as_it_is() -> None:

@@ -107,8 +107,8 @@ def test_every_recorded_write_leaves_the_object_and_its_owners_as_recorded(
         if step.answer is None:
             continue  # set-up of which only the code was recorded
         count += 1
-        if recorded.masked(answer) != recorded.masked(step.answer):
-            differing[step.id] = (recorded.masked(answer), recorded.masked(step.answer))
+        if recorded.mask_object(answer) != recorded.mask_object(step.answer):
+            differing[step.id] = (recorded.mask_object(answer), recorded.mask_object(step.answer))
     assert differing == {}
     assert count == played
 
@@ -133,7 +133,7 @@ def test_a_created_builtin_object_is_owned_as_recorded(
 ) -> None:
     (step,) = (s for s in recorded.steps("core-resources") if s.id == step_id)
     stored = step.answer
-    entries = recorded.masked(stored)["metadata"]["managedFields"]
+    entries = recorded.mask_object(stored)["metadata"]["managedFields"]
     del stored["metadata"]["managedFields"]
     if kind == "Service":  # these come from the allocators, after ownership is settled
         for name in ALLOCATED:
@@ -150,4 +150,4 @@ def test_a_created_builtin_object_is_owned_as_recorded(
         api_version=stored["apiVersion"],
         now="2026-01-01T00:00:00Z",
     )
-    assert recorded.masked(stored)["metadata"]["managedFields"] == entries
+    assert recorded.mask_object(stored)["metadata"]["managedFields"] == entries

@@ -183,11 +183,11 @@ def test_a_merged_list_holds_every_key_once_and_the_patch_in_its_order(
     live: list[int], patch: list[int]
 ) -> None:
     before = {"spec": {"ports": _ports(*live)}}
-    wanted = {"spec": {"ports": _ports(*patch)}}
-    untouched = copy.deepcopy((before, wanted))
-    merged = strategic_merge(before, wanted, SERVICE)
+    expected = {"spec": {"ports": _ports(*patch)}}
+    untouched = copy.deepcopy((before, expected))
+    merged = strategic_merge(before, expected, SERVICE)
     ports = [port["port"] for port in merged["spec"]["ports"]]
     assert sorted(ports) == sorted({*live, *patch})
     assert [port for port in ports if port in patch] == patch
-    assert (before, wanted) == untouched
-    assert strategic_merge(merged, wanted, SERVICE) == merged
+    assert (before, expected) == untouched
+    assert strategic_merge(merged, expected, SERVICE) == merged

@@ -21,7 +21,7 @@ _TRANSCRIPTS = _HERE.parents[1] / "data" / "transcripts"
 _ROOT = frozenset({"apiVersion", "kind", "metadata"})
 
 
-def recorded(name: str) -> Any:
+def read_recorded(name: str) -> Any:
     """A file of recorded answers."""
     return json.loads((_HERE / "recorded" / name).read_text())
 
@@ -35,8 +35,8 @@ def transcript(name: str) -> list[dict[str, Any]]:
 def causes(errors: list[FieldError]) -> list[dict[str, str]]:
     """Causes in an order that does not depend on the order of fields, which the server's does."""
     texts = (json.dumps(error.cause(), sort_keys=True) for error in errors)
-    plain = (re.sub(r"selfType\d+", "selfType", text) for text in texts)
-    return [json.loads(text) for text in sorted(plain)]
+    plain = (re.sub(r"selfType\d+", "selfType", masked_text) for masked_text in texts)
+    return [json.loads(plain_text) for plain_text in sorted(plain)]
 
 
 def answer(schema: CompiledSchema, body: dict[str, Any], old: Any = None) -> dict[str, Any]:
@@ -49,11 +49,11 @@ def answer(schema: CompiledSchema, body: dict[str, Any], old: Any = None) -> dic
     schema.default(obj)
     warnings = [f'unknown field "{path}"' for path in unknown]
     errors = schema.validate(obj, copy.deepcopy(old), warnings=warnings)
-    found: dict[str, Any] = {"status": 422 if errors else 201}
+    answer: dict[str, Any] = {"status": 422 if errors else 201}
     if errors:
-        found["causes"] = causes(errors)
+        answer["causes"] = causes(errors)
     if warnings:
-        found["warnings"] = sorted(warnings)
+        answer["warnings"] = sorted(warnings)
     if not errors:
-        found["stored"] = {name: value for name, value in obj.items() if name not in _ROOT}
-    return found
+        answer["stored"] = {name: value for name, value in obj.items() if name not in _ROOT}
+    return answer

@@ -26,7 +26,7 @@ def _crd(schema: dict[str, Any], group: str = "net.example.com", **version: Any)
     }
 
 
-def _compiled(spec: dict[str, Any], **version: Any) -> CompiledSchema:
+def _compile(spec: dict[str, Any], **version: Any) -> CompiledSchema:
     """The compiled schema of a definition that was found to be in order."""
     schema = {"type": "object", "properties": {"spec": spec}}
     crd = _crd(schema, **version)
@@ -64,7 +64,7 @@ def test_a_listener_list_with_rules_over_its_items() -> None:
             },
         },
     }
-    schema = _compiled(
+    schema = _compile(
         {
             "type": "object",
             "properties": {
@@ -93,8 +93,8 @@ def test_a_listener_list_with_rules_over_its_items() -> None:
         }
     )
     web = {"name": "web", "port": 80, "protocol": "HTTP"}
-    named = {**web, "name": "other", "hostname": "a.example.com"}
-    assert _messages(schema, {"listeners": [web, named]}) == []
+    other_spec = {**web, "name": "other", "hostname": "a.example.com"}
+    assert _messages(schema, {"listeners": [web, other_spec]}) == []
     assert _messages(schema, {"listeners": [web, {**web, "name": "again"}]}) == [
         "spec.listeners: Invalid value: port, protocol and hostname must be unique together"
     ]
@@ -108,7 +108,7 @@ def test_a_listener_list_with_rules_over_its_items() -> None:
 
 def test_an_object_that_is_exactly_one_of_several_kinds() -> None:
     """A matcher with a discriminator, checked by oneOf and by a rule."""
-    schema = _compiled(
+    schema = _compile(
         {
             "type": "object",
             "required": ["type"],
@@ -137,7 +137,7 @@ def test_an_object_that_is_exactly_one_of_several_kinds() -> None:
 
 def test_a_template_with_an_object_inside_and_free_parameters() -> None:
     """What cluster and solver templates look like: an embedded object, and JSON of any shape."""
-    schema = _compiled(
+    schema = _compile(
         {
             "type": "object",
             "properties": {
@@ -171,7 +171,7 @@ def test_a_template_with_an_object_inside_and_free_parameters() -> None:
 
 
 def test_quantities_and_ports_as_number_or_text() -> None:
-    schema = _compiled(
+    schema = _compile(
         {
             "type": "object",
             "properties": {
@@ -193,7 +193,7 @@ def test_quantities_and_ports_as_number_or_text() -> None:
 
 def test_fields_that_may_be_set_once_and_never_changed() -> None:
     """Immutable once set, required to stay, with and without an old value."""
-    schema = _compiled(
+    schema = _compile(
         {
             "type": "object",
             "properties": {

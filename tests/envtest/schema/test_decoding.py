@@ -14,15 +14,15 @@ from envtest.schema.decoding import SUPPORTED_DEPTH
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a":}', '{"a":1', '{"a" 1}', "{a:1}", '{"a":01}', '{"a":NaN}', '{"a":1} x', ""]
+    "content", ['{"a":}', '{"a":1', '{"a" 1}', "{a:1}", '{"a":01}', '{"a":NaN}', '{"a":1} x', ""]
 )
-def test_text_that_is_no_json_is_refused(text: str) -> None:
+def test_text_that_is_no_json_is_refused(content: str) -> None:
     with pytest.raises(MalformedJSON):
-        read_json(text.encode())
+        read_json(content.encode())
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
+    ("content", "value"),
     [
         ("1", 1),
         ("-0", 0),
@@ -31,8 +31,8 @@ def test_text_that_is_no_json_is_refused(text: str) -> None:
         ("1" + "0" * 30, 1e30),
     ],
 )
-def test_an_integer_stays_one_while_it_fits_64_bits(text: str, value: float) -> None:
-    decoded, _ = read_json(text.encode())
+def test_an_integer_stays_one_while_it_fits_64_bits(content: str, value: float) -> None:
+    decoded, _ = read_json(content.encode())
     assert decoded == value
     assert type(decoded) is type(value)
 
@@ -43,8 +43,8 @@ def test_a_number_beyond_all_floats_is_refused_in_other_words() -> None:
 
 
 def test_fields_that_stand_twice_are_reported_once_each_with_their_paths() -> None:
-    text = b'{"a":1,"b":[{"c":1,"c":2}],"a":{"d":1,"d":2,"d":3},"e":{"f":1}}'
-    value, reported = read_json(text)
+    body = b'{"a":1,"b":[{"c":1,"c":2}],"a":{"d":1,"d":2,"d":3},"e":{"f":1}}'
+    value, reported = read_json(body)
     assert value == {"a": {"d": 3}, "b": [{"c": 2}], "e": {"f": 1}}
     assert reported == ['duplicate field "b[0].c"', 'duplicate field "a"', 'duplicate field "a.d"']
 
@@ -56,8 +56,8 @@ def test_hostile_nesting_is_refused_and_does_not_exhaust_the_stack(opening: str)
 
 
 def test_brackets_inside_strings_are_no_nesting() -> None:
-    text = json.dumps({"a": "[" * 5_000})
-    assert read_json(text.encode())[0] == {"a": "[" * 5_000}
+    body = json.dumps({"a": "[" * 5_000})
+    assert read_json(body.encode())[0] == {"a": "[" * 5_000}
 
 
 def test_bytes_and_escapes_that_are_no_characters_are_replaced() -> None:
@@ -67,7 +67,7 @@ def test_bytes_and_escapes_that_are_no_characters_are_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "shown"),
+    ("data", "excerpt"),
     [
         (b"", "<empty>"),
         (b"null", "null"),
@@ -75,8 +75,8 @@ def test_bytes_and_escapes_that_are_no_characters_are_replaced() -> None:
         (b'{"apiVersion":"example.com/v1","kind":"Thing"}', '{"apiVersion":"example.com/v1" ...'),
     ],
 )
-def test_an_error_quotes_the_body_that_cannot_be_decoded(data: bytes, shown: str) -> None:
-    assert snippet(data) == shown
+def test_an_error_quotes_the_body_that_cannot_be_decoded(data: bytes, excerpt: str) -> None:
+    assert snippet(data) == excerpt
 
 
 _JSON = st.recursive(
@@ -92,10 +92,10 @@ def test_what_json_encodes_is_decoded_to_the_same(value: Any) -> None:
 
 
 @given(st.text(alphabet='{}[]",:0123456789.eE+-truefalsn \\\n\x01', max_size=30))
-def test_whatever_comes_it_is_decoded_or_refused_with_a_reason(text: str) -> None:
+def test_whatever_comes_it_is_decoded_or_refused_with_a_reason(content: str) -> None:
     reason = "decoded"
     try:
-        read_json(text.encode())
+        read_json(content.encode())
     except MalformedJSON as error:
         reason = str(error)
     assert reason
@@ -122,10 +122,10 @@ def test_compact_text_is_read_as_the_same_text_with_spaces(value: Any, ascii_onl
 
 @pytest.mark.parametrize("between", [":", ": "])
 def test_a_name_that_stands_twice_is_reported_however_the_text_is_spaced(between: str) -> None:
-    text = f'{{"a"{between}1,"b"{between}{{"a"{between}2}},"a"{between}3}}'
-    assert read_json(text.encode()) == ({"a": 3, "b": {"a": 2}}, ['duplicate field "a"'])
-    spread = text.replace(",", ", ")
-    assert read_json(spread.encode()) == read_json(text.encode())
+    body = f'{{"a"{between}1,"b"{between}{{"a"{between}2}},"a"{between}3}}'
+    assert read_json(body.encode()) == ({"a": 3, "b": {"a": 2}}, ['duplicate field "a"'])
+    spread = body.replace(",", ", ")
+    assert read_json(spread.encode()) == read_json(body.encode())
 
 
 def test_half_a_surrogate_pair_is_replaced_in_spaced_text() -> None:
@@ -133,7 +133,7 @@ def test_half_a_surrogate_pair_is_replaced_in_spaced_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "whole"),
+    ("content", "whole"),
     [
         ("[1.0]", [1]),
         ("[-0.0]", [0]),
@@ -142,8 +142,8 @@ def test_half_a_surrogate_pair_is_replaced_in_spaced_text() -> None:
         ("[1e2,3]", [100, 3]),
     ],
 )
-def test_numbers_are_read_as_go_would_print_them(text: str, whole: list[float]) -> None:
-    assert repr(read_json(text.encode())[0]) == repr(whole)
+def test_numbers_are_read_as_go_would_print_them(content: str, whole: list[float]) -> None:
+    assert repr(read_json(content.encode())[0]) == repr(whole)
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])

@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from envtest.schema import formats
-from tests.envtest.schema.answers import recorded
+from tests.envtest.schema.answers import read_recorded
 
-_RECORDED = recorded("formats.json")
+_RECORDED = read_recorded("formats.json")
 
 
-@pytest.mark.parametrize("text", _RECORDED["valid"])
-def test_a_text_has_the_formats_that_the_server_saw_in_it(text: str) -> None:
+@pytest.mark.parametrize("content", _RECORDED["valid"])
+def test_a_text_has_the_formats_that_the_server_saw_in_it(content: str) -> None:
     checks = {name: formats.check_of(name) for name in _RECORDED["formats"]}
-    found = [name for name, check in checks.items() if check is not None and check(text)]
-    assert found == _RECORDED["valid"][text]
+    matching_formats = [
+        name for name, check in checks.items() if check is not None and check(content)
+    ]
+    assert matching_formats == _RECORDED["valid"][content]
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ def definition(*schemas: dict[str, Any], status: bool = False) -> dict[str, Any]
             "name": f"v{number}",
             "served": True,
             "storage": number == 1,
-            "schema": {"openAPIV3Schema": one},
+            "schema": {"openAPIV3Schema": schema},
             **({"subresources": {"status": {}}} if status else {}),
         }
-        for number, one in enumerate(schemas, 1)
+        for number, schema in enumerate(schemas, 1)
     ]
     names = {"plural": "gears", "singular": "gear", "kind": "Gear", "listKind": "GearList"}
     return {
@@ -45,7 +45,7 @@ def definition(*schemas: dict[str, Any], status: bool = False) -> dict[str, Any]
     }
 
 
-def refused(*schemas: dict[str, Any], status: bool = False) -> list[str]:
+def list_refused(*schemas: dict[str, Any], status: bool = False) -> list[str]:
     """Return the fields of a definition that are refused."""
     return [error.field for error in validate_crd(definition(*schemas, status=status))]
 
@@ -58,14 +58,14 @@ def test_the_same_schema_is_compiled_once_and_another_one_again() -> None:
 def test_a_schema_that_is_changed_afterwards_is_another_one_and_leaves_the_first_as_it_was() -> (
     None
 ):
-    given = schema()
-    compiled = CompiledSchema.compile(given)
-    given["properties"]["spec"]["required"] = ["size"]
+    given_schema = schema()
+    compiled = CompiledSchema.compile(given_schema)
+    given_schema["properties"]["spec"]["required"] = ["size"]
     assert compiled.validate({"spec": {"size": 1}}) == []
     assert compiled.validate({"spec": {"other": 1}}) != []
     assert "Required value" not in str(compiled.validate({"spec": {}}))
-    assert CompiledSchema.compile(given) is not compiled
-    assert "size" in str(CompiledSchema.compile(given).validate({"spec": {}}))
+    assert CompiledSchema.compile(given_schema) is not compiled
+    assert "size" in str(CompiledSchema.compile(given_schema).validate({"spec": {}}))
 
 
 def test_a_long_schema_is_compiled_each_time() -> None:
@@ -77,7 +77,7 @@ def test_rules_of_a_schema_that_was_checked_before_are_not_compiled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     known, other = schema("self.size > 2"), schema("self.size > 3")
-    assert refused(known) == []
+    assert list_refused(known) == []
 
     def count(*_: object, **__: object) -> list[Any]:
         checked.append(1)
@@ -85,9 +85,9 @@ def test_rules_of_a_schema_that_was_checked_before_are_not_compiled_again(
 
     checked: list[int] = []
     monkeypatch.setattr(versions, "node_errors", count)
-    assert refused(known) == []
+    assert list_refused(known) == []
     assert checked == []
-    assert refused(other) == []
+    assert list_refused(other) == []
     assert checked == [1]
 
 
@@ -95,13 +95,13 @@ def test_each_error_is_reported_each_time_with_its_place() -> None:
     wrong = schema("self.sizes > 0")
     of_all = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
     of_one = of_all.replace("spec.validation", "spec.versions[1].schema", 1)
-    assert refused(wrong) == refused(wrong) == [of_all]
-    assert refused(schema(), wrong) == [of_one]
+    assert list_refused(wrong) == list_refused(wrong) == [of_all]
+    assert list_refused(schema(), wrong) == [of_one]
 
 
 def test_what_a_status_subresource_forbids_is_refused_though_the_schema_was_accepted_without() -> (
     None
 ):
     odd = schema(enum=[{}])
-    assert refused(odd) == []
-    assert "spec.validation.openAPIV3Schema" in refused(odd, status=True)
+    assert list_refused(odd) == []
+    assert "spec.validation.openAPIV3Schema" in list_refused(odd, status=True)

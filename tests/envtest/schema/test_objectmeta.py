@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from envtest.schema import MalformedMetadata, objectmeta
-from tests.envtest.schema.answers import causes, recorded
+from tests.envtest.schema.answers import causes, read_recorded
 
 
-def _expanded(case: dict[str, Any]) -> dict[str, Any]:
+def _expand(case: dict[str, Any]) -> dict[str, Any]:
     metadata = json.loads(json.dumps(case["metadata"]).replace("@256KiB", "x" * 262145))
     return {"name": "x", **metadata}
 
 
-_CASES = recorded("metadata.json")
+_CASES = read_recorded("metadata.json")
 
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: json.dumps(case["metadata"])[:60])
 def test_metadata_gets_the_recorded_answer(case: dict[str, Any]) -> None:
-    metadata = _expanded(case)
+    metadata = _expand(case)
     if "message" in case:
         with pytest.raises(MalformedMetadata) as refusal:
             objectmeta.coerce(metadata, "metadata")

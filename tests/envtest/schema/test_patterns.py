@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from envtest.schema.formats import InvalidPattern, compile_pattern, matcher
-from tests.envtest.schema.answers import recorded
+from tests.envtest.schema.answers import read_recorded
 
-_RECORDED = recorded("patterns.json")
+_RECORDED = read_recorded("patterns.json")
 
 
 @pytest.mark.parametrize("pattern", _RECORDED["matches"])
 def test_a_pattern_is_found_where_the_server_found_it(pattern: str) -> None:
-    found = matcher(pattern)
-    texts = [text for text in _RECORDED["texts"] if found(text)]
+    matches = matcher(pattern)
+    texts = [candidate for candidate in _RECORDED["texts"] if matches(candidate)]
     assert texts == _RECORDED["matches"][pattern]
 
 

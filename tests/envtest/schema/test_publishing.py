@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from envtest.schema import openapi_v3
-from tests.envtest.schema.answers import recorded
+from tests.envtest.schema.answers import read_recorded
 
-_CASES = recorded("published.json")
+_CASES = read_recorded("published.json")
 
 
 def _id(case: dict[str, Any]) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from envtest.schema import crd_warnings, default_crd, validate_crd
-from tests.envtest.schema.answers import causes, recorded, transcript
+from tests.envtest.schema.answers import causes, read_recorded, transcript
 
-_CASES = recorded("definitions.json")
+_CASES = read_recorded("definitions.json")
 
 
-def _settled(definition: dict[str, Any]) -> dict[str, Any]:
+def _settle(definition: dict[str, Any]) -> dict[str, Any]:
     """The definition as it stands when it is judged: with defaults, and the versions it stores."""
     crd = copy.deepcopy(definition)
     default_crd(crd)
@@ -25,7 +25,7 @@ def _settled(definition: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: case["about"])
 def test_a_definition_gets_the_recorded_answer(case: dict[str, Any]) -> None:
-    crd = _settled(case["definition"])
+    crd = _settle(case["definition"])
     assert causes(validate_crd(crd)) == case["causes"]
     if not case["causes"]:
         assert sorted(crd_warnings(crd)) == case["warnings"]
@@ -36,20 +36,20 @@ _STEPS = {step["id"]: step for step in transcript("crd-lifecycle")}
 
 @pytest.mark.parametrize("step", ["name-mismatch", "no-schema", "non-structural"])
 def test_a_bad_definition_is_refused_as_in_the_transcript(step: str) -> None:
-    crd = _settled(_STEPS[step]["request"]["body"])
-    wanted = _STEPS[step]["response"]["body"]["details"]["causes"]
-    assert [error.cause() for error in validate_crd(crd)] == wanted
+    crd = _settle(_STEPS[step]["request"]["body"])
+    causes = _STEPS[step]["response"]["body"]["details"]["causes"]
+    assert [error.cause() for error in validate_crd(crd)] == causes
 
 
 def test_a_good_definition_is_accepted_with_defaults_filled_in() -> None:
-    crd = _settled(_STEPS["create"]["request"]["body"])
+    crd = _settle(_STEPS["create"]["request"]["body"])
     assert validate_crd(crd) == []
-    wanted = _STEPS["create"]["response"]["body"]["spec"]
-    assert {name: crd["spec"][name] for name in wanted} == wanted
+    spec = _STEPS["create"]["response"]["body"]["spec"]
+    assert {name: crd["spec"][name] for name in spec} == spec
 
 
-def _established(**spec: Any) -> dict[str, Any]:
-    crd = _settled(_STEPS["create"]["request"]["body"])
+def _make_established(**spec: Any) -> dict[str, Any]:
+    crd = _settle(_STEPS["create"]["request"]["body"])
     crd["status"]["conditions"] = [{"type": "Established", "status": "True"}]
     crd["spec"] |= spec
     return crd
@@ -65,12 +65,12 @@ def _established(**spec: Any) -> dict[str, Any]:
 def test_what_decides_where_objects_are_stored_never_changes(
     change: dict[str, Any], field: str
 ) -> None:
-    errors = validate_crd(_established(**change), _established())
+    errors = validate_crd(_make_established(**change), _make_established())
     assert [(error.field, error.detail) for error in errors] == [(field, "field is immutable")]
 
 
 def test_the_kind_may_change_until_the_names_are_established() -> None:
-    new, old = _established(), _established()
+    new, old = _make_established(), _make_established()
     new["spec"]["names"]["kind"] = "Gadget"
     assert [error.field for error in validate_crd(new, old)] == ["spec.names.kind"]
     old["status"]["conditions"] = []
@@ -78,10 +78,10 @@ def test_the_kind_may_change_until_the_names_are_established() -> None:
 
 
 def test_a_version_that_was_stored_stays_in_the_spec() -> None:
-    new = _established()
+    new = _make_established()
     new["spec"]["versions"][0]["name"] = "v2"
     new["status"]["storedVersions"] = ["v1", "v2"]
-    error = validate_crd(new, _established())[0]
+    error = validate_crd(new, _make_established())[0]
     assert error.field == "status.storedVersions[0]"
     assert error.detail.startswith("missing from spec.versions; v1 was previously")
 
@@ -97,8 +97,8 @@ def test_a_version_that_was_stored_stays_in_the_spec() -> None:
 def test_versions_have_names_of_their_own_and_one_is_stored(
     changes: list[dict[str, Any]], detail: str
 ) -> None:
-    crd = _established()
+    crd = _make_established()
     [version] = crd["spec"]["versions"]
     crd["spec"]["versions"] = [{**version, **change} for change in changes]
-    found = [error.detail for error in validate_crd(crd) if error.field == "spec.versions"]
-    assert found == [detail]
+    details = [error.detail for error in validate_crd(crd) if error.field == "spec.versions"]
+    assert details == [detail]

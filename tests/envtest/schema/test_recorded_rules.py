@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from envtest.schema import CompiledSchema
-from tests.envtest.schema.answers import answer, recorded
+from tests.envtest.schema.answers import answer, read_recorded
 
-_RULES = recorded("rules.json")
+_RULES = read_recorded("rules.json")
 
 
 @pytest.fixture(scope="module")
-def compiled() -> CompiledSchema:
+def compiled_schema() -> CompiledSchema:
     return CompiledSchema.compile(_RULES["schema"])
 
 
@@ -23,14 +23,20 @@ def _id(value: Any) -> str:
 
 
 @pytest.mark.parametrize("case", _RULES["cases"], ids=_id)
-def test_rules_give_the_recorded_answer(compiled: CompiledSchema, case: dict[str, Any]) -> None:
-    wanted = {name: value for name, value in case.items() if name != "object"}
-    assert answer(compiled, case["object"]) == wanted
+def test_rules_give_the_recorded_answer(
+    compiled_schema: CompiledSchema, case: dict[str, Any]
+) -> None:
+    expected = {name: value for name, value in case.items() if name != "object"}
+    assert answer(compiled_schema, case["object"]) == expected
 
 
 @pytest.mark.parametrize("case", _RULES["updates"], ids=_id)
-def test_updates_give_the_recorded_answer(compiled: CompiledSchema, case: dict[str, Any]) -> None:
+def test_updates_give_the_recorded_answer(
+    compiled_schema: CompiledSchema, case: dict[str, Any]
+) -> None:
     head = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}}
-    found = answer(compiled, {**head, "spec": case["after"]}, {**head, "spec": case["before"]})
+    errors = answer(
+        compiled_schema, {**head, "spec": case["after"]}, {**head, "spec": case["before"]}
+    )
     by_text = sorted(case["causes"], key=lambda cause: json.dumps(cause, sort_keys=True))
-    assert found.get("causes", []) == by_text
+    assert errors.get("causes", []) == by_text

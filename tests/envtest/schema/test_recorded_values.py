@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from envtest.schema import CompiledSchema, validate_crd
-from tests.envtest.schema.answers import answer, recorded
+from tests.envtest.schema.answers import answer, read_recorded
 
-_GROUPS = recorded("values.json")
+_GROUPS = read_recorded("values.json")
 _CASES = [(group, case) for group, entry in enumerate(_GROUPS) for case in entry["cases"]]
 
 
 @pytest.fixture(scope="module")
-def compiled() -> list[CompiledSchema]:
+def compiled_schemas() -> list[CompiledSchema]:
     return [CompiledSchema.compile(entry["schema"]) for entry in _GROUPS]
 
 
-def _wanted(case: dict[str, Any]) -> dict[str, Any]:
+def _list_expected(case: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in case.items() if name != "object"}
 
 
@@ -29,9 +29,9 @@ def _id(value: Any) -> str | None:
 
 @pytest.mark.parametrize(("group", "case"), _CASES, ids=_id)
 def test_an_object_gets_the_recorded_answer(
-    compiled: list[CompiledSchema], group: int, case: dict[str, Any]
+    compiled_schemas: list[CompiledSchema], group: int, case: dict[str, Any]
 ) -> None:
-    assert answer(compiled[group], case["object"]) == _wanted(case)
+    assert answer(compiled_schemas[group], case["object"]) == _list_expected(case)
 
 
 @pytest.mark.parametrize("group", range(len(_GROUPS)))

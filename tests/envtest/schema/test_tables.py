@@ -29,7 +29,7 @@ _OBJECT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "expected"),
     [
         (".metadata.name", ["a"]),
         (".spec.list[0]", ["p"]),
@@ -49,8 +49,8 @@ _OBJECT: dict[str, Any] = {
         (".spec.flag.name", []),
     ],
 )
-def test_a_path_leads_to_its_values(path: str, found: list[Any]) -> None:
-    assert compile_path(path)(_OBJECT) == found
+def test_a_path_leads_to_its_values(path: str, expected: list[Any]) -> None:
+    assert compile_path(path)(_OBJECT) == expected
 
 
 @pytest.mark.parametrize("path", [".spec[", ".{range .items}", "spec", ".a[?(@.b==)]"])
@@ -81,9 +81,9 @@ def test_text_that_is_no_path_is_refused(path: str) -> None:
 )
 def test_a_cell_holds_what_its_type_makes_of_the_value(kind: str, path: str, cell: Any) -> None:
     version = {"additionalPrinterColumns": [{"name": "C", "type": kind, "jsonPath": path}]}
-    found = table_cells(table_columns(version), _OBJECT, _NOW)[1]
-    assert found == cell
-    assert type(found) is type(cell)
+    table_cell = table_cells(table_columns(version), _OBJECT, _NOW)[1]
+    assert table_cell == cell
+    assert type(table_cell) is type(cell)
 
 
 def test_without_columns_of_its_own_a_version_shows_the_age() -> None:
@@ -93,7 +93,7 @@ def test_without_columns_of_its_own_a_version_shows_the_age() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
+    ("seconds", "content"),
     [
         (-2, "<invalid>"),
         (-1, "0s"),
@@ -116,5 +116,5 @@ def test_without_columns_of_its_own_a_version_shows_the_age() -> None:
         (8 * 365 * 86400, "8y"),
     ],
 )
-def test_a_duration_is_printed_with_two_units_at_most(seconds: float, text: str) -> None:
-    assert human_duration(seconds) == text
+def test_a_duration_is_printed_with_two_units_at_most(seconds: float, content: str) -> None:
+    assert human_duration(seconds) == content

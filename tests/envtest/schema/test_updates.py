@@ -97,8 +97,8 @@ def test_duplicates_may_stay_where_there_were_some() -> None:
 
 def test_errors_inside_alternatives_are_forgiven_with_the_whole_node_only() -> None:
     assert _fields({"branch": {"x": 1}, "note": "n"}, {"branch": {"x": 1}}) == []
-    found = _fields({"branch": {"x": 1, "y": 2}}, {"branch": {"x": 1}})
-    assert found == ["spec.branch.x", "<nil>"]
+    fields = _fields({"branch": {"x": 1, "y": 2}}, {"branch": {"x": 1}})
+    assert fields == ["spec.branch.x", "<nil>"]
 
 
 def test_what_the_schema_does_not_describe_counts_as_changed() -> None:
@@ -116,8 +116,8 @@ def test_what_the_schema_does_not_describe_counts_as_changed() -> None:
             },
         }
     )
-    held = {"spec": {"unknown": 1}}
-    assert [error.field for error in outer.validate(held, held)] == ["spec.must"]
+    stored = {"spec": {"unknown": 1}}
+    assert [error.field for error in outer.validate(stored, stored)] == ["spec.must"]
 
 
 def test_a_rule_that_an_unchanged_value_breaks_gives_a_warning() -> None:
@@ -165,15 +165,15 @@ def test_rules_of_a_part_that_patches_leave_alone_are_not_forgotten() -> None:
     }
     schema = CompiledSchema.compile({"type": "object", "properties": {"spec": spec}})
 
-    def reported(new: dict[str, Any], old: dict[str, Any]) -> tuple[list[str], list[str]]:
+    def report_problems(new: dict[str, Any], old: dict[str, Any]) -> tuple[list[str], list[str]]:
         warnings: list[str] = []
-        found = schema.validate({"spec": new}, {"spec": old}, warnings=warnings)
-        return [error.detail for error in found], warnings
+        problems = schema.validate({"spec": new}, {"spec": old}, warnings=warnings)
+        return [error.detail for error in problems], warnings
 
     small, large = {"size": 1}, {"size": 9}
     for _ in range(2):
-        assert reported(small, small) == ([], [])
-        assert reported({"size": 2}, small) == (["size is fixed"], [])
+        assert report_problems(small, small) == ([], [])
+        assert report_problems({"size": 2}, small) == (["size is fixed"], [])
         # What was wrong before may stay, but is told each time.
-        assert reported(large, large)[0] == []
-        assert len(reported(large, large)[1]) == 1
+        assert report_problems(large, large)[0] == []
+        assert len(report_problems(large, large)[1]) == 1

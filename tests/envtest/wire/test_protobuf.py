@@ -45,7 +45,7 @@ def present(value: Any) -> Any:
     return [present(item) for item in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda one: one["body"]["kind"])
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden_object: golden_object["body"]["kind"])
 def test_the_bytes_that_go_writes_are_read_as_the_object(golden: dict[str, Any]) -> None:
     body = golden["body"]
     name = name_of(body["apiVersion"], body["kind"])
@@ -57,9 +57,9 @@ def test_the_bytes_that_go_writes_are_read_as_the_object(golden: dict[str, Any])
 def test_every_kind_that_is_served_can_be_read(api_version: str, kind: str) -> None:
     head = part(1, part(1, api_version.encode()) + part(2, kind.encode()))
 
-    found = read_protobuf(b"k8s\x00" + head, name_of(api_version, kind))
+    protobuf = read_protobuf(b"k8s\x00" + head, name_of(api_version, kind))
 
-    assert (found["apiVersion"], found["kind"]) == (api_version, kind)
+    assert (protobuf["apiVersion"], protobuf["kind"]) == (api_version, kind)
 
 
 def test_unknown_fields_are_skipped() -> None:

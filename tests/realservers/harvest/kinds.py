@@ -72,13 +72,13 @@ def main() -> int:
         resources[gv] = [
             entry for entry in _get(url + root, token)["resources"] if _is_kept(entry["name"])
         ]
-        found = _get(f"{url}/openapi/v3{root}", token)["components"]["schemas"]
-        schemas.update(_reachable(found, gv, resources[gv]))
-    text = json.dumps(
+        all_schemas = _get(f"{url}/openapi/v3{root}", token)["components"]["schemas"]
+        schemas.update(_reachable(all_schemas, gv, resources[gv]))
+    content = json.dumps(
         {"resources": resources, "schemas": schemas}, sort_keys=True, separators=(",", ":")
     )
-    target.write_text(text + "\n", encoding="utf-8")
-    sys.stdout.write(f"{target}: {len(text)} bytes, {len(schemas)} schemas\n")
+    target.write_text(content + "\n", encoding="utf-8")
+    sys.stdout.write(f"{target}: {len(content)} bytes, {len(schemas)} schemas\n")
     return 0
 
 
@@ -98,7 +98,9 @@ def _is_kept(name: str) -> bool:
     return resource not in LEFT_OUT and subresource not in LEFT_OUT_SUBRESOURCES
 
 
-def _reachable(found: dict[str, Any], gv: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _reachable(
+    all_schemas: dict[str, Any], gv: str, entries: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Return the schemas of a group's kinds and all that they refer to, without descriptions."""
     group, _, version = gv.rpartition("/")
     # A subresource may be of a kind of another group.
@@ -108,18 +110,18 @@ def _reachable(found: dict[str, Any], gv: str, entries: list[dict[str, Any]]) ->
     }
     todo = [
         name
-        for name, schema in found.items()
+        for name, schema in all_schemas.items()
         for gvk in schema.get("x-kubernetes-group-version-kind", ())
         if (gvk["group"], gvk["version"], gvk["kind"]) in kinds
     ]
     # The lists of custom kinds refer to it, even though no built-in list is kept.
     # DeleteOptions are a body, though of no resource.
-    todo += found.keys() & {f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}" for name in _ALSO}
+    todo += all_schemas.keys() & {f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}" for name in _ALSO}
     kept: dict[str, Any] = {}
     while todo:
         name = todo.pop()
         if name not in kept:
-            kept[name] = _trim(found[name])
+            kept[name] = _trim(all_schemas[name])
             todo += _references(kept[name])
     return kept
 

@@ -40,18 +40,18 @@ Messages = dict[str, dict[str, list[str]]]
 
 def main() -> int:
     """Read, choose and write; print what was written."""
-    found = _facts()
-    wanted = [
-        schema_name(*_split(group_version), entry["kind"])
+    facts = _facts()
+    schema_names = [
+        schema_name(*_split_group_version(group_version), entry["kind"])
         for group_version, entries in resources().items()
         for entry in entries
         if "group" not in entry
     ]
-    chosen = _reachable(found, [*wanted, *_ALSO])
-    text = json.dumps(chosen, sort_keys=True, separators=(",", ":"))
+    chosen = _reachable(facts, [*schema_names, *_ALSO])
+    content = json.dumps(chosen, sort_keys=True, separators=(",", ":"))
     target = Path(envtest.kinds.__file__).with_name("wire.json")
-    target.write_text(text + "\n", encoding="utf-8")
-    sys.stdout.write(f"{target}: {len(text)} bytes, {len(chosen)} messages\n")
+    target.write_text(content + "\n", encoding="utf-8")
+    sys.stdout.write(f"{target}: {len(content)} bytes, {len(chosen)} messages\n")
     return 0
 
 
@@ -65,23 +65,23 @@ def _facts() -> Messages:
         go = shutil.which("go") or "go"
         subprocess.run([go, "mod", "tidy"], cwd=folder, check=True)
         done = subprocess.run([go, "run", "."], cwd=folder, check=True, stdout=subprocess.PIPE)
-    found: Messages = json.loads(done.stdout)
-    return found
+    messages: Messages = json.loads(done.stdout)
+    return messages
 
 
-def _split(group_version: str) -> tuple[str, str]:
+def _split_group_version(group_version: str) -> tuple[str, str]:
     group, _, version = group_version.rpartition("/")
     return group, version
 
 
-def _reachable(found: Messages, todo: list[str]) -> dict[str, Any]:
+def _reachable(messages: Messages, todo: list[str]) -> dict[str, Any]:
     """Keep what the wanted messages need."""
     chosen: dict[str, Any] = {}
     while todo:
         name = todo.pop()
         if name not in chosen and name.rpartition(".")[2] not in _SPECIAL:
-            chosen[name] = dict(sorted(found[name].items(), key=lambda item: int(item[0])))
-            todo += [inner for _, _, _, inner in found[name].values() if inner]
+            chosen[name] = dict(sorted(messages[name].items(), key=lambda item: int(item[0])))
+            todo += [inner for _, _, _, inner in messages[name].values() if inner]
     return chosen
 
 

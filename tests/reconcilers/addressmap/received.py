@@ -14,15 +14,15 @@ class Received:
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
 
-    def take(self, text: str) -> dict[str, Any]:
+    def take(self, content: str) -> dict[str, Any]:
         """Take a message; return the parts that it changed, of keyed parts the entries."""
-        message = json.loads(text)
+        message = json.loads(content)
         if message.pop("whole", False):
             self.state = {name: {} for name in KEYED}
         news: dict[str, Any] = {}
         for name, part in message.items():
             if name in KEYED:
-                news[name] = _changed(self.state.setdefault(name, {}), part, name == "pools")
+                news[name] = _apply_change(self.state.setdefault(name, {}), part, name == "pools")
             else:
                 self.state[name] = news[name] = part
         return {"pools": {}, **news}
@@ -36,7 +36,9 @@ def of_page(html: str) -> dict[str, Any]:
     return received.state
 
 
-def _changed(known: dict[str, Any], change: dict[str, Any], are_pools: bool) -> dict[str, Any]:
+def _apply_change(
+    known: dict[str, Any], change: dict[str, Any], are_pools: bool
+) -> dict[str, Any]:
     """Change entries; return the new ones and those that changed."""
     for key in change["drop"]:
         del known[key]
@@ -49,7 +51,7 @@ def _pool(known: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
     pool = {name: dict(known.get(name, {})) for name in KEYED_OF_POOL}
     for name in KEYED_OF_POOL:
         if name in entry:
-            _changed(pool[name], entry[name], are_pools=False)
+            _apply_change(pool[name], entry[name], are_pools=False)
     return {**known, **entry, **pool}
 
 

@@ -58,12 +58,12 @@ def picture(texts: list[str]) -> PoolPicture:
 some_texts = st.lists(free_texts, min_size=7, max_size=7)
 
 
-def controls(text: str) -> list[str]:
+def controls(content: str) -> list[str]:
     """Return the characters of a text that a terminal or a reader acts on, line ends aside."""
     joiners = "\u200c\u200d"
     return [
         character
-        for character in text
+        for character in content
         if character not in f"\n{joiners}"
         and (
             unicodedata.category(character) in {"Cc", "Zl", "Zp", "Cs"}
@@ -77,13 +77,13 @@ def controls(text: str) -> list[str]:
 def test_tables_and_maps_have_no_controls_and_one_line_for_each_row(texts: list[str]) -> None:
     pool, plain = picture(texts), picture(["x"] * 7)
 
-    def lines(shown: PoolPicture) -> list[str]:
-        rows = [PoolRow(shown, shown.families[0])]
-        found = list(answers([shown], WHOLE))
+    def lines(pool_picture: PoolPicture) -> list[str]:
+        rows = [PoolRow(pool_picture, pool_picture.families[0])]
+        answer_list = list(answers([pool_picture], WHOLE))
         parts = (
-            draw_family(shown, shown.families[0], "wide"),
+            draw_family(pool_picture, pool_picture.families[0], "wide"),
             fit_table(_POOLS, rows, "wide"),
-            fit_table(_ANSWERS, found, "wide"),
+            fit_table(_ANSWERS, answer_list, "wide"),
         )
         return click.unstyle("".join(parts)).split("\n")
 
@@ -103,8 +103,8 @@ def test_a_picture_is_well_formed_and_a_page_keeps_its_texts_in_its_data(texts: 
     assert html.count("</script>") == 2, "that of the data, and that of the script"
     data = html.partition('id="data">')[2].partition("</script>")[0]
     assert "<" not in data
-    [shown] = json.loads(data)["pools"]["set"].values()
-    assert len(shown["requests"]["set"]) == 1
+    [pool_document] = json.loads(data)["pools"]["set"].values()
+    assert len(pool_document["requests"]["set"]) == 1
 
 
 @given(some_texts)
@@ -120,10 +120,10 @@ def test_documents_have_no_controls_and_keep_the_text_as_it_is_written(texts: li
 
 
 @given(free_texts)
-def test_conditions_and_sentences_are_one_line(text: str) -> None:
-    message = Finding("Ready", False, "Stalled", text).message
+def test_conditions_and_sentences_are_one_line(content: str) -> None:
+    message = Finding("Ready", False, "Stalled", content).message
     assert controls(message) == []
     assert "\n" not in message
-    sentence = wrap_line(text)
+    sentence = wrap_line(content)
     assert controls(sentence) == []
     assert sentence.count("\n") == 1

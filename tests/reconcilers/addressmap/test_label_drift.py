@@ -43,7 +43,7 @@ async def test_label_drift_is_reported_if_and_only_if_a_sweep_repairs_it(
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     drifted = LABELS | {names.LABEL_TEAM: "other"}
     allocation = make.allocation(
-        "lb", labels=drifted, phase="Allocated", held=("10.40.0.0", "10.40.0.0"), **meta
+        "lb", labels=drifted, phase="Allocated", held_range=("10.40.0.0", "10.40.0.0"), **meta
     )
     lab.server.add("ipallocations", allocation)
     pools, allocations, clusters, _ = (

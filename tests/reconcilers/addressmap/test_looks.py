@@ -35,10 +35,10 @@ Three = tuple[float, float, float]
 
 def linear(colour: str) -> Three:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    one, two, three = (
+    first, two, three = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
-    return one, two, three
+    return first, two, three
 
 
 def times(matrix: tuple[Three, ...], colour: Three) -> list[float]:
@@ -57,10 +57,10 @@ def lab(colour: list[float]) -> Three:
     return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, other: str) -> float:
     lights = [
         0.2126 * red + 0.7152 * green + 0.0722 * blue
-        for red, green, blue in (linear(one), linear(other))
+        for red, green, blue in (linear(first), linear(other))
     ]
     return (max(lights) + 0.05) / (min(lights) + 0.05)
 
@@ -72,16 +72,16 @@ def test_any_two_colours_differ_for_people_with_any_sight(
 ) -> None:
     seen = {colour: lab(times(SIGHTS[sight], linear(colour))) for colour in fills}
     near = [
-        (one, other)
-        for one, other in combinations(fills, 2)
-        if sum((a - b) ** 2 for a, b in zip(seen[one], seen[other], strict=True)) < FAR**2
+        (first, other)
+        for first, other in combinations(fills, 2)
+        if sum((a - b) ** 2 for a, b in zip(seen[first], seen[other], strict=True)) < FAR**2
     ]
     assert near == []
 
 
 def test_colours_stand_out_from_the_ground_of_the_page() -> None:
-    assert min(contrast(one, "#ffffff") for one in FILLS) >= 3
-    assert min(contrast(one, "#0d1117") for one in DARK_FILLS) >= 3
+    assert min(contrast(fill, "#ffffff") for fill in FILLS) >= 3
+    assert min(contrast(fill, "#0d1117") for fill in DARK_FILLS) >= 3
 
 
 def test_the_looks_are_as_many_as_colours_times_patterns() -> None:

@@ -25,8 +25,11 @@ def test_documents_are_found_of_each_pool_that_is_asked_for() -> None:
     assert [pool.title for pool in others.pictures] == ["InClusterIPPool b/machines"]
     objects = Objects({key: SITE}, {}, {}, {}, integrations=others)
     site, machines = PoolName("NetworkPool", key), others.pictures[0].name
-    found = documents_of(objects, [site, machines])
-    assert [(name, [one["name"] for one in some]) for name, some in found.items()] == [
+    documents = documents_of(objects, [site, machines])
+    assert [
+        (name, [document["name"] for document in pool_documents])
+        for name, pool_documents in documents.items()
+    ] == [
         (site, ["b/site"]),
         (machines, ["InClusterIPPool b/machines"]),
     ]

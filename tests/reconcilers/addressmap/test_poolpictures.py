@@ -25,7 +25,7 @@ ADDRESSES = api.addresses(api.CONTRACT_VERSIONS[0]).full_name
 ALLOCATIONS = IP_ALLOCATION.full_name
 
 
-def shown(*limits: NotRead) -> PoolPicture:
+def make_picture(*limits: NotRead) -> PoolPicture:
     """Return the pool as a user with these limits sees it."""
     objects = Objects({SITE.metadata.key: SITE}, {}, {}, {}, integrations=Views(not_read=limits))
     (pool,) = pool_pictures(objects)
@@ -42,7 +42,7 @@ def shown(*limits: NotRead) -> PoolPicture:
     ],
 )
 def test_what_kinds_that_may_not_be_read_may_hold_is_unknown(limits: Sequence[NotRead]) -> None:
-    pool = shown(*limits)
+    pool = make_picture(*limits)
     assert [extent.state for extent in pool.families[0].extents] == [AddressState.UNKNOWN]
     document = pool_document(pool)
     [figures] = document["families"]
@@ -51,7 +51,9 @@ def test_what_kinds_that_may_not_be_read_may_hold_is_unknown(limits: Sequence[No
     assert known.isdisjoint({"allocated", "available", "largestFreeBlock", "utilizationPercent"})
     assert document["waiting"] is None
     assert document["notRead"] == [str(limits[-1])]
-    assert [one["notRead"] for one in pool_documents(pool)] == [[str(limits[-1])]]
+    assert [pool_document["notRead"] for pool_document in pool_documents(pool)] == [
+        [str(limits[-1])]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -60,11 +62,11 @@ def test_what_kinds_that_may_not_be_read_may_hold_is_unknown(limits: Sequence[No
 def test_what_may_hold_nothing_of_a_pool_leaves_its_figures_known(
     limits: Sequence[NotRead],
 ) -> None:
-    pool = shown(*limits)
+    pool = make_picture(*limits)
     assert [extent.state for extent in pool.families[0].extents] == [AddressState.FREE]
     assert pool_document(pool)["families"][0]["available"] == 8
     assert "notRead" not in pool_document(pool)
-    assert [one["notRead"] for one in pool_documents(pool)] == [[]]
+    assert [pool_document["notRead"] for pool_document in pool_documents(pool)] == [[]]
 
 
 @pytest.mark.parametrize("limit", [None, NotRead(ALLOCATIONS, "b")])

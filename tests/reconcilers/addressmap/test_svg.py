@@ -11,14 +11,14 @@ from tests.reconcilers import make
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def held(name: str, first: int, last: int, tenant: str = "team/shop") -> IPAllocation:
+def make_holder(name: str, first: int, last: int, tenant: str = "team/shop") -> IPAllocation:
     ends = (make.address(first), make.address(last))
-    return make.allocation(name, tenant=tenant, phase="Allocated", held=ends)
+    return make.allocation(name, tenant=tenant, phase="Allocated", held_range=ends)
 
 
-def drawn(prefix_bits: int, *allocations: IPAllocation) -> ElementTree.Element:
+def draw(prefix_bits: int, *allocations: IPAllocation) -> ElementTree.Element:
     pool = picture_of(make.pool(cidr=make.cidr(prefix_bits)), list(allocations))
-    numbers = looks(str(one.spec.tenantClusterRef.key) for one in allocations)
+    numbers = looks(str(allocation.spec.tenantClusterRef.key) for allocation in allocations)
     return ElementTree.fromstring(svg(pool.title, pool.families[0], numbers))
 
 
@@ -27,31 +27,35 @@ def texts(root: ElementTree.Element) -> list[str]:
 
 
 def test_a_small_pool_has_rows_of_sixteen() -> None:
-    root = drawn(6)
+    root = draw(6)
     starts = texts(root)[1:5]
     assert starts == [make.address(at) for at in (0, 16, 32, 48)]
 
 
 def test_a_large_pool_has_thirty_two_rows() -> None:
-    heights = {node.get("y") for node in drawn(16).iter(f"{SVG}rect")} - {None}
+    heights = {node.get("y") for node in draw(16).iter(f"{SVG}rect")} - {None}
     assert {str(HEAD + row * ROW) for row in range(32)} <= heights
     assert str(HEAD + 32 * ROW) not in heights
 
 
 def test_each_tenant_has_a_pattern_and_its_name_in_its_range_or_beside() -> None:
-    root = drawn(16, held("wide", 0, 1023, "team/red"), held("narrow", 2048, 2049, "team/blue"))
+    root = draw(
+        16,
+        make_holder("wide", 0, 1023, "team/red"),
+        make_holder("narrow", 2048, 2049, "team/blue"),
+    )
     patterns = {node.get("id") for node in root.iter(f"{SVG}pattern")}
     fills = {(node.get("fill") or "")[5:-1] for node in root.iter(f"{SVG}rect")}
     assert len(patterns) == 2
     assert patterns <= fills
     places = {node.text: float(node.get("x") or 0) for node in root.iter(f"{SVG}text")}
-    [red] = [x for text, x in places.items() if text and text.endswith("/red")]
-    [blue] = [x for text, x in places.items() if text and text.endswith("/blue")]
+    [red] = [x for label, x in places.items() if label and label.endswith("/red")]
+    [blue] = [x for label, x in places.items() if label and label.endswith("/blue")]
     assert LABEL <= red < LABEL + WIDTH
     assert LABEL + WIDTH <= blue < LABEL + WIDTH + NAMES_WIDTH
 
 
 def test_names_that_do_not_fit_beside_a_row_are_cut() -> None:
-    many = [held(f"a{at}", 4 * at, 4 * at, f"team/tenant-{at}") for at in range(60)]
-    beside = [text for text in texts(drawn(16, *many)) if text.endswith("…")]
+    many = [make_holder(f"a{at}", 4 * at, 4 * at, f"team/tenant-{at}") for at in range(60)]
+    beside = [label for label in texts(draw(16, *many)) if label.endswith("…")]
     assert len(beside) == 1

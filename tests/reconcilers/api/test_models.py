@@ -34,16 +34,16 @@ OURS: dict[str, Resource[Any]] = {
 
 
 def _documents() -> list[Any]:
-    found = []
+    unlisted = []
     for path in sorted(folder("samples").iterdir(), key=lambda path: path.name):
         for number, document in enumerate(read_all_yaml(path.read_text())):
             if document and document["kind"] in OURS:
-                found.append(pytest.param(document, id=f"{path.name}[{number}]"))
-    return found
+                unlisted.append(pytest.param(document, id=f"{path.name}[{number}]"))
+    return unlisted
 
 
 def _read(document: dict[str, Any]) -> tuple[Any, Any]:
-    """Return what msgspec and what pydantic make of a document."""
+    """Return a document as msgspec and as pydantic decode it."""
     kind = OURS[document["kind"]].type
     decoded = msgspec.json.decode(msgspec.json.encode(document), type=kind)
     return decoded, TypeAdapter(kind).validate_python(document)
@@ -63,9 +63,9 @@ def test_every_kind_has_a_sample() -> None:
 @pytest.mark.parametrize("cidr", ["10.40.0.0/24", "fd00::/64"])
 def test_both_decoders_read_a_written_pool_status_alike(cidr: str) -> None:
     pool = make.pool(cidr=cidr)
-    shown = make.view(make.allocation("a"), make.allocation("b", size=500))
-    decision = protocol.decide(pool, shown, poolgeometry.parse_layouts(pool.spec, 1 << 20), 256)
-    written = make.pool_status(pool, shown, decision, make.EPOCH)
+    view = make.view(make.allocation("a"), make.allocation("b", size=500))
+    decision = protocol.decide(pool, view, poolgeometry.parse_layouts(pool.spec, 1 << 20), 256)
+    written = make.pool_status(pool, view, decision, make.EPOCH)
     body = {"kind": "NetworkPool", "metadata": {"name": "lab"}, "spec": {"cidr": cidr}}
     decoded, validated = _read(body | {"status": written})
     assert decoded == validated
@@ -79,7 +79,7 @@ def test_both_decoders_read_a_written_allocation_status_alike(
     ends: tuple[str, str],
 ) -> None:
     allocation = make.allocation("a")
-    given = AddressRange.parse(*ends)
+    span = AddressRange.parse(*ends)
     body = {
         "kind": "IPAllocation",
         "metadata": {"name": "a"},
@@ -88,11 +88,11 @@ def test_both_decoders_read_a_written_allocation_status_alike(
             "tenantClusterRef": {"name": "a", "namespace": "team"},
             "type": "nodes",
         },
-        "status": granted_status(allocation, make.pool(), (given,), make.EPOCH),
+        "status": granted_status(allocation, make.pool(), (span,), make.EPOCH),
     }
     decoded, validated = _read(body)
     assert decoded == validated
-    assert statusranges.find_held_range(decoded) == given
+    assert statusranges.find_held_range(decoded) == span
 
 
 def test_what_another_version_of_the_schema_let_in_stays_readable() -> None:
@@ -127,8 +127,8 @@ def test_a_held_range_is_read_however_it_was_written(
     reported: dict[str, str], expected: str | None
 ) -> None:
     allocation: IPAllocation = make.allocation("a", status=reported)
-    found = statusranges.find_held_range(allocation)
-    assert (found.text if found else None) == expected
+    held_range = statusranges.find_held_range(allocation)
+    assert (held_range.text if held_range else None) == expected
 
 
 def _expressions(schema: Any) -> Iterator[str]:
@@ -147,6 +147,6 @@ def _expressions(schema: Any) -> Iterator[str]:
 def test_no_rule_names_a_field_by_a_word_that_cel_reserves() -> None:
     """Its cost cannot be estimated then, and a real server may refuse the whole definition."""
     plain = re.compile(rf"\.(?:{'|'.join(RESERVED)})\b")
-    found = list(_expressions(crd.crds()))
-    assert any("__namespace__" in expression for expression in found)
-    assert [expression for expression in found if plain.search(expression)] == []
+    expressions = list(_expressions(crd.crds()))
+    assert any("__namespace__" in expression for expression in expressions)
+    assert [expression for expression in expressions if plain.search(expression)] == []

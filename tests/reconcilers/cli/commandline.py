@@ -43,11 +43,11 @@ class Outcome:
         """The objects of a printed List, by `Kind/name`."""
         whole = json.loads(self.out)
         assert (whole["apiVersion"], whole["kind"]) == ("v1", "List")
-        return {f"{one['kind']}/{one['metadata']['name']}": one for one in whole["items"]}
+        return {f"{item['kind']}/{item['metadata']['name']}": item for item in whole["items"]}
 
 
-def _sentences(text: str, kind: str) -> list[str]:
-    return [line.removeprefix(kind) for line in text.splitlines() if line.startswith(kind)]
+def _sentences(content: str, kind: str) -> list[str]:
+    return [line.removeprefix(kind) for line in content.splitlines() if line.startswith(kind)]
 
 
 @contextmanager
@@ -89,13 +89,13 @@ async def run_beside(*arguments: str | Path) -> Outcome:
 
 def plan(*objects: Mapping[str, Any], options: Sequence[str] = ()) -> Outcome:
     """Plan objects given as values; the outcome is JSON."""
-    text = written_yaml(objects)
-    return run("plan", "-f", "-", "-o", "json", *options, stdin=text.encode())
+    manifests = written_yaml(objects)
+    return run("plan", "-f", "-", "-o", "json", *options, stdin=manifests.encode())
 
 
-def plan_text(text: str, *options: str) -> Outcome:
+def plan_text(content: str, *options: str) -> Outcome:
     """Plan manifests given as text; the outcome is a table unless `options` say otherwise."""
-    return run("plan", "-f", "-", *options, stdin=text.encode())
+    return run("plan", "-f", "-", *options, stdin=content.encode())
 
 
 def thing(kind: str, name: str, spec: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def pool(name: str = "lab", cidr: str = "10.40.0.0/24", **more: Any) -> dict[str
     if "tenant" in more:
         spec["tenantAllocation"] = more.pop("tenant")
     if "reserved" in more:
-        spec["reserved"] = [{"cidr": one} for one in more.pop("reserved")]
+        spec["reserved"] = [{"cidr": cidr} for cidr in more.pop("reserved")]
     return thing("NetworkPool", name, spec, **more)
 
 
@@ -148,7 +148,7 @@ def holding(start: str, end: str, phase: str = "Allocated") -> dict[str, Any]:
 
 def provider(name: str, *pools: str, **network: Any) -> dict[str, Any]:
     """Return a ProviderConfig that draws from `pools`, first choice first."""
-    refs = [{"name": one, "priority": at} for at, one in enumerate(pools)]
+    refs = [{"name": pool, "priority": at} for at, pool in enumerate(pools)]
     spec = {"provider": "local", "network": {"mode": "ipam", "poolRefs": refs, **network}}
     return thing("ProviderConfig", name, spec)
 
@@ -166,6 +166,8 @@ def cluster(name: str = "app", of: str | None = "prov", **more: Any) -> dict[str
 
 def ready(body: Mapping[str, Any], condition: str = "Ready") -> dict[str, Any]:
     """Return a condition of an object."""
-    found = [one for one in body["status"]["conditions"] if one["type"] == condition]
-    assert len(found) == 1
-    return dict(found[0])
+    conditions = [
+        candidate for candidate in body["status"]["conditions"] if candidate["type"] == condition
+    ]
+    assert len(conditions) == 1
+    return dict(conditions[0])

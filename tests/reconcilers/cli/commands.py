@@ -40,7 +40,7 @@ def butler_ipam(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "reconcilers", *arguments]
 
 
-def installed(*arguments: str) -> list[str]:
+def find_installed_command(*arguments: str) -> list[str]:
     """Return the command line of `butler-ipam` as it is installed: it imports all it needs."""
     return [str(Path(sys.executable).with_name("butler-ipam")), *arguments]
 
@@ -84,8 +84,8 @@ class Running:
         with anyio.fail_after(SECONDS):
             while True:
                 moved = self._moved
-                if found := re.search(pattern, self.printed + self.complained):
-                    return found
+                if match := re.search(pattern, self.printed + self.complained):
+                    return match
                 if self.process.returncode is not None:
                     raise AssertionError(f"it ended:\n{self.printed}{self.complained}")
                 await moved.wait()
@@ -115,7 +115,7 @@ class Running:
 
 
 @asynccontextmanager
-async def started(
+async def start(
     *arguments: str, program: Callable[..., list[str]] = butler_ipam, **variables: str
 ) -> AsyncIterator[Running]:
     """Run `butler-ipam` for the time of the context; it is killed if it outlives it.
@@ -156,11 +156,14 @@ def _kubectl() -> tuple[str, str]:
     )
     try:
         version = json.loads(asked.stdout)["clientVersion"]
-        found = (int(version["major"]), int(re.sub(r"\D", "", version["minor"])))
+        version_numbers = (int(version["major"]), int(re.sub(r"\D", "", version["minor"])))
     except (ValueError, KeyError):
         return "", f"{path} does not tell its version"
-    if found < LEAST_KUBECTL:
-        return "", f"kubectl is {found[0]}.{found[1]}, these tests need 1.28 or newer"
+    if version_numbers < LEAST_KUBECTL:
+        return (
+            "",
+            f"kubectl is {version_numbers[0]}.{version_numbers[1]}, and tests need 1.28 or newer",
+        )
     return path, ""
 
 
@@ -193,7 +196,7 @@ class Kubectl:
         return done
 
     async def text(self, *arguments: str, stdin: str = "") -> str:
-        """Return what it prints."""
+        """Return the output of the program."""
         return (await self.run(*arguments, stdin=stdin)).stdout.decode()
 
     async def apply(self, *manifests: Mapping[str, Any]) -> None:
@@ -201,6 +204,6 @@ class Kubectl:
         documents = "\n---\n".join(json.dumps(manifest) for manifest in manifests)
         await self.run("apply", "-f", "-", stdin=documents)
 
-    async def wait(self, *what: str) -> None:
+    async def wait(self, *words: str) -> None:
         """Wait for a condition, a phase or a deletion: `kubectl wait` watches."""
-        await self.run("wait", "--timeout=30s", *what)
+        await self.run("wait", "--timeout=30s", *words)

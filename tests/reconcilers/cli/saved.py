@@ -11,7 +11,7 @@ FINALIZER = "butler.butlerlabs.dev/ipallocation"
 UID = "butler.butlerlabs.dev/tenant-uid"
 
 
-def labelled(name: str, of: str, tenant: str, kind: str = "loadbalancer") -> dict[str, str]:
+def make_labels(name: str, of: str, tenant: str, kind: str = "loadbalancer") -> dict[str, str]:
     team, _, cluster = tenant.partition("/")
     return {
         "butler.butlerlabs.dev/network-pool": of,
@@ -21,10 +21,10 @@ def labelled(name: str, of: str, tenant: str, kind: str = "loadbalancer") -> dic
     }
 
 
-def held(name: str, start: str, end: str, **more: Any) -> dict[str, Any]:
+def make_holder(name: str, start: str, end: str, **more: Any) -> dict[str, Any]:
     """Return an allocation that holds a range and lacks nothing."""
     tenant = more.get("tenant", "others/one")
-    more.setdefault("labels", labelled(name, "lab", tenant))
+    more.setdefault("labels", make_labels(name, "lab", tenant))
     more.setdefault("finalizers", [FINALIZER])
     return allocation(name, 1, status=holding(start, end), uid=f"uid-{name}", **more)
 

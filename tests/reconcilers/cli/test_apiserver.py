@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.reconcilers.cli.commands import Kubectl, call, installed, started
+from tests.reconcilers.cli.commands import Kubectl, call, find_installed_command, start
 
 READY = "Ctrl-C ends it"
 
@@ -17,7 +17,7 @@ async def test_kubectl_works_with_what_it_writes(tmp_path: Path) -> None:
     config = tmp_path / "out" / "config"
     kubectl = Kubectl(config, tmp_path)
     arguments = ("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}")
-    async with started(*arguments, program=installed) as server:
+    async with start(*arguments, program=find_installed_command) as server:
         await server.until(READY)
         assert f"export KUBECONFIG={config}" in server.printed
         assert stat.S_IMODE(config.stat().st_mode) == 0o600
@@ -31,12 +31,12 @@ async def test_objects_are_kept_where_data_says(tmp_path: Path) -> None:
     data, config = tmp_path / "data", tmp_path / "config"
     kubectl = Kubectl(config, tmp_path)
     arguments = ("apiserver", "--listen=127.0.0.1:0", f"--data={data}", f"--kubeconfig={config}")
-    async with started(*arguments) as server:
+    async with start(*arguments) as server:
         await server.until(READY)
         await kubectl.run("create", "configmap", "kept", "--from-literal=a=b")
         server.process.kill()
         await server.process.wait()
-    async with started(*arguments) as server:
+    async with start(*arguments) as server:
         await server.until(READY)
         kept = json.loads(await kubectl.text("get", "configmap", "kept", "-o", "json"))
     assert kept["data"] == {"a": "b"}
@@ -45,7 +45,7 @@ async def test_objects_are_kept_where_data_says(tmp_path: Path) -> None:
 async def test_no_controllers_run_with_it(tmp_path: Path) -> None:
     config = tmp_path / "config"
     kubectl = Kubectl(config, tmp_path)
-    async with started("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
+    async with start("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
         await server.until(READY)
         await kubectl.run("create", "namespace", "team-a")
         await kubectl.run("delete", "namespace", "team-a", "--wait=false")
@@ -58,12 +58,12 @@ async def test_tokens_of_a_file_let_users_in(tmp_path: Path) -> None:
     tokens.write_text('secret-one,ada,1,"system:masters"\nsecret-two,bob,2\n')
     kubectl = Kubectl(config, tmp_path)
     arguments = (f"--kubeconfig={config}", f"--token-auth-file={tokens}")
-    async with started("apiserver", "--listen=127.0.0.1:0", *arguments) as server:
+    async with start("apiserver", "--listen=127.0.0.1:0", *arguments) as server:
         await server.until(READY)
-        text = config.read_text()
+        content = config.read_text()
         user = config.with_name("user")
         for token, name, allowed in (("secret-one", "ada", True), ("secret-two", "bob", False)):
-            user.write_text(_with_token(text, token))
+            user.write_text(_with_token(content, token))
             asked = await Kubectl(user, tmp_path).run("get", "secrets", check=False)
             assert (asked.returncode == 0) is allowed, asked.stderr.decode()
             if not allowed:
@@ -115,7 +115,7 @@ async def test_a_kubeconfig_that_others_wrote_is_not_overwritten(tmp_path: Path)
 
 async def test_a_port_in_use_gets_one_sentence(tmp_path: Path) -> None:
     config = tmp_path / "config"
-    async with started("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
+    async with start("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
         url = (await server.until(r"https://(127\.0\.0\.1:\d+)")).group(1)
         done = await call("apiserver", f"--listen={url}")
     assert done.returncode == 1
@@ -130,7 +130,7 @@ async def test_of_a_file_that_others_wrote_only_the_beginning_is_read() -> None:
 
 
 async def test_a_kubeconfig_without_a_given_path_is_private_and_removed_at_the_end() -> None:
-    async with started("apiserver", "--listen=127.0.0.1:0") as server:
+    async with start("apiserver", "--listen=127.0.0.1:0") as server:
         path = anyio.Path((await server.until(r"export KUBECONFIG=(\S+)")).group(1))
         await server.until(READY)
         assert stat.S_IMODE((await path.stat()).st_mode) == 0o600

@@ -30,7 +30,7 @@ HOME = names.DEFAULT_NAMESPACE
 METALLB = "metallb-system"
 
 
-def encoded(data: bytes) -> str:
+def encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
@@ -63,11 +63,11 @@ async def allocate(server: ApiServer, name: str, **metadata: Any) -> None:
     )
 
 
-async def reviewed(kubeconfig: str, place: Path) -> dict[str, dict[str, Any]]:
+async def review(kubeconfig: str, place: Path) -> dict[str, dict[str, Any]]:
     """Make a report and return its findings by kind and name; the file is at `place`."""
-    made = await run_beside("check", kubeconfig, "-o", "json")
-    await anyio.Path(place).write_text(made.out)
-    report = json.loads(made.out)
+    outcome = await run_beside("check", kubeconfig, "-o", "json")
+    await anyio.Path(place).write_text(outcome.out)
+    report = json.loads(outcome.out)
     return {f"{f['kind']} {f['subject']['name']}": f for f in report["findings"]}
 
 
@@ -83,7 +83,7 @@ async def test_a_reviewed_report_is_carried_out(tmp_path: Path) -> None:
     async with site(tmp_path) as (server, kubeconfig):
         await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
         report = tmp_path / "report.json"
-        assert set(await reviewed(kubeconfig, report)) == {"Orphan left"}
+        assert set(await review(kubeconfig, report)) == {"Orphan left"}
         done = await run_beside("check", kubeconfig, "--repair", str(report))
         printed = done.err
         assert "IPAllocation butler-system/left: deleted" in printed
@@ -96,7 +96,7 @@ async def test_what_reviewers_set_to_none_is_left_alone(tmp_path: Path) -> None:
     async with site(tmp_path) as (server, kubeconfig):
         await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
         report = tmp_path / "report.json"
-        await reviewed(kubeconfig, report)
+        await review(kubeconfig, report)
         report.write_text(report.read_text().replace('"action": "delete"', '"action": "none"'))
         done = await run_beside("check", kubeconfig, "--repair", str(report))
         assert done.code == 0
@@ -107,11 +107,11 @@ async def test_an_object_that_changed_since_the_review_is_left_alone(tmp_path: P
     async with site(tmp_path) as (server, kubeconfig):
         await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
         report = tmp_path / "report.json"
-        await reviewed(kubeconfig, report)
+        await review(kubeconfig, report)
         client = Client(server.transport)
-        found = await client.get(IP_ALLOCATION, Key(HOME, "left"))
+        allocation = await client.get(IP_ALLOCATION, Key(HOME, "left"))
         note = {"metadata": {"annotations": {"note": "do not touch"}}}
-        await client.patch(IP_ALLOCATION, Version.from_object(found), note)
+        await client.patch(IP_ALLOCATION, Version.from_object(allocation), note)
         done = await run_beside("check", kubeconfig, "--repair", str(report))
         assert done.code == 1
         assert "changed since the report was made" in done.err
@@ -122,7 +122,7 @@ async def test_a_report_cannot_ask_for_what_a_finding_does_not_offer(tmp_path: P
     async with site(tmp_path) as (server, kubeconfig):
         await allocate(server, "fine")
         report = tmp_path / "report.json"
-        assert set(await reviewed(kubeconfig, report)) == {"LabelDrift fine"}
+        assert set(await review(kubeconfig, report)) == {"LabelDrift fine"}
         report.write_text(report.read_text().replace('"action": "label"', '"action": "delete"'))
         done = await run_beside("check", kubeconfig, "--repair", str(report))
         assert done.code == 1
@@ -134,9 +134,9 @@ async def test_questions_are_answered_by_a_cluster(tmp_path: Path) -> None:
     async with site(tmp_path) as (server, kubeconfig):
         await allocate(server, "waits")
         pools = await run_beside("pools", kubeconfig, "-o", "json")
-        [one] = json.loads(pools.out)["items"]
-        [family] = one["families"]
-        assert (family["total"], family["allocated"], one["waiting"]) == (256, 0, 1)
+        [document] = json.loads(pools.out)["items"]
+        [family] = document["families"]
+        assert (family["total"], family["allocated"], document["waiting"]) == (256, 0, 1)
         asked = await run_beside("whois", kubeconfig, "10.40.0.1")
         assert "butler-system/lab  free" in asked.out
         tenants = (await run_beside("tenants", kubeconfig)).out
@@ -162,7 +162,7 @@ async def tenant_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
         await client.create(NETWORK_POOL, HOME, pool)
         spec = {"kubernetesVersion": "v1.31.0", "workers": {"replicas": 1}}
         await client.create(TENANT_CLUSTER, "team", {"metadata": {"name": "a"}, "spec": spec})
-        made = await client.create(
+        allocation = await client.create(
             IP_ALLOCATION,
             HOME,
             {
@@ -175,9 +175,12 @@ async def tenant_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
                 },
             },
         )
-        held = {"phase": "Allocated", "startAddress": "10.40.0.0", "endAddress": "10.40.0.1"}
+        status = {"phase": "Allocated", "startAddress": "10.40.0.0", "endAddress": "10.40.0.1"}
         await client.patch(
-            IP_ALLOCATION, Version.from_object(made), {"status": held}, subresource="status"
+            IP_ALLOCATION,
+            Version.from_object(allocation),
+            {"status": status},
+            subresource="status",
         )
         path = anyio.Path(folder / "kubeconfig")
         await path.write_text(server.kubeconfig)
@@ -187,8 +190,10 @@ async def tenant_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
 async def drift(kubeconfig: str) -> tuple[int, list[str]]:
     """Return the exit code of a strict check, and what it has against tenants."""
     done = await run_beside("check", kubeconfig, "--tenants", "--strict", "-o", "json")
-    found = json.loads(done.out)["findings"]
-    return done.code, [one["sentence"] for one in found if one["kind"] == "TenantDrift"]
+    findings = json.loads(done.out)["findings"]
+    return done.code, [
+        finding["sentence"] for finding in findings if finding["kind"] == "TenantDrift"
+    ]
 
 
 async def test_a_tenant_that_does_not_answer_is_reported_and_so_is_what_differs_in_it(
@@ -199,7 +204,7 @@ async def test_a_tenant_that_does_not_answer_is_reported_and_so_is_what_differs_
         assert sentence.startswith("could not be asked: ")
         secret = {
             "metadata": {"name": "a-admin-kubeconfig"},
-            "data": {"admin.conf": encoded((tmp_path / "kubeconfig").read_bytes())},
+            "data": {"admin.conf": encode((tmp_path / "kubeconfig").read_bytes())},
         }
         await client.create(SECRET, "team", secret)
         code, [sentence] = await drift(kubeconfig)

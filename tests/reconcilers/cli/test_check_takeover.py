@@ -11,7 +11,7 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.integrations.core.scopedlists import NotRead
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import pool, provider
-from tests.reconcilers.cli.saved import UID, ask, cluster, held
+from tests.reconcilers.cli.saved import UID, ask, cluster, make_holder
 
 KEPT = {"totalIPs": 256, "observedGeneration": 1}
 """The status of a pool as Butler's controller writes it."""
@@ -22,9 +22,9 @@ def findings(folder: Path, *objects: dict[str, Any]) -> dict[tuple[str, str], st
     """Return the sentences about taking over, by kind and name of the object."""
     done = ask(folder, "check", "-o", "json", objects=objects)
     return {
-        (one["kind"], one["subject"]["name"]): one["sentence"]
-        for one in json.loads(done.out)["findings"]
-        if one["kind"] in {"UnnotedOrphan", "NewlyServed"}
+        (finding["kind"], finding["subject"]["name"]): finding["sentence"]
+        for finding in json.loads(done.out)["findings"]
+        if finding["kind"] in {"UnnotedOrphan", "NewlyServed"}
     }
 
 
@@ -35,27 +35,27 @@ def unready(name: str = "one") -> dict[str, Any]:
 
 
 def test_a_range_of_a_cluster_that_is_gone_is_named_where_no_uid_tells(tmp_path: Path) -> None:
-    found = findings(
-        tmp_path, pool(status=KEPT), cluster("other"), held("a", "10.40.0.0", "10.40.0.3")
+    sentences = findings(
+        tmp_path, pool(status=KEPT), cluster("other"), make_holder("a", "10.40.0.0", "10.40.0.3")
     )
-    assert list(found) == [("UnnotedOrphan", "a")]
-    assert found["UnnotedOrphan", "a"].startswith(
+    assert list(sentences) == [("UnnotedOrphan", "a")]
+    assert sentences["UnnotedOrphan", "a"].startswith(
         "holds 10.40.0.0/30 for TenantCluster others/one"
     )
 
 
 def test_a_range_with_a_uid_or_a_cluster_is_no_unnoted_orphan(tmp_path: Path) -> None:
-    noted = held("a", "10.40.0.0", "10.40.0.3", annotations={UID: "u1"})
-    owned = held("b", "10.40.0.4", "10.40.0.7")
+    noted = make_holder("a", "10.40.0.0", "10.40.0.3", annotations={UID: "u1"})
+    owned = make_holder("b", "10.40.0.4", "10.40.0.7")
     assert findings(tmp_path, pool(status=KEPT), cluster(), noted, owned) == {}
 
 
 def test_a_cluster_that_is_not_ready_is_named_with_what_it_will_be_given(tmp_path: Path) -> None:
     objects = (pool(status=KEPT), provider("prov", "lab"), unready())
-    found = findings(tmp_path, *objects)
-    assert list(found) == [("NewlyServed", "one")]
-    assert "no addresses for nodes and load balancers" in found["NewlyServed", "one"]
-    with_range = findings(tmp_path, *objects, held("a", "10.40.0.0", "10.40.0.3"))
+    sentences = findings(tmp_path, *objects)
+    assert list(sentences) == [("NewlyServed", "one")]
+    assert "no addresses for nodes and load balancers" in sentences["NewlyServed", "one"]
+    with_range = findings(tmp_path, *objects, make_holder("a", "10.40.0.0", "10.40.0.3"))
     assert "no addresses for nodes:" in with_range["NewlyServed", "one"]
 
 
@@ -67,12 +67,12 @@ def test_a_ready_cluster_and_one_in_cloud_mode_are_given_nothing(tmp_path: Path)
 
 
 def test_pools_that_are_ours_or_of_no_controller_have_no_findings(tmp_path: Path) -> None:
-    for one in (pool(status=OURS), pool()):
+    for network_pool in (pool(status=OURS), pool()):
         objects = (
-            one,
+            network_pool,
             provider("prov", "lab"),
             unready("two"),
-            held("a", "10.40.0.0", "10.40.0.3"),
+            make_holder("a", "10.40.0.0", "10.40.0.3"),
         )
         assert findings(tmp_path, *objects) == {}
 

@@ -34,8 +34,8 @@ def body(kind: str, name: str, spec: Any, version: str = "v1beta2", **more: Any)
 
 
 def ip_pool(name: str, *addresses: str, **spec: Any) -> Any:
-    wanted = {"addresses": [*addresses], "prefix": 24, **spec}
-    return body("InClusterIPPool", name, wanted, "v1alpha2")
+    expected = {"addresses": [*addresses], "prefix": 24, **spec}
+    return body("InClusterIPPool", name, expected, "v1alpha2")
 
 
 def claim(name: str, pool: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
@@ -44,14 +44,14 @@ def claim(name: str, pool: str, kind: str = "InClusterIPPool", **more: Any) -> A
     return body("IPAddressClaim", name, {"poolRef": ref}, **more)
 
 
-def address(name: str, pool: str, text: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
+def address(name: str, pool: str, content: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
     group = OURS if kind == "NetworkPool" else IPAM
     ref = {"apiGroup": group, "kind": kind, "name": pool}
-    spec = {"claimRef": {"name": name}, "poolRef": ref, "address": text, "prefix": 24}
+    spec = {"claimRef": {"name": name}, "poolRef": ref, "address": content, "prefix": 24}
     return body("IPAddress", name, spec, **more)
 
 
-def asked(tmp_path: Path, command: str, *objects: Any) -> Outcome:
+def ask_command(tmp_path: Path, command: str, *objects: Any) -> Outcome:
     file = tmp_path / "saved.yaml"
     file.write_text(yaml.safe_dump_all(objects))
     name, *rest = command.split()
@@ -59,7 +59,7 @@ def asked(tmp_path: Path, command: str, *objects: Any) -> Outcome:
 
 
 def test_pools_of_claims_are_listed_with_their_figures(tmp_path: Path) -> None:
-    found = asked(
+    outcome = ask_command(
         tmp_path,
         "pools -o json",
         ip_pool("p", "10.0.0.10-10.0.0.19", excludedAddresses=["10.0.0.15"]),
@@ -68,10 +68,10 @@ def test_pools_of_claims_are_listed_with_their_figures(tmp_path: Path) -> None:
         claim("a", "p"),
         claim("w", "p"),
     )
-    assert found.code == 0
-    [shown] = yaml.safe_load(found.out)["items"]
-    [family] = shown.pop("families")
-    assert shown == {
+    assert outcome.code == 0
+    [document] = yaml.safe_load(outcome.out)["items"]
+    [family] = document.pop("families")
+    assert document == {
         "kind": "InClusterIPPool",
         "namespace": "b",
         "name": "p",
@@ -82,7 +82,7 @@ def test_pools_of_claims_are_listed_with_their_figures(tmp_path: Path) -> None:
     assert family["offers"] == "10.0.0.10-10.0.0.19"
     figures = {"total": 9, "allocated": 1, "available": 8, "outOfRange": 1}
     assert family.items() >= figures.items()
-    table = asked(tmp_path, "pools", ip_pool("p", "10.0.0.10-10.0.0.19")).out
+    table = ask_command(tmp_path, "pools", ip_pool("p", "10.0.0.10-10.0.0.19")).out
     assert table.splitlines()[1].split() == [
         *("InClusterIPPool", "b", "p", "10.0.0.10-10.0.0.19"),
         *("[--------------------]", "0%", "10", "0", "10", "10", "0%", "0", "Unknown"),
@@ -91,10 +91,10 @@ def test_pools_of_claims_are_listed_with_their_figures(tmp_path: Path) -> None:
 
 def test_whois_knows_who_has_an_address_of_a_pool_of_claims(tmp_path: Path) -> None:
     pool = ip_pool("p", "10.0.0.10-10.0.0.12")
-    found = asked(tmp_path, "whois 10.0.0.11", pool, address("a", "p", "10.0.0.11"))
-    assert found.code == 0
-    assert "InClusterIPPool b/p  allocated  IPAddress b/a" in found.out
-    missing = asked(tmp_path, "whois 10.0.0.13", pool)
+    outcome = ask_command(tmp_path, "whois 10.0.0.11", pool, address("a", "p", "10.0.0.11"))
+    assert outcome.code == 0
+    assert "InClusterIPPool b/p  allocated  IPAddress b/a" in outcome.out
+    missing = ask_command(tmp_path, "whois 10.0.0.13", pool)
     assert (missing.code, missing.errors) == (1, ["no pool in the files contains 10.0.0.13"])
 
 
@@ -104,11 +104,11 @@ def test_what_claims_hold_of_a_network_pool_is_held(tmp_path: Path) -> None:
         claim("a", "site", "NetworkPool"),
         address("a", "site", "10.9.0.2", "NetworkPool"),
     ]
-    found = asked(tmp_path, "whois 10.9.0.2", *objects)
-    assert "10.9.0.2  NetworkPool b/site  allocated  IPAddressClaim b/a" in found.out
-    gateway = asked(tmp_path, "whois 10.9.0.1 -o json", *objects)
+    outcome = ask_command(tmp_path, "whois 10.9.0.2", *objects)
+    assert "10.9.0.2  NetworkPool b/site  allocated  IPAddressClaim b/a" in outcome.out
+    gateway = ask_command(tmp_path, "whois 10.9.0.1 -o json", *objects)
     assert yaml.safe_load(gateway.out)["items"][0]["note"] == "gateway"
-    figures = yaml.safe_load(asked(tmp_path, "pools -o json", *objects).out)["items"][0][
+    figures = yaml.safe_load(ask_command(tmp_path, "pools -o json", *objects).out)["items"][0][
         "families"
     ][0]
     assert (figures["total"], figures["allocated"]) == (7, 1)
@@ -128,9 +128,9 @@ def test_what_ipaddresses_hold_of_the_second_family_of_a_network_pool_is_held(
         body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "secondary": {"cidr": "fd00::/125"}}),
         address("a", "site", "fd00::", "NetworkPool"),
     ]
-    found = asked(tmp_path, "whois fd00::", *objects)
-    assert "fd00::  NetworkPool b/site  allocated  IPAddress b/a" in found.out
-    planned = asked(tmp_path, "plan -o json", *objects, body("IPAllocation", "i", spec))
+    outcome = ask_command(tmp_path, "whois fd00::", *objects)
+    assert "fd00::  NetworkPool b/site  allocated  IPAddress b/a" in outcome.out
+    planned = ask_command(tmp_path, "plan -o json", *objects, body("IPAllocation", "i", spec))
     families = planned.items["IPAllocation/i"]["status"]["families"]
     assert "fd00::" not in {family["startAddress"] for family in families}
     status = planned.items["NetworkPool/site"]["status"]
@@ -184,17 +184,17 @@ def test_what_ipaddresses_hold_of_the_second_family_of_a_network_pool_is_held(
     ],
 )
 def test_check_says_what_is_wrong(tmp_path: Path, expected: str, objects: list[Any]) -> None:
-    found = asked(tmp_path, "check -o json", *objects)
+    outcome = ask_command(tmp_path, "check -o json", *objects)
     said = {
-        f"{one['kind']} {one['subject']['kind']}": one["severity"]
-        for one in yaml.safe_load(found.out)["findings"]
+        f"{finding['kind']} {finding['subject']['kind']}": finding["severity"]
+        for finding in yaml.safe_load(outcome.out)["findings"]
     }
     assert expected in said
-    assert found.code == (1 if "error" in said.values() else 0)
+    assert outcome.code == (1 if "error" in said.values() else 0)
 
 
 def test_check_finds_nothing_wrong_with_what_plan_prints(tmp_path: Path) -> None:
-    planned = asked(
+    planned = ask_command(
         tmp_path,
         "plan -o yaml",
         ip_pool("p", "10.0.0.1-10.0.0.5"),
@@ -203,13 +203,13 @@ def test_check_finds_nothing_wrong_with_what_plan_prints(tmp_path: Path) -> None
         claim("b", "site", "NetworkPool"),
     )
     items = yaml.safe_load(planned.out)["items"]
-    found = asked(tmp_path, "check -o json", *items)
-    assert yaml.safe_load(found.out)["findings"] == []
-    assert {one["kind"] for one in items} >= {"IPAddress", "IPAddressClaim"}
+    outcome = ask_command(tmp_path, "check -o json", *items)
+    assert yaml.safe_load(outcome.out)["findings"] == []
+    assert {item["kind"] for item in items} >= {"IPAddress", "IPAddressClaim"}
 
 
 def test_plan_serves_claims_oldest_first_and_says_why_not(tmp_path: Path) -> None:
-    found = asked(
+    outcome = ask_command(
         tmp_path,
         "plan",
         ip_pool("p", "10.0.0.10-10.0.0.11", gateway="10.0.0.10"),
@@ -217,8 +217,8 @@ def test_plan_serves_claims_oldest_first_and_says_why_not(tmp_path: Path) -> Non
         claim("old", "p"),
         claim("lost", "gone"),
     )
-    lines = [line.split(maxsplit=5) for line in found.out.splitlines()[1:]]
-    assert [[one[1], *one[4:]] for one in lines] == [
+    lines = [line.split(maxsplit=5) for line in outcome.out.splitlines()[1:]]
+    assert [[line[1], *line[4:]] for line in lines] == [
         ["b/young", "-", "PoolExhausted: InClusterIPPool p has no free address"],
         ["b/old", "10.0.0.11/24", "-"],
         ["b/lost", "-", "PoolNotReady: InClusterIPPool gone does not exist"],
@@ -226,7 +226,7 @@ def test_plan_serves_claims_oldest_first_and_says_why_not(tmp_path: Path) -> Non
 
 
 def test_plan_adopts_the_ip_address_of_a_claims_name(tmp_path: Path) -> None:
-    found = asked(
+    outcome = ask_command(
         tmp_path,
         "plan",
         ip_pool("p", "10.0.0.10-10.0.0.19"),
@@ -234,7 +234,7 @@ def test_plan_adopts_the_ip_address_of_a_claims_name(tmp_path: Path) -> None:
         claim("b", "p"),
         address("b", "p", "10.0.0.10"),
     )
-    assert [line.split()[4] for line in found.out.splitlines()[1:]] == [
+    assert [line.split()[4] for line in outcome.out.splitlines()[1:]] == [
         "10.0.0.11/24",
         "10.0.0.10/24",
     ]
@@ -247,7 +247,7 @@ def test_plan_keeps_allocations_and_claims_of_one_pool_apart(tmp_path: Path) -> 
         "type": "nodes",
         "count": 4,
     }
-    found = asked(
+    outcome = ask_command(
         tmp_path,
         "plan -o json",
         body("NetworkPool", "site", {"cidr": "10.9.0.0/28"}),
@@ -255,18 +255,18 @@ def test_plan_keeps_allocations_and_claims_of_one_pool_apart(tmp_path: Path) -> 
         address("made", "site", "10.9.0.1", "NetworkPool"),
         claim("a", "site", "NetworkPool"),
     )
-    allocation = found.items["IPAllocation/i"]["status"]
-    claimed = found.items["IPAddress/a"]["spec"]["address"]
+    allocation = outcome.items["IPAllocation/i"]["status"]
+    claimed = outcome.items["IPAddress/a"]["spec"]["address"]
     assert allocation["startAddress"] == "10.9.0.2"
     assert claimed == "10.9.0.0"
-    status = found.items["NetworkPool/site"]["status"]
+    status = outcome.items["NetworkPool/site"]["status"]
     assert (status["totalIPs"], status["allocatedIPs"]) == (16, 6)
 
 
 def test_only_the_namespace_that_is_named_is_shown(tmp_path: Path) -> None:
     other = ip_pool("q", "10.0.1.1") | {"metadata": {"name": "q", "namespace": "c"}}
-    found = asked(tmp_path, "pools -n c -o name", ip_pool("p", "10.0.0.1"), other)
-    assert found.out.split() == ["inclusterippool.ipam.cluster.x-k8s.io/q"]
+    outcome = ask_command(tmp_path, "pools -n c -o name", ip_pool("p", "10.0.0.1"), other)
+    assert outcome.out.split() == ["inclusterippool.ipam.cluster.x-k8s.io/q"]
 
 
 RESTING = {
@@ -276,7 +276,7 @@ RESTING = {
 
 
 def test_plan_prints_the_statuses_that_pools_of_claims_would_get(tmp_path: Path) -> None:
-    found = asked(
+    outcome = ask_command(
         tmp_path,
         "plan -o json",
         ip_pool("p", "10.0.0.10-10.0.0.12"),
@@ -286,28 +286,31 @@ def test_plan_prints_the_statuses_that_pools_of_claims_would_get(tmp_path: Path)
         claim("foreign", "p", "InClusterIPPool")
         | {"spec": {"poolRef": {"apiGroup": "other", "kind": "IPPool", "name": "p"}}},
     )
-    status = found.items["InClusterIPPool/p"]["status"]
+    status = outcome.items["InClusterIPPool/p"]["status"]
     assert status["ipAddresses"] == {"total": 3, "used": 1, "free": 2, "outOfRange": 0}
-    assert {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]} == {
+    assert {
+        condition["type"]: (condition["status"], condition["reason"])
+        for condition in status["conditions"]
+    } == {
         "Ready": ("True", "Ready"),
         "Overlapping": ("True", "PoolsOverlap"),
     }
-    [broken] = found.items["InClusterIPPool/broken"]["status"]["conditions"]
+    [broken] = outcome.items["InClusterIPPool/broken"]["status"]["conditions"]
     assert (broken["status"], broken["reason"]) == ("False", "ValidationFailed")
-    assert "ipAddresses" not in found.items["InClusterIPPool/broken"]["status"]
-    assert "status" not in found.items["IPAddressClaim/foreign"]
+    assert "ipAddresses" not in outcome.items["InClusterIPPool/broken"]["status"]
+    assert "status" not in outcome.items["IPAddressClaim/foreign"]
 
 
 def test_a_person_may_have_the_youngest_of_two_holders_removed(tmp_path: Path) -> None:
     young = {"creationTimestamp": "2026-02-01T00:00:00Z", "uid": "u", "resourceVersion": "7"}
-    found = asked(
+    outcome = ask_command(
         tmp_path,
         "check -o json",
         ip_pool("p", "10.0.0.0/24"),
         address("a", "p", "10.0.0.7", metadata=young),
         address("b", "p", "10.0.0.7"),
     )
-    [finding] = yaml.safe_load(found.out)["findings"]
+    [finding] = yaml.safe_load(outcome.out)["findings"]
     assert (finding["kind"], finding["choices"]) == ("Overlap", ["none", "delete"])
     assert finding["subject"] == {
         "kind": "IPAddress",
@@ -320,18 +323,18 @@ def test_a_person_may_have_the_youngest_of_two_holders_removed(tmp_path: Path) -
 
 def test_an_address_that_rests_is_nothing_to_mend(tmp_path: Path) -> None:
     rests = address("a", "p", "10.0.0.1", metadata=RESTING)
-    found = asked(tmp_path, "check -o json", ip_pool("p", "10.0.0.1"), rests)
-    assert yaml.safe_load(found.out)["findings"] == []
+    outcome = ask_command(tmp_path, "check -o json", ip_pool("p", "10.0.0.1"), rests)
+    assert yaml.safe_load(outcome.out)["findings"] == []
 
 
 def test_check_names_a_network_pool_that_shares_addresses_and_has_no_claims(
     tmp_path: Path,
 ) -> None:
     site = body("NetworkPool", "site", {"cidr": "10.0.0.0/30"})
-    found = asked(tmp_path, "check -o json", site, ip_pool("p", "10.0.0.1"))
+    outcome = ask_command(tmp_path, "check -o json", site, ip_pool("p", "10.0.0.1"))
     kinds = {
-        one["subject"]["kind"]: (one["kind"], one["sentence"].partition(":")[0])
-        for one in yaml.safe_load(found.out)["findings"]
+        finding["subject"]["kind"]: (finding["kind"], finding["sentence"].partition(":")[0])
+        for finding in yaml.safe_load(outcome.out)["findings"]
     }
     shared = "addresses are also handed out by"
     assert kinds == {
@@ -348,13 +351,13 @@ def test_a_plan_gives_what_a_pool_has_promised_to_that_claim_alone(tmp_path: Pat
     young = claim("young", "p", metadata={**stored, "creationTimestamp": "2026-01-02T00:00:00Z"})
     pool = promising_pool("p", "10.0.0.10-10.0.0.19", "young", "5")
     old = claim("old", "p", metadata={"uid": "uid-old", "resourceVersion": "4"})
-    planned = asked(tmp_path, "plan -o json", pool, old, young)
-    shown = {
-        one["metadata"]["name"]: one["spec"]["address"]
-        for one in yaml.safe_load(planned.out)["items"]
-        if one["kind"] == "IPAddress"
+    planned = ask_command(tmp_path, "plan -o json", pool, old, young)
+    address = {
+        item["metadata"]["name"]: item["spec"]["address"]
+        for item in yaml.safe_load(planned.out)["items"]
+        if item["kind"] == "IPAddress"
     }
-    assert shown == {"old": "10.0.0.11", "young": "10.0.0.10"}
+    assert address == {"old": "10.0.0.11", "young": "10.0.0.10"}
 
 
 def promising_pool(name: str, addresses: str, to: str, version: str) -> Any:
@@ -374,12 +377,12 @@ def stored_claim(name: str, version: str) -> Any:
 
 
 def planned_claim(planned: Outcome, name: str) -> Any:
-    [found] = (
+    [document] = (
         item
         for item in yaml.safe_load(planned.out)["items"]
         if item["kind"] == "IPAddressClaim" and item["metadata"]["name"] == name
     )
-    return found["status"]
+    return document["status"]
 
 
 def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_another_pool(
@@ -387,10 +390,10 @@ def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_anot
 ) -> None:
     pool = promising_pool("p", "10.0.0.10-10.0.0.19", "yy", "5")
     other = address("yy", "other", "10.0.0.77")
-    planned = asked(tmp_path, "plan -o json", pool, stored_claim("yy", "5"), other)
+    planned = ask_command(tmp_path, "plan -o json", pool, stored_claim("yy", "5"), other)
     status = planned_claim(planned, "yy")
     assert "addressRef" not in status
-    [ready] = (one for one in status["conditions"] if one["type"] == "Ready")
+    [ready] = (condition for condition in status["conditions"] if condition["type"] == "Ready")
     assert (ready["status"], ready["message"]) == (
         "False",
         "IPAddress b/yy exists and is of InClusterIPPool other",
@@ -403,16 +406,16 @@ def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_anot
     pool = promising_pool("p", "10.0.0.10-10.0.0.19", "yy", "5")
     other = address("yy", "p", "10.0.0.10")
     other["spec"]["claimRef"]["name"] = "xx"
-    planned = asked(tmp_path, "plan -o json", pool, stored_claim("yy", "5"), other)
+    planned = ask_command(tmp_path, "plan -o json", pool, stored_claim("yy", "5"), other)
     status = planned_claim(planned, "yy")
     assert "addressRef" not in status
-    [ready] = (one for one in status["conditions"] if one["type"] == "Ready")
+    [ready] = (condition for condition in status["conditions"] if condition["type"] == "Ready")
     assert ready["message"] == "IPAddress b/yy exists and is for claim xx"
 
 
 def test_a_plan_gives_away_what_is_promised_to_a_claim_that_is_gone(tmp_path: Path) -> None:
     pool = promising_pool("p", "10.0.0.10", "gone", "5")
-    planned = asked(tmp_path, "plan -o json", pool, stored_claim("waiting", "9"))
+    planned = ask_command(tmp_path, "plan -o json", pool, stored_claim("waiting", "9"))
     assert planned_claim(planned, "waiting")["addressRef"] == {"name": "waiting"}
 
 
@@ -426,9 +429,9 @@ def test_an_address_of_a_family_that_a_pool_lacks_is_shown_as_stray(
         else body("NetworkPool", "p", {"cidr": "10.9.0.0/29"})
     )
     objects = [pool, address("web", "p", "fd00::5", kind)]
-    [shown] = yaml.safe_load(asked(tmp_path, "map -o json", *objects).out)["items"]
-    [family] = shown["families"]
-    [held] = [extent for extent in family["extents"] if extent["holders"]]
-    assert (held["start"], held["state"]) == ("fd00::5", "stray")
-    found = asked(tmp_path, "whois fd00::5", *objects)
-    assert f"{kind} b/p  stray  IPAddress b/web" in found.out
+    [document] = yaml.safe_load(ask_command(tmp_path, "map -o json", *objects).out)["items"]
+    [family] = document["families"]
+    [held_extent] = [extent for extent in family["extents"] if extent["holders"]]
+    assert (held_extent["start"], held_extent["state"]) == ("fd00::5", "stray")
+    outcome = ask_command(tmp_path, "whois fd00::5", *objects)
+    assert f"{kind} b/p  stray  IPAddress b/web" in outcome.out

@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from tests.reconcilers.addressmap import received
-from tests.reconcilers.cli.test_claims import RESTING, address, asked, body, claim, ip_pool
+from tests.reconcilers.cli.test_claims import RESTING, address, ask_command, body, claim, ip_pool
 
 
 def test_the_pool_that_is_named_is_mapped_with_its_holders(tmp_path: Path) -> None:
-    found = asked(
+    outcome = ask_command(
         tmp_path,
         "map p",
         ip_pool("p", "10.0.0.10-10.0.0.12"),
@@ -19,7 +19,7 @@ def test_the_pool_that_is_named_is_mapped_with_its_holders(tmp_path: Path) -> No
         claim("a", "p"),
         address("a", "p", "10.0.0.11"),
     )
-    title, row, *_ = lines = found.out.splitlines()
+    title, row, *_ = lines = outcome.out.splitlines()
     assert title == "InClusterIPPool b/p  10.0.0.8/29"
     assert row == "10.0.0.8    .#.", "a cell for each address"
     assert [line.split()[:7] for line in lines if line.startswith("10.0.0.1")] == [
@@ -31,23 +31,23 @@ def test_the_pool_that_is_named_is_mapped_with_its_holders(tmp_path: Path) -> No
 
 
 def test_ranges_of_pools_of_claims_are_in_the_json(tmp_path: Path) -> None:
-    found = asked(tmp_path, "map p -o json", ip_pool("p", "10.0.0.10"), claim("a", "p"))
-    [shown] = yaml.safe_load(found.out)["items"]
-    [extent] = shown["families"][0]["extents"]
+    outcome = ask_command(tmp_path, "map p -o json", ip_pool("p", "10.0.0.10"), claim("a", "p"))
+    [document] = yaml.safe_load(outcome.out)["items"]
+    [extent] = document["families"][0]["extents"]
     assert (extent["start"], extent["end"], extent["state"]) == ("10.0.0.10", "10.0.0.10", "free")
-    assert [request["name"] for request in shown["requests"]] == ["a"]
+    assert [request["name"] for request in document["requests"]] == ["a"]
 
 
 def test_holders_in_other_namespaces_than_their_pool_are_shown_with_theirs(tmp_path: Path) -> None:
     everywhere = {"addresses": ["10.0.0.10"], "prefix": 24}
-    found = asked(
+    config_map = ask_command(
         tmp_path,
         "map",
         body("GlobalInClusterIPPool", "p", everywhere, "v1alpha2"),
         claim("a", "p", "GlobalInClusterIPPool"),
         address("a", "p", "10.0.0.10", "GlobalInClusterIPPool"),
     )
-    assert "allocated  IPAddressClaim b/a  b/a" in found.out
+    assert "allocated  IPAddressClaim b/a  b/a" in config_map.out
 
 
 def of_page(html: str) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def of_page(html: str) -> dict[str, Any]:
 
 
 def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> None:
-    found = asked(
+    outcome = ask_command(
         tmp_path,
         "map --html -",
         body("NetworkPool", "p", {"cidr": "10.9.0.0/29"}),
@@ -69,12 +69,12 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
         claim("waits", "p"),
         ip_pool("broken", "10.0.0.999"),
     )
-    shown = of_page(found.out)
-    assert list(shown) == ["b/p", "InClusterIPPool b/broken", "InClusterIPPool b/p"]
-    one = shown["InClusterIPPool b/p"]
+    output = of_page(outcome.out)
+    assert list(output) == ["b/p", "InClusterIPPool b/broken", "InClusterIPPool b/p"]
+    picture = output["InClusterIPPool b/p"]
     extents = [
         (part["start"], part["state"], [allocation for allocation, _, _ in part["holders"]])
-        for part in received.ranges(one)
+        for part in received.ranges(picture)
     ]
     assert extents == [
         ("10.0.0.8", "outside", []),
@@ -84,12 +84,12 @@ def test_the_page_shows_pools_of_claims_beside_network_pools(tmp_path: Path) -> 
         ("10.0.0.12", "free", []),
         ("10.0.0.14", "outside", []),
     ]
-    assert (one["cidr"], one["total"], one["available"], one["percent"]) == (
+    assert (picture["cidr"], picture["total"], picture["available"], picture["percent"]) == (
         "10.0.0.8/29",
         *(4, 2, 50),
     )
-    assert list(one["requests"]) == ["IPAddressClaim b/waits"]
-    assert "10.0.0.999" in shown["InClusterIPPool b/broken"]["fault"]
+    assert list(picture["requests"]) == ["IPAddressClaim b/waits"]
+    assert "10.0.0.999" in output["InClusterIPPool b/broken"]["fault"]
 
 
 @pytest.mark.parametrize("metadata", [{}, {"creationTimestamp": None}], ids=["absent", "null"])
@@ -99,13 +99,13 @@ def test_the_page_shows_requests_that_no_server_has_stamped(
     waiting = claim("waits", "p"), claim("second", "p")
     for request in waiting:
         request["metadata"] = {"name": request["metadata"]["name"], "namespace": "b", **metadata}
-    found = asked(tmp_path, "map --html -", ip_pool("p", "10.0.0.10-10.0.0.13"), *waiting)
-    shown = of_page(found.out)["InClusterIPPool b/p"]
-    assert list(shown["requests"]) == ["IPAddressClaim b/waits", "IPAddressClaim b/second"]
+    outcome = ask_command(tmp_path, "map --html -", ip_pool("p", "10.0.0.10-10.0.0.13"), *waiting)
+    output = of_page(outcome.out)["InClusterIPPool b/p"]
+    assert list(output["requests"]) == ["IPAddressClaim b/waits", "IPAddressClaim b/second"]
 
 
 @pytest.mark.parametrize(
-    ("pool", "named", "said"),
+    ("pool", "argument", "said"),
     [
         (ip_pool("p", "10.0.0.10-10.0.0.13"), "p", "InClusterIPPool b/p  10.0.0.8/29"),
         (
@@ -121,17 +121,17 @@ def test_the_page_shows_requests_that_no_server_has_stamped(
     ],
 )
 def test_a_pool_of_claims_is_drawn_as_a_picture(
-    tmp_path: Path, pool: Any, named: str, said: str
+    tmp_path: Path, pool: Any, argument: str, said: str
 ) -> None:
-    found = asked(tmp_path, f"map {named} --svg -", pool, ip_pool("other", "10.7.0.1"))
-    assert found.code == 0
-    assert f"<title>{said}</title>" in found.out
+    outcome = ask_command(tmp_path, f"map {argument} --svg -", pool, ip_pool("other", "10.7.0.1"))
+    assert outcome.code == 0
+    assert f"<title>{said}</title>" in outcome.out
 
 
 def test_a_pool_that_hands_out_nothing_is_refused_as_a_picture(tmp_path: Path) -> None:
     empty = ip_pool("p", "10.0.0.1", gateway="10.0.0.1")
-    found = asked(tmp_path, "map p --svg -", empty)
-    assert found.code == 1
-    assert found.errors == [
+    outcome = ask_command(tmp_path, "map p --svg -", empty)
+    assert outcome.code == 1
+    assert outcome.errors == [
         "InClusterIPPool b/p cannot be drawn: nothing in this pool may be handed out"
     ]

@@ -17,7 +17,7 @@ from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.cluster.repair import read_report
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, allocation, pool, run
-from tests.reconcilers.cli.saved import UID, ask, cluster, held, labelled
+from tests.reconcilers.cli.saved import UID, ask, cluster, make_holder, make_labels
 
 # --- figures -----------------------------------------------------------------------------------
 
@@ -25,16 +25,16 @@ from tests.reconcilers.cli.saved import UID, ask, cluster, held, labelled
 def test_pools_are_shown_with_bars_and_figures_from_the_allocations(tmp_path: Path) -> None:
     objects = (
         pool(cidr="10.0.0.0/28"),
-        held("a", "10.0.0.0", "10.0.0.11"),
+        make_holder("a", "10.0.0.0", "10.0.0.11"),
         allocation("waits", 9),
     )
     lines = ask(tmp_path, "pools", objects=objects).out.splitlines()
     assert lines[1].split()[:4] == ["NetworkPool", "butler-system", "lab", "10.0.0.0/28"]
     assert "[###############-----]  75%" in lines[1]
-    [one] = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
-    assert one["waiting"] == 1
+    [document] = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
+    assert document["waiting"] == 1
     figures = {"total": 16, "allocated": 12, "available": 4, "largestFreeBlock": 4}
-    assert one["families"][0].items() >= figures.items()
+    assert document["families"][0].items() >= figures.items()
 
 
 def test_pools_by_name_can_be_given_to_kubectl(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_pools_by_name_can_be_given_to_kubectl(tmp_path: Path) -> None:
 
 
 def test_whois_names_the_allocation_and_the_tenant_of_an_address(tmp_path: Path) -> None:
-    objects = (pool(), held("a", "10.40.0.8", "10.40.0.15", tenant="team/shop"))
+    objects = (pool(), make_holder("a", "10.40.0.8", "10.40.0.15", tenant="team/shop"))
     row = ask(tmp_path, "whois", "10.40.0.9", objects=objects).out.splitlines()[1].split()
     assert row[:6] == [
         *("10.40.0.9", "NetworkPool", "butler-system/lab"),
@@ -56,8 +56,8 @@ def test_whois_names_the_allocation_and_the_tenant_of_an_address(tmp_path: Path)
 
 def test_whois_answers_for_every_site_that_uses_the_address(tmp_path: Path) -> None:
     objects = (pool("east", "10.0.0.0/24"), pool("west", "10.0.0.0/24"))
-    found = json.loads(ask(tmp_path, "whois", "10.0.0.1", "-o", "json", objects=objects).out)
-    assert [one["pool"] for one in found["items"]] == [
+    document = json.loads(ask(tmp_path, "whois", "10.0.0.1", "-o", "json", objects=objects).out)
+    assert [row["pool"] for row in document["items"]] == [
         {"kind": "NetworkPool", "namespace": "butler-system", "name": name}
         for name in ("east", "west")
     ]
@@ -80,9 +80,9 @@ def test_a_pool_name_with_a_slip_gets_the_name_that_was_meant(
 
 
 def test_whois_of_a_name_says_which_commands_take_names(tmp_path: Path) -> None:
-    named = ask(tmp_path, "whois", "lab-pool", objects=(pool("lab-pool"),))
-    assert named.code == 2
-    [error] = named.errors
+    outcome = ask(tmp_path, "whois", "lab-pool", objects=(pool("lab-pool"),))
+    assert outcome.code == 2
+    [error] = outcome.errors
     assert "whois takes addresses" in error
     assert "`butler-ipam map lab-pool` for a pool" in error
     assert "`butler-ipam explain lab-pool`" in error
@@ -131,14 +131,16 @@ def test_tenants_are_shown_with_all_that_they_hold(tmp_path: Path) -> None:
     objects = (
         pool(),
         cluster("shop", "team", "u7"),
-        held(
+        make_holder(
             "team-shop-lb", "10.40.0.0", "10.40.0.7", tenant="team/shop", annotations={UID: "u7"}
         ),
-        held("team-shop-lb-1", "10.40.0.8", "10.40.0.9", tenant="team/shop"),
-        held("theirs", "10.40.0.16", "10.40.0.17", tenant="team/shop", annotations={UID: "old"}),
+        make_holder("team-shop-lb-1", "10.40.0.8", "10.40.0.9", tenant="team/shop"),
+        make_holder(
+            "theirs", "10.40.0.16", "10.40.0.17", tenant="team/shop", annotations={UID: "old"}
+        ),
     )
-    one, other = json.loads(ask(tmp_path, "tenants", "-o", "json", objects=objects).out)["items"]
-    assert [(a["name"], a["role"], a["size"]) for a in one["allocations"]] == [
+    first, other = json.loads(ask(tmp_path, "tenants", "-o", "json", objects=objects).out)["items"]
+    assert [(a["name"], a["role"], a["size"]) for a in first["allocations"]] == [
         ("butler-system/team-shop-lb", "initial", 8),
         ("butler-system/team-shop-lb-1", "growth", 2),
     ]
@@ -158,7 +160,11 @@ def findings(outcome: Outcome) -> dict[str, dict[str, Any]]:
 
 
 def test_a_sound_cluster_passes_the_check(tmp_path: Path) -> None:
-    objects = (pool(), cluster(), held("a", "10.40.0.0", "10.40.0.7", annotations={UID: "u1"}))
+    objects = (
+        pool(),
+        cluster(),
+        make_holder("a", "10.40.0.0", "10.40.0.7", annotations={UID: "u1"}),
+    )
     outcome = ask(tmp_path, "check", objects=objects)
     assert (outcome.code, outcome.out) == (0, "nothing is wrong\n")
 
@@ -167,31 +173,37 @@ def test_overlaps_orphans_and_ranges_outside_are_errors(tmp_path: Path) -> None:
     objects = (
         pool(cidr="10.40.0.0/24", reserved=["10.40.0.0/29"]),
         cluster(),
-        held("first", "10.40.0.16", "10.40.0.23", creationTimestamp="2026-01-01T00:00:00Z"),
-        held("second", "10.40.0.20", "10.40.0.27", creationTimestamp="2026-02-01T00:00:00Z"),
-        held("stray", "10.40.0.0", "10.40.0.1"),
-        held("left", "10.40.0.32", "10.40.0.33", tenant="gone/team", annotations={UID: "x"}),
-        held("other", "10.40.0.40", "10.40.0.41", annotations={UID: "earlier"}),
-        allocation("lost", 1, of="nowhere", labels=labelled("lost", "nowhere", "others/one")),
+        make_holder("first", "10.40.0.16", "10.40.0.23", creationTimestamp="2026-01-01T00:00:00Z"),
+        make_holder(
+            "second", "10.40.0.20", "10.40.0.27", creationTimestamp="2026-02-01T00:00:00Z"
+        ),
+        make_holder("stray", "10.40.0.0", "10.40.0.1"),
+        make_holder(
+            "left", "10.40.0.32", "10.40.0.33", tenant="gone/team", annotations={UID: "x"}
+        ),
+        make_holder("other", "10.40.0.40", "10.40.0.41", annotations={UID: "earlier"}),
+        allocation("lost", 1, of="nowhere", labels=make_labels("lost", "nowhere", "others/one")),
     )
     outcome = ask(tmp_path, "check", "-o", "json", objects=objects)
     assert outcome.code == 1
-    found = findings(outcome)
-    assert {name for name, one in found.items() if one["severity"] == "error"} == {
+    findings_by_name = findings(outcome)
+    assert {
+        name for name, finding in findings_by_name.items() if finding["severity"] == "error"
+    } == {
         "Overlap second",
         "OutOfRange stray",
         "Orphan left",
         "Orphan other",
         "UnknownPool lost",
     }
-    assert found["Overlap second"]["action"] == "none"
-    assert found["Overlap second"]["choices"] == ["none", "delete"]
-    assert "10.40.0.20" in found["Overlap second"]["sentence"]
-    assert found["Orphan left"]["action"] == "delete"
+    assert findings_by_name["Overlap second"]["action"] == "none"
+    assert findings_by_name["Overlap second"]["choices"] == ["none", "delete"]
+    assert "10.40.0.20" in findings_by_name["Overlap second"]["sentence"]
+    assert findings_by_name["Orphan left"]["action"] == "delete"
 
 
 def test_an_allocation_made_before_its_cluster_is_no_orphan(tmp_path: Path) -> None:
-    objects = (pool(), cluster("elsewhere"), held("a", "10.40.0.0", "10.40.0.7"))
+    objects = (pool(), cluster("elsewhere"), make_holder("a", "10.40.0.0", "10.40.0.7"))
     assert ask(tmp_path, "check", objects=objects).code == 0
 
 
@@ -215,40 +227,45 @@ def test_counters_that_no_controller_corrects_are_not_promised_to_be_corrected(
     blocked = {"type": "Ready", "status": "False", "reason": reason, "message": "blocked"}
     since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
     status = {"observedGeneration": 1, "totalIPs": 0, "conditions": [blocked | since]}
-    found = findings(ask(tmp_path, "check", "-o", "json", objects=(pool(status=status),)))
-    assert set(found) == {"PoolNotReady lab"}
+    findings_by_name = findings(
+        ask(tmp_path, "check", "-o", "json", objects=(pool(status=status),))
+    )
+    assert set(findings_by_name) == {"PoolNotReady lab"}
 
 
 def test_what_a_status_says_of_a_pool_beyond_32_bits_is_read_exactly(tmp_path: Path) -> None:
     names = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
     counts = dict(zip(names, (2**64, 8, 2**64 - 8, 2**64 - 8), strict=True))
     exact = {name: str(count) for name, count in counts.items()}
-    shown = {name: min(count, 2**31 - 1) for name, count in counts.items()}
-    status = {"observedGeneration": 1, "exactCounts": exact} | shown
-    one = held("a", "fd00::", "fd00::7", annotations={UID: "u1"})
-    objects = (pool(cidr="fd00::/64", status=status), cluster(), one)
+    shown_counts = {name: min(count, 2**31 - 1) for name, count in counts.items()}
+    status = {"observedGeneration": 1, "exactCounts": exact} | shown_counts
+    holder = make_holder("a", "fd00::", "fd00::7", annotations={UID: "u1"})
+    objects = (pool(cidr="fd00::/64", status=status), cluster(), holder)
     assert findings(ask(tmp_path, "check", "-o", "json", objects=objects)) == {}
     drifted = status | {"exactCounts": exact | {"availableIPs": str(2**64)}}
-    objects = (pool(cidr="fd00::/64", status=drifted), cluster(), one)
-    found = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
-    assert f"availableIPs is {2**64}, not {2**64 - 8}" in found["StatusDrift lab"]["sentence"]
+    objects = (pool(cidr="fd00::/64", status=drifted), cluster(), holder)
+    findings_by_name = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
+    assert (
+        f"availableIPs is {2**64}, not {2**64 - 8}"
+        in findings_by_name["StatusDrift lab"]["sentence"]
+    )
 
 
 def test_drift_is_a_warning_and_counts_only_if_it_is_asked_to(tmp_path: Path) -> None:
     drifted = pool(status={"observedGeneration": 1, "totalIPs": 256, "availableIPs": 5})
-    loose = held("a", "10.40.0.0", "10.40.0.7", labels={}, finalizers=[])
+    loose = make_holder("a", "10.40.0.0", "10.40.0.7", labels={}, finalizers=[])
     objects = (drifted, loose)
-    found = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
-    assert set(found) == {"StatusDrift lab", "LabelDrift a", "NoFinalizer a"}
-    assert "availableIPs is 5, not 248" in found["StatusDrift lab"]["sentence"]
+    findings_by_name = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
+    assert set(findings_by_name) == {"StatusDrift lab", "LabelDrift a", "NoFinalizer a"}
+    assert "availableIPs is 5, not 248" in findings_by_name["StatusDrift lab"]["sentence"]
     assert ask(tmp_path, "check", objects=objects).code == 0
     assert ask(tmp_path, "check", "--strict", objects=objects).code == 1
 
 
 def test_pools_that_share_addresses_are_reported(tmp_path: Path) -> None:
     objects = (pool("a", "10.0.0.0/16"), pool("b", "10.0.4.0/24"), pool("c", "10.1.0.0/24"))
-    found = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
-    assert {name: finding["sentence"] for name, finding in found.items()} == {
+    findings_by_name = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
+    assert {name: finding["sentence"] for name, finding in findings_by_name.items()} == {
         f"PoolsOverlap {name}": (
             f"addresses are also handed out by NetworkPool butler-system/{other} (256 addresses):"
             " well for separate sites, a slip otherwise"

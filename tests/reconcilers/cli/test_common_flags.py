@@ -16,7 +16,10 @@ def options(name: str) -> dict[str, click.Option]:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     return {
-        flag: one for one in command.params if isinstance(one, click.Option) for flag in one.opts
+        flag: param
+        for param in command.params
+        if isinstance(param, click.Option)
+        for flag in param.opts
     }
 
 
@@ -30,30 +33,34 @@ def test_every_command_has_the_same_forms(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOOKING)
 def test_every_command_finds_its_cluster_by_the_same_flags(name: str) -> None:
-    wanted = {"-n", "--namespace", "-A", "--all-namespaces", "--context", "--kubeconfig", "-f"}
-    assert wanted <= set(options(name))
+    expected = {"-n", "--namespace", "-A", "--all-namespaces", "--context", "--kubeconfig", "-f"}
+    assert expected <= set(options(name))
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    held = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
+def saved_objects(tmp_path: Path) -> Path:
+    holder = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
     path = tmp_path / "saved.json"
-    path.write_text(plan(pool(), held).out)
+    path.write_text(plan(pool(), holder).out)
     return path
 
 
-def test_wide_draws_rows_of_twice_as_many_addresses(saved: Path) -> None:
+def test_wide_draws_rows_of_twice_as_many_addresses(saved_objects: Path) -> None:
     drawn = {}
     for form in ("table", "wide"):
-        lines = run("map", "-f", saved, "-o", form).out.partition("\neach cell")[0].splitlines()
+        lines = (
+            run("map", "-f", saved_objects, "-o", form)
+            .out.partition("\neach cell")[0]
+            .splitlines()
+        )
         drawn[form] = [line.split()[-1] for line in lines[1:]]
     assert [len(row) for row in drawn["table"]] == [64] * 4
     assert [len(row) for row in drawn["wide"]] == [128] * 2
     assert "".join(drawn["table"]) == "".join(drawn["wide"])
 
 
-def test_wide_shows_what_a_repair_would_do(saved: Path) -> None:
-    lines = run("check", "-f", saved, "-o", "wide").out.splitlines()
+def test_wide_shows_what_a_repair_would_do(saved_objects: Path) -> None:
+    lines = run("check", "-f", saved_objects, "-o", "wide").out.splitlines()
     assert lines[0].split() == ["SEVERITY", "KIND", "OBJECT", "ACTION", "CHOICES", "WHAT"]
     [drift] = [line for line in lines if "LabelDrift" in line]
     assert drift.split()[4:7] == ["label", "none,", "label"]
@@ -67,11 +74,11 @@ def test_wide_lists_pools_that_a_plan_leaves_as_they_are() -> None:
 
 @pytest.mark.parametrize("name", [*LOOKING, "plan"])
 def test_folders_inside_a_folder_are_read_only_if_that_is_asked_for(
-    saved: Path, tmp_path: Path, name: str
+    saved_objects: Path, tmp_path: Path, name: str
 ) -> None:
     inner = tmp_path / "folder/inner"
     inner.mkdir(parents=True)
-    saved.rename(inner / "saved.json")
+    saved_objects.rename(inner / "saved.json")
     address = ["10.40.0.8"] if name == "whois" else []
     arguments: list[str | Path] = [name, *address, "-f", tmp_path / "folder"]
     assert run(*arguments).code == 1

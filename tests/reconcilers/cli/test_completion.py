@@ -32,7 +32,7 @@ finally:
 """
 
 
-def offered(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
+def list_offered(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
     """Return the choices without their descriptions, and the number at the end."""
     main(words)
     *lines, last = capsys.readouterr().out.splitlines()
@@ -64,7 +64,7 @@ def test_kubectl_is_offered_the_commands_with_what_they_do(
 def test_the_last_word_is_completed(
     words: tuple[str, ...], choices: list[str], last: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert offered(capsys, *words) == (choices, last)
+    assert list_offered(capsys, *words) == (choices, last)
 
 
 def test_kubectl_finds_the_executable_by_its_name() -> None:
@@ -124,8 +124,8 @@ def test_contexts_are_offered_from_the_kubeconfig(
     path = tmp_path / "config"
     path.write_text("contexts: [{name: lab}, {name: live}, {name: prod}]")
     words = ("pools", f"--kubeconfig={path}", "--context", "l")
-    assert offered(capsys, *words) == (["lab", "live"], ":4")
-    assert offered(capsys, "pools", "--kubeconfig=/nowhere", "--context", "") == ([], ":4")
+    assert list_offered(capsys, *words) == (["lab", "live"], ":4")
+    assert list_offered(capsys, "pools", "--kubeconfig=/nowhere", "--context", "") == ([], ":4")
 
 
 async def test_pools_and_namespaces_are_offered_from_the_cluster(
@@ -135,15 +135,15 @@ async def test_pools_and_namespaces_are_offered_from_the_cluster(
         await make_pool(server)
         config = kubeconfig(server, tmp_path)
 
-        async def asked(*words: str) -> list[str]:
-            found, _ = await anyio.to_thread.run_sync(partial(offered, capsys, *words))
-            return found
+        async def ask_completions(*words: str) -> list[str]:
+            completions, _ = await anyio.to_thread.run_sync(partial(list_offered, capsys, *words))
+            return completions
 
-        assert await asked("map", config, "") == ["lab"]
-        assert await asked("map", config, "x") == []
+        assert await ask_completions("map", config, "") == ["lab"]
+        assert await ask_completions("map", config, "x") == []
         for command in ("pools", "ui"):
-            assert await asked(command, config, "-n", "butler") == ["butler-system"]
-        assert await asked("map", config, "-n", "default", "") == []
+            assert await ask_completions(command, config, "-n", "butler") == ["butler-system"]
+        assert await ask_completions("map", config, "-n", "default", "") == []
 
 
 async def test_pools_of_every_kind_are_offered_by_name_and_by_kind(
@@ -157,15 +157,15 @@ async def test_pools_of_every_kind_are_offered_by_name_and_by_kind(
             await post(server, path, body)
         config = kubeconfig(server, tmp_path)
 
-        async def asked(word: str) -> list[str]:
-            found, _ = await anyio.to_thread.run_sync(
-                partial(offered, capsys, "map", config, word)
+        async def ask_completions(word: str) -> list[str]:
+            completions, _ = await anyio.to_thread.run_sync(
+                partial(list_offered, capsys, "map", config, word)
             )
-            return found
+            return completions
 
-        assert await asked("") == [
+        assert await ask_completions("") == [
             *("inclusterippool/lab", "lab", "machines", "networkpool/lab"),
         ]
-        assert await asked("mach") == ["machines"]
-        assert await asked("in") == ["inclusterippool/lab", "inclusterippool/machines"]
-        assert await asked("networkpool/") == ["networkpool/lab"]
+        assert await ask_completions("mach") == ["machines"]
+        assert await ask_completions("in") == ["inclusterippool/lab", "inclusterippool/machines"]
+        assert await ask_completions("networkpool/") == ["networkpool/lab"]

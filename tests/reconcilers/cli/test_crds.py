@@ -18,7 +18,7 @@ def test_all_kinds_are_printed_as_documents_for_kubectl() -> None:
     assert outcome.code == 0
     printed = list(read_all_yaml(outcome.out))
     assert printed == crd.crds()
-    assert {one["kind"] for one in printed} == {"CustomResourceDefinition"}
+    assert {definition["kind"] for definition in printed} == {"CustomResourceDefinition"}
 
 
 @pytest.mark.parametrize("name", ["np", "networkpools", "NetworkPool", "NETWORKPOOL"])
@@ -37,13 +37,13 @@ def test_an_unknown_kind_gets_a_sentence_with_those_there_are() -> None:
 
 def test_the_shipped_files_are_what_the_command_writes(tmp_path: Path) -> None:
     assert run("crds", "--directory", tmp_path).code == 0
-    made = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    content_by_name = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
     shipped = {
         path.name: path.read_text(encoding="utf-8")
         for path in folder("crds").iterdir()
         if path.name.endswith(".yaml")
     }
-    assert made == shipped, "the models have changed: run `make crds`"
+    assert content_by_name == shipped, "the models have changed: run `make crds`"
 
 
 def test_a_folder_that_cannot_be_written_gets_a_sentence(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from reconcilers.ipallocation.release import Released
 from reconcilers.loadbalancers.metallb.projection import MetalLB
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from tests.clock import VirtualClock
-from tests.reconcilers.cli.commands import call, installed, started
+from tests.reconcilers.cli.commands import call, find_installed_command, start
 from tests.reconcilers.cli.test_progress import Terminal
 from tests.reconcilers.make import allocation
 
@@ -68,7 +68,7 @@ def asked_parts() -> tuple[str, str]:
 
 @pytest.mark.long
 async def test_the_demo_plays_all_its_steps_on_the_servers_that_the_environment_names() -> None:
-    done = await call("demo", "--step-timeout=60s", seconds=300.0, program=installed)
+    done = await call("demo", "--step-timeout=60s", seconds=300.0, program=find_installed_command)
     printed = done.stdout.decode()
     assert done.returncode == 0, printed + done.stderr.decode()
     assert printed.startswith("Starting:\n")
@@ -96,7 +96,7 @@ async def test_the_demo_with_cilium_plays_all_its_steps() -> None:
 
 
 async def test_an_interrupted_demo_ends_without_a_traceback() -> None:
-    async with started("demo") as demo:
+    async with start("demo") as demo:
         await demo.until("An administrator declares")
         assert await demo.stop(signal.SIGINT) == 130
     assert "Traceback" not in demo.printed + demo.complained
@@ -161,8 +161,8 @@ async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
     with redirect_stderr(terminal):
         async with anyio.create_task_group() as group:
             group.start_soon(play, [step], view, clock, printed.append, 3600.0)
-            wanted = "waiting: there is no NetworkPool butler-system/vlan40 ..."
-            assert await anyio.to_thread.run_sync(terminal.shows, wanted)
+            expected = "waiting: there is no NetworkPool butler-system/vlan40 ..."
+            assert await anyio.to_thread.run_sync(terminal.shows, expected)
             group.cancel_scope.cancel()
     assert [line.strip() for line in printed][1:] == ["Why."]
 
@@ -203,26 +203,26 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
 
 
 async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_served() -> None:
-    found = list[str]()
+    titles = list[str]()
 
     def note(change: Change[IPAllocation]) -> None:
         if change.new is not None and change.new.metadata.name in (
             HOLDER,
             WAITING,
         ):
-            found.append(f"{change.new.metadata.name} {change.new.status.phase}".strip())
+            titles.append(f"{change.new.metadata.name} {change.new.status.phase}".strip())
 
     async def watch(view: PlatformView) -> None:
         view.allocations.subscribe(note)
 
     def short(*_: object) -> list[Step]:
-        every = story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
-        waiting = [one for one in every if one.title.startswith("Two requests have to wait")]
+        steps = story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
+        waiting = [step for step in steps if step.title.startswith("Two requests have to wait")]
         return [Step("The test watches", (), (watch,)), *waiting]
 
     await perform(30.0, short)
-    asked = next(at for at, one in enumerate(found) if one.startswith(WAITING))
-    assert f"{HOLDER} Allocated" in found[:asked]
+    asked = next(at for at, title in enumerate(titles) if title.startswith(WAITING))
+    assert f"{HOLDER} Allocated" in titles[:asked]
 
 
 async def test_what_the_server_refuses_is_reported() -> None:
@@ -294,8 +294,11 @@ async def _namespace(view: PlatformView) -> None:
 
 def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
     watch = OverlapWatch()
-    one, other = _holding("one", "10.0.0.1", "10.0.0.4"), _holding("other", "10.0.0.4", "10.0.0.6")
-    watch.see(Change(None, one))
+    holding, other = (
+        _holding("one", "10.0.0.1", "10.0.0.4"),
+        _holding("other", "10.0.0.4", "10.0.0.6"),
+    )
+    watch.see(Change(None, holding))
     watch.see(Change(None, other))
     watch.see(Change(other, None))
     with pytest.raises(Broken, match="other and one overlap"):
@@ -304,13 +307,16 @@ def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
 
 def test_the_watch_sees_no_overlap_in_a_range_that_is_handed_on() -> None:
     watch = OverlapWatch()
-    one, other = _holding("one", "10.0.0.1", "10.0.0.4"), _holding("other", "10.0.0.4", "10.0.0.6")
-    watch.see(Change(None, one))
-    watch.see(Change(one, None))
+    holding, other = (
+        _holding("one", "10.0.0.1", "10.0.0.4"),
+        _holding("other", "10.0.0.4", "10.0.0.6"),
+    )
+    watch.see(Change(None, holding))
+    watch.see(Change(holding, None))
     watch.see(Change(None, other))
     assert watch.overlaps == []
     assert len(watch.handed_out) == 2
 
 
 def _holding(name: str, start: str, end: str) -> IPAllocation:
-    return allocation(name, held=(start, end))
+    return allocation(name, held_range=(start, end))

@@ -17,7 +17,7 @@ LIMIT = 30.0
 
 @pytest.fixture
 def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Yield what presses keys on the terminal that standard input is."""
+    """Yield a function that presses keys on the terminal that standard input is."""
     master, terminal = pty.openpty()
     with os.fdopen(terminal) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)

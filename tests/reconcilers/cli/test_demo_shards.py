@@ -17,8 +17,8 @@ SHARDS = 4
 def both_work(view: PlatformView) -> list[str]:
     """See that each replica holds shards."""
     names = {f"butler-ipam-{SHARDS}-{shard}" for shard in range(SHARDS)}
-    holders = {one.spec.holderIdentity for one in view.leases if one.metadata.name in names}
-    if holders != {one.name for one in view.replicas}:
+    holders = {lease.spec.holderIdentity for lease in view.leases if lease.metadata.name in names}
+    if holders != {replica.name for replica in view.replicas}:
         raise NotYet(f"shards are held by {holders}")
     return [f"all of {sorted(map(str, holders))} hold shards"]
 
@@ -34,11 +34,11 @@ async def test_a_replica_that_is_lost_in_a_burst_is_replaced_where_replicas_shar
     monkeypatch.setattr(settings, "ELECTION", replace(settings.ELECTION, shards=SHARDS))
 
     def short(overlaps: OverlapWatch, releases: ReleaseWatch, url: str) -> list[Step]:
-        every = story(overlaps, releases, url)
-        [loss] = [one for one in every if one.title.startswith("The leader is cut off")]
+        steps = story(overlaps, releases, url)
+        [loss] = [step for step in steps if step.title.startswith("The leader is cut off")]
         shared = Step("Both replicas hold shards", (both_work,))
         never = Step("No two ranges overlapped", (overlaps.never,))
-        return [shared, *every[:4], loss, never]
+        return [shared, *steps[:4], loss, never]
 
     await perform(60.0, short)
     printed = capsys.readouterr().out

@@ -22,7 +22,7 @@ from reconcilers.health.explanation import explain_allocation, explain_tenant
 from reconcilers.integrations.core.scopedlists import NotRead
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import allocation, pool, thing
-from tests.reconcilers.cli.saved import ask, cluster, held
+from tests.reconcilers.cli.saved import ask, cluster, make_holder
 
 
 def _provider(*pools: str, **network: Any) -> dict[str, Any]:
@@ -84,13 +84,13 @@ def test_a_pool_without_room_for_node_and_load_balancer_addresses_together_is_to
     [large] = [line for line in lines if line.startswith("2. NetworkPool butler-system/large")]
     assert large.endswith("largest block 16")
     report = json.loads(ask(tmp_path, "status", "-o", "json", objects=objects).out)
-    found = {
+    sentence = {
         finding["subject"]["name"]: finding["sentence"]
         for finding in report["findings"]
         if finding["kind"] == "PoolHasNoRoomForWaiting"
     }
-    assert list(found) == ["small"]
-    assert "the largest for 13 addresses; the largest free block is 8" in found["small"]
+    assert list(sentence) == ["small"]
+    assert "the largest for 13 addresses; the largest free block is 8" in sentence["small"]
 
 
 def test_only_the_requests_that_wait_need_room(tmp_path: Path) -> None:
@@ -108,23 +108,23 @@ def test_a_range_is_told_with_the_block_that_it_lies_in_and_the_blocks_that_fit(
         tmp_path,
         "butler-system/mid",
         pool(cidr="10.40.0.0/26"),
-        held("first", "10.40.0.0", "10.40.0.7"),
-        held("mid", "10.40.0.8", "10.40.0.15"),
-        held("last", "10.40.0.16", "10.40.0.31"),
+        make_holder("first", "10.40.0.0", "10.40.0.7"),
+        make_holder("mid", "10.40.0.8", "10.40.0.15"),
+        make_holder("last", "10.40.0.16", "10.40.0.31"),
     )
     assert "10.40.0.8/29: without it the free block there has 8 addresses" in lines
     assert "2 free blocks have room for 8, the smallest 8" in lines
 
 
 def test_a_single_block_that_fits_is_counted_in_the_singular(tmp_path: Path) -> None:
-    body = held("first", "10.40.0.0", "10.40.0.7")
+    body = make_holder("first", "10.40.0.0", "10.40.0.7")
     lines = _lines(tmp_path, "butler-system/first", pool(cidr="10.40.0.0/29"), body)
     assert "now 1 free block has room for 8, the smallest 8" in lines
 
 
 def test_the_record_of_the_choice_is_shown(tmp_path: Path) -> None:
     message = "allocated 8 IPs: 10.40.0.0/29 from lab, out of the smallest free block that fits"
-    body = held("first", "10.40.0.0", "10.40.0.7")
+    body = make_holder("first", "10.40.0.0", "10.40.0.7")
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": message}
     body["status"]["conditions"] = [ready | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]
     lines = _lines(tmp_path, "butler-system/first", pool(cidr="10.40.0.0/26"), body)
@@ -232,9 +232,9 @@ def test_a_cluster_that_names_no_provider_config_is_told_of_the_platforms_defaul
     assert "1. NetworkPool butler-system/lab: 5 node addresses" in lines
     gone = _lines(tmp_path, "shop", *objects, _butler_config("gone"))
     assert "the platform's default is ProviderConfig butler-system/gone, which does not" in gone
-    named = cluster("shop")
-    named["spec"]["providerConfigRef"] = {"name": "default"}
-    lines = _lines(tmp_path, "shop", *objects[:-1], named, _butler_config("platform"))
+    tenant_cluster = cluster("shop")
+    tenant_cluster["spec"]["providerConfigRef"] = {"name": "default"}
+    lines = _lines(tmp_path, "shop", *objects[:-1], tenant_cluster, _butler_config("platform"))
     assert "ProviderConfig butler-system/default, mode static" in lines
 
 
@@ -253,8 +253,12 @@ def test_a_platforms_default_that_is_not_known_is_not_guessed() -> None:
         " which pools the cluster tries is not known"
     )
     assert "ProviderConfig" not in "".join(explain_allocation(request, objects).lines)
-    named = make.tenant(spec={"providerConfigRef": {"name": "default"}})
-    assert explain_tenant(named, objects).lines[0].startswith("ProviderConfig butler-system/def")
+    naming_tenant = make.tenant(spec={"providerConfigRef": {"name": "default"}})
+    assert (
+        explain_tenant(naming_tenant, objects)
+        .lines[0]
+        .startswith("ProviderConfig butler-system/def")
+    )
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ VERBS = set(
 def list_options(command_name: str) -> list[Option]:
     command = cli.get_command(click.Context(cli), command_name)
     assert command is not None
-    return [one for one in command.params if isinstance(one, Option)]
+    return [param for param in command.params if isinstance(param, Option)]
 
 
 EVERY_OPTION = [
@@ -126,7 +126,7 @@ def flags_with_headings(listed: dict[str, list[str]]) -> Iterator[tuple[str, str
     ],
 )
 def test_a_flag_of_run_is_found_under_the_heading(flag: str, heading: str) -> None:
-    [option] = [one for one in run_command.params if flag in one.opts]
+    [option] = [param for param in run_command.params if flag in param.opts]
     assert isinstance(option, Option)
     assert option.group == heading
 
@@ -145,7 +145,7 @@ def test_run_shows_defaults_units_and_limits_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("content", "words"),
     [
         ("500ms", "500 milliseconds"),
         ("1s", "1 second"),
@@ -155,8 +155,8 @@ def test_run_shows_defaults_units_and_limits_in_words() -> None:
         ("0", "0 seconds"),
     ],
 )
-def test_a_duration_is_described_in_words(text: str, words: str) -> None:
-    assert describe_duration(duration(text)) == words
+def test_a_duration_is_described_in_words(content: str, words: str) -> None:
+    assert describe_duration(duration(content)) == words
 
 
 def declared_flags() -> Iterator[str]:
@@ -193,7 +193,7 @@ def test_an_option_that_several_commands_have_works_the_same_in_each() -> None:
     for flag, options in by_flag.items():
         forms = {
             # --namespace of `run` is a setting, which has no short form.
-            (one.name, str(one.envvar), one.multiple, one.is_flag, type(one.type))
-            for one in options.values()
+            (option.name, str(option.envvar), option.multiple, option.is_flag, type(option.type))
+            for option in options.values()
         }
         assert len(forms) == 1, f"{flag} differs among {', '.join(options)}"

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from reconcilers.cli.main import COMMANDS
-from tests.reconcilers.cli.commands import ROOT, environment, installed
+from tests.reconcilers.cli.commands import ROOT, environment, find_installed_command
 
 SAMPLES = ("-f", str(ROOT / "manifests/samples"))
 SHORT = {
@@ -35,7 +35,11 @@ ELSEWHERE = {
 def test_a_command_that_is_started_as_it_is_installed_imports_what_it_needs(command: str) -> None:
     arguments, part = SHORT[command]
     done = subprocess.run(
-        installed(*arguments), capture_output=True, text=True, check=False, env=environment()
+        find_installed_command(*arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
     )
     assert "Traceback" not in done.stderr
     assert part in done.stdout

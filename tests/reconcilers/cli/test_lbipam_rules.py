@@ -24,8 +24,10 @@ def _pool(name: str, *blocks: tuple[str, str], disabled: bool = False, age: int 
     return CiliumPool(meta, PoolSpec(tuple(Block(*ends) for ends in blocks), disabled=disabled))
 
 
-def _service(name: str, *shown: str, meta: dict[str, Any] | None = None, **spec: Any) -> Service:
-    status = ServiceStatus(LoadBalancerStatus(tuple(Ingress(ip) for ip in shown)))
+def _service(
+    name: str, *addresses: str, meta: dict[str, Any] | None = None, **spec: Any
+) -> Service:
+    status = ServiceStatus(LoadBalancerStatus(tuple(Ingress(ip) for ip in addresses)))
     metadata = ObjectMeta(name, "default", uid=name, creationTimestamp=BORN, **(meta or {}))
     return Service(metadata, ServiceSpec(type="LoadBalancer", **spec), status)
 
@@ -47,9 +49,9 @@ def test_the_first_free_address_of_the_oldest_pool_is_given() -> None:
 
 
 def test_an_address_that_no_pool_has_any_more_is_taken_away() -> None:
-    shown = _service("web", "10.0.0.5")
-    assert _choose([shown], _pool("a", ("10.0.0.0", "10.0.0.0"))) == {"web": ("10.0.0.0",)}
-    assert _choose([shown], _pool("a")) == {"web": ()}
+    service = _service("web", "10.0.0.5")
+    assert _choose([service], _pool("a", ("10.0.0.0", "10.0.0.0"))) == {"web": ("10.0.0.0",)}
+    assert _choose([service], _pool("a")) == {"web": ()}
 
 
 def test_a_disabled_pool_gives_nothing_new_and_takes_nothing_away() -> None:

@@ -47,7 +47,7 @@ async def _edit(client: Client, name: str, spec: dict[str, Any]) -> None:
     await client.patch(CILIUM_POOL, Version.from_object(pool), {"spec": spec})
 
 
-async def _acknowledged(client: Client, name: str) -> CiliumPool:
+async def _wait_until_acknowledged(client: Client, name: str) -> CiliumPool:
     """Return a pool once the stand-in has acknowledged it as it stands."""
 
     async def read() -> CiliumPool:
@@ -61,7 +61,7 @@ async def _add_service(client: Client, name: str) -> None:
     await client.create(SERVICE, "default", {"metadata": {"name": name}, "spec": spec})
 
 
-async def _shown(client: Client, name: str) -> tuple[str, ...]:
+async def _read_addresses(client: Client, name: str) -> tuple[str, ...]:
     return addresses(await client.get(SERVICE, Key("default", name)))
 
 
@@ -69,8 +69,8 @@ async def test_a_pool_is_counted_for_its_generation_and_a_service_gets_its_addre
     async with _tenant() as client:
         await _add_service(client, "web")
         await _add_pool(client, "a", "10.0.0.0", "10.0.0.1")
-        pool = await _acknowledged(client, "a")
-        assert await _shown(client, "web") == ("10.0.0.0",), "Services are written first"
+        pool = await _wait_until_acknowledged(client, "a")
+        assert await _read_addresses(client, "web") == ("10.0.0.0",), "Services are written first"
         assert count(pool, IPS_USED) == 1
 
 
@@ -80,19 +80,19 @@ async def test_a_pool_that_lost_its_blocks_is_acknowledged_after_its_services_lo
     async with _tenant() as client:
         await _add_pool(client, "a", "10.0.0.0", "10.0.0.7")
         await _add_service(client, "web")
-        await until(lambda: _shown(client, "web"), bool)
+        await until(lambda: _read_addresses(client, "web"), bool)
         await _edit(client, "a", {"blocks": []})
-        pool = await _acknowledged(client, "a")
-        assert await _shown(client, "web") == ()
+        pool = await _wait_until_acknowledged(client, "a")
+        assert await _read_addresses(client, "web") == ()
         assert count(pool, IPS_USED) == 0
 
 
 async def test_an_overlap_is_reported_on_the_younger_pool_as_it_stands() -> None:
     async with _tenant() as client:
         await _add_pool(client, "a", "10.0.0.0", "10.0.0.7")
-        await _acknowledged(client, "a")
+        await _wait_until_acknowledged(client, "a")
         await _add_pool(client, "b", "10.0.0.7", "10.0.0.9")
         assert "overlaps CiliumLoadBalancerIPPool a" in find_conflict(
-            await _acknowledged(client, "b")
+            await _wait_until_acknowledged(client, "b")
         )
-        assert find_conflict(await _acknowledged(client, "a")) == ""
+        assert find_conflict(await _wait_until_acknowledged(client, "a")) == ""

@@ -212,11 +212,11 @@ def test_a_call_that_makes_no_sense_is_one_sentence_and_exit_code_2(
 def test_every_option_is_also_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUTLER_IPAM_OUTPUT", "yaml")
     monkeypatch.setenv("BUTLER_IPAM_NAMESPACE", "elsewhere")
-    one = pool()
-    del one["metadata"]["namespace"]
+    network_pool = pool()
+    del network_pool["metadata"]["namespace"]
     import yaml
 
-    outcome = run("plan", "-f", "-", stdin=yaml.safe_dump(one).encode())
+    outcome = run("plan", "-f", "-", stdin=yaml.safe_dump(network_pool).encode())
     assert yaml.safe_load(outcome.out)["items"][0]["metadata"]["namespace"] == "elsewhere"
 
 

@@ -48,12 +48,12 @@ ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"} | {
 
 
 def options(*arguments: str, **variables: str) -> ManagerOptions:
-    """Return what a command with all flags of `run` makes of a command line.
+    """Return the options that a command with all flags of `run` reads from a command line.
 
     The settings' flags are among them: one whose parameter is called as another's would take its
     value.
     """
-    found: list[ManagerOptions] = []
+    used_options: list[ManagerOptions] = []
 
     @click.command()
     @cluster_options
@@ -61,11 +61,11 @@ def options(*arguments: str, **variables: str) -> ManagerOptions:
     @log_options
     @setting_options
     def command(**values: Any) -> None:
-        found.append(manager_settings(values, "home"))
+        used_options.append(manager_settings(values, "home"))
 
     done = CliRunner().invoke(command, arguments, env=variables, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return found[0]
+    return used_options[0]
 
 
 def setting(of: ManagerOptions, path: str) -> Any:
@@ -88,16 +88,24 @@ def test_a_flag_and_its_variable_reach_the_setting(
 def test_every_flag_of_run_is_a_setting_or_has_a_test_here_or_elsewhere() -> None:
     flags = {max(parameter.opts, key=len) for parameter in run.params if parameter.opts}
     flags = {"--log-level" if flag == "--zap-log-level" else flag for flag in flags}
-    of_settings = {one.flag for one in settings_of(Settings())}
+    of_settings = {setting.flag for setting in settings_of(Settings())}
     assert flags - of_settings == {flag for flag, *_ in FLAGS} | ELSEWHERE
 
 
 def test_the_defaults_are_those_of_controller_runtime() -> None:
-    found = options()
-    assert (found.metrics_bind, found.health_bind, found.webhook_bind) == (":8080", ":8081", "")
-    assert (found.lease_duration, found.renew_deadline, found.retry_period) == (15, 10, 2)
-    assert (found.leader_elect, found.grace_seconds) == (False, 30)
-    assert found.metrics_secure is False
+    parsed_options = options()
+    assert (
+        parsed_options.metrics_bind,
+        parsed_options.health_bind,
+        parsed_options.webhook_bind,
+    ) == (":8080", ":8081", "")
+    assert (
+        parsed_options.lease_duration,
+        parsed_options.renew_deadline,
+        parsed_options.retry_period,
+    ) == (15, 10, 2)
+    assert (parsed_options.leader_elect, parsed_options.grace_seconds) == (False, 30)
+    assert parsed_options.metrics_secure is False
 
 
 def test_the_webhooks_service_is_where_the_controller_is() -> None:
@@ -110,14 +118,16 @@ def test_the_webhooks_service_is_where_the_controller_is() -> None:
 
 
 def test_several_configurations_can_be_named() -> None:
-    found = options("--webhook-configuration=a", "--webhook-configuration=b").webhook_self_signed
-    assert found is not None
-    assert found.validating == ("a", "b")
+    webhook_self_signed = options(
+        "--webhook-configuration=a", "--webhook-configuration=b"
+    ).webhook_self_signed
+    assert webhook_self_signed is not None
+    assert webhook_self_signed.validating == ("a", "b")
 
 
 def test_folders_that_are_not_given_are_empty() -> None:
-    found = options()
-    assert (found.webhook_cert_dir, found.metrics_cert_dir) == ("", "")
+    parsed_options = options()
+    assert (parsed_options.webhook_cert_dir, parsed_options.metrics_cert_dir) == ("", "")
     assert options("--metrics-cert-dir=x/").metrics_cert_dir == str(Path("x"))
 
 
@@ -133,5 +143,5 @@ def test_folders_that_are_not_given_are_empty() -> None:
 def test_what_cluster_apis_operator_says_of_metrics_is_understood(
     flags: list[str], expected: tuple[str, bool]
 ) -> None:
-    found = options(*flags)
-    assert (found.metrics_bind, found.metrics_secure) == expected
+    parsed_options = options(*flags)
+    assert (parsed_options.metrics_bind, parsed_options.metrics_secure) == expected

@@ -12,13 +12,13 @@ from reconcilers.pictures.extents import AddressState
 from tests.browser import browser
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, pool
-from tests.reconcilers.cli.saved import ask, held
+from tests.reconcilers.cli.saved import ask, make_holder
 
 
 def extents(outcome: Outcome) -> list[tuple[str, str, str]]:
     [pool] = json.loads(outcome.out)["items"]
-    [one] = pool["families"]
-    return [(e["start"], e["end"], e["state"]) for e in one["extents"]]
+    [family] = pool["families"]
+    return [(e["start"], e["end"], e["state"]) for e in family["extents"]]
 
 
 def test_excluded_network_and_broadcast_addresses_are_shown_with_their_reason(
@@ -27,8 +27,8 @@ def test_excluded_network_and_broadcast_addresses_are_shown_with_their_reason(
     described = pool(cidr="10.0.0.0/29", edges=True)
     outcome = ask(tmp_path, *("map", "lab", "-o", "json"), objects=(described,))
     [pool_shown] = json.loads(outcome.out)["items"]
-    [shown] = pool_shown["families"]
-    assert [(e["start"], e["end"], e["state"], e.get("note", "")) for e in shown["extents"]] == [
+    [family] = pool_shown["families"]
+    assert [(e["start"], e["end"], e["state"], e.get("note", "")) for e in family["extents"]] == [
         ("10.0.0.0", "10.0.0.0", "reserved", "network address"),
         ("10.0.0.1", "10.0.0.6", "free", ""),
         ("10.0.0.7", "10.0.0.7", "reserved", "broadcast address"),
@@ -57,8 +57,8 @@ def test_the_map_lists_held_ranges_and_the_gaps_between_in_one_order(tmp_path: P
                 reserved=["10.0.0.0/31"],
                 tenant={"ranges": [{"start": "10.0.0.0", "end": "10.0.0.11"}]},
             ),
-            held("a", "10.0.0.4", "10.0.0.5"),
-            held("b", "10.0.0.6", "10.0.0.6"),
+            make_holder("a", "10.0.0.4", "10.0.0.5"),
+            make_holder("b", "10.0.0.6", "10.0.0.6"),
         ),
     )
     assert extents(outcome) == [
@@ -77,9 +77,9 @@ def test_overlaps_and_ranges_outside_the_pool_are_on_the_map(tmp_path: Path) -> 
         *("map", "lab", "-o", "json"),
         objects=(
             pool(cidr="10.0.0.0/29"),
-            held("a", "10.0.0.0", "10.0.0.3"),
-            held("b", "10.0.0.3", "10.0.0.4"),
-            held("far", "10.9.0.0", "10.9.0.0"),
+            make_holder("a", "10.0.0.0", "10.0.0.3"),
+            make_holder("b", "10.0.0.3", "10.0.0.4"),
+            make_holder("far", "10.9.0.0", "10.9.0.0"),
         ),
     )
     assert extents(outcome) == [
@@ -113,15 +113,15 @@ def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
         tenant={"ranges": [dict(zip(("start", "end"), ends(window, family), strict=True))]},
     )
     allocations: list[IPAllocation] = [
-        make.allocation(f"a{at}", phase="Allocated", held=ends(span, family))
+        make.allocation(f"a{at}", phase="Allocated", held_range=ends(span, family))
         for at, span in enumerate(held_spans)
     ]
-    [found] = picture_of(network, allocations).families
-    if found.fault:  # a reserved block may straddle the window: such a pool is not drawn
-        assert "straddles" in found.fault
+    [picture] = picture_of(network, allocations).families
+    if picture.fault:  # a reserved block may straddle the window: such a pool is not drawn
+        assert "straddles" in picture.fault
         return
 
-    def expected(address: int) -> AddressState:
+    def expect_state(address: int) -> AddressState:
         holders = sum(first <= address <= last for first, last in held_spans)
         kept = reserved * 8 <= address < reserved * 8 + 8
         inside = window[0] <= address <= window[1]
@@ -134,16 +134,16 @@ def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
         return AddressState.FREE if inside else AddressState.OUTSIDE
 
     for address in range(64):
-        extent = found.at(make.address(address, family))
+        extent = picture.at(make.address(address, family))
         assert extent is not None
-        assert extent.state is expected(address), address
-    for before, after in zip(found.extents, found.extents[1:], strict=False):
+        assert extent.state is expect_state(address), address
+    for before, after in zip(picture.extents, picture.extents[1:], strict=False):
         assert before.range.last + 1 == after.range.first
         assert (before.state, before.holders) != (after.state, after.holders)
 
 
 def test_the_map_for_a_terminal_has_a_grid_a_legend_and_every_range(tmp_path: Path) -> None:
-    objects = (pool(cidr="10.0.0.0/24"), held("a", "10.0.0.64", "10.0.0.71"))
+    objects = (pool(cidr="10.0.0.0/24"), make_holder("a", "10.0.0.64", "10.0.0.71"))
     out = ask(tmp_path, "map", objects=objects).out
     lines = out.splitlines()
     assert lines[0] == "NetworkPool butler-system/lab  10.0.0.0/24"
@@ -154,7 +154,7 @@ def test_the_map_for_a_terminal_has_a_grid_a_legend_and_every_range(tmp_path: Pa
 
 
 def test_a_pool_of_ipv6_is_drawn_by_its_ranges_whatever_its_size(tmp_path: Path) -> None:
-    objects = (pool(cidr="FD00::/64"), held("a", "fd00::ffff:0:0:0", "fd00::ffff:0:0:7"))
+    objects = (pool(cidr="FD00::/64"), make_holder("a", "fd00::ffff:0:0:0", "fd00::ffff:0:0:7"))
     out = ask(tmp_path, "map", objects=objects).out
     assert f"each cell: {2**64 // 2048:,} addresses" in out
     listed = [line.split()[:4] for line in out.partition("START")[2].splitlines()[1:]]
@@ -181,7 +181,7 @@ def test_a_pool_that_contradicts_itself_says_why_it_cannot_be_drawn(tmp_path: Pa
 def test_a_picture_as_svg_is_well_formed_and_names_the_holders(tmp_path: Path) -> None:
     from xml.etree import ElementTree
 
-    objects = (pool(cidr="10.0.0.0/24"), held("a", "10.0.0.0", "10.0.0.7"))
+    objects = (pool(cidr="10.0.0.0/24"), make_holder("a", "10.0.0.0", "10.0.0.7"))
     outcome = ask(tmp_path, "map", "lab", "--svg", "-", objects=objects)
     root = ElementTree.fromstring(outcome.out)
     titles = [node.text for node in root.iter("{http://www.w3.org/2000/svg}title")]
@@ -212,8 +212,8 @@ def test_the_page_is_self_contained_and_no_name_can_break_out_of_its_data(tmp_pa
 def test_what_is_held_far_outside_a_pool_does_not_make_a_dot_of_it(tmp_path: Path) -> None:
     objects = (
         pool("lab", "10.0.0.0/24", reserved=["10.0.0.255/32"]),
-        held("far", "1.0.0.0", "1.0.0.7"),
-        held("across", "10.0.0.255", "10.0.1.7"),
+        make_holder("far", "1.0.0.0", "1.0.0.7"),
+        make_holder("across", "10.0.0.255", "10.0.1.7"),
     )
     seen = extents(ask(tmp_path, "map", "-o", "json", objects=objects))
     strays = [(start, end) for start, end, state in seen if state == "stray"]
@@ -234,7 +234,7 @@ async def test_the_page_draws_itself_in_a_real_browser(tmp_path: Path) -> None:
         pool("east", "10.0.0.0/24"),
         pool("west", "10.16.0.0/12"),
         pool("broken", "10.0.0.0/24", reserved=["1.0.0.0/24"]),
-        held("a", "10.0.0.0", "10.0.0.7", of="east"),
+        make_holder("a", "10.0.0.0", "10.0.0.7", of="east"),
     )
     assert ask(tmp_path, "map", "--html", str(target), objects=objects).code == 0
     async with browser(tmp_path) as page:

@@ -11,7 +11,7 @@ from tests.reconcilers.cli.saved import ask
 IPAM = "ipam.cluster.x-k8s.io"
 
 
-def claimed(namespace: str, name: str, address: str) -> list[dict[str, Any]]:
+def make_claim(namespace: str, name: str, address: str) -> list[dict[str, Any]]:
     """Return a claim on the pool of the whole cluster and its IPAddress."""
     pool = {"apiGroup": IPAM, "kind": "GlobalInClusterIPPool", "name": "global"}
     meta = {"name": name, "namespace": namespace}
@@ -51,7 +51,7 @@ OBJECTS = (
         "metadata": {"name": "theirs", "namespace": "site-b"},
         "spec": {"addresses": ["10.73.0.10"], "prefix": 24},
     },
-    *claimed("site-b", "node-0", "10.72.0.10"),
+    *make_claim("site-b", "node-0", "10.72.0.10"),
 )
 
 
@@ -59,9 +59,9 @@ OBJECTS = (
 def test_an_address_of_a_clusters_pool_is_held_whatever_namespace_is_shown(
     tmp_path: Path, namespace: str
 ) -> None:
-    found = ask(tmp_path, "whois", "10.72.0.10", "-n", namespace, objects=OBJECTS)
-    assert found.code == 0
-    assert "allocated  IPAddressClaim site-b/node-0" in found.out
+    outcome = ask(tmp_path, "whois", "10.72.0.10", "-n", namespace, objects=OBJECTS)
+    assert outcome.code == 0
+    assert "allocated  IPAddressClaim site-b/node-0" in outcome.out
 
 
 @pytest.mark.parametrize("namespace", ["", "team", "site-b"])
@@ -71,20 +71,20 @@ def test_the_figures_of_a_clusters_pool_are_the_same_in_every_namespace(
     document = json.loads(
         ask(tmp_path, "pools", "-n", namespace, "-o", "json", objects=OBJECTS).out
     )
-    (pool,) = [one for one in document["items"] if one["name"] == "global"]
+    (pool,) = [item for item in document["items"] if item["name"] == "global"]
     [family] = pool["families"]
     assert (family["total"], family["allocated"], family["available"]) == (11, 1, 10)
     drawn = json.loads(ask(tmp_path, "map", "-n", namespace, "-o", "json", objects=OBJECTS).out)
-    (pool,) = [one for one in drawn["items"] if one["name"] == "global"]
+    (pool,) = [item for item in drawn["items"] if item["name"] == "global"]
     [family] = pool["families"]
-    held = [extent for extent in family["extents"] if extent["state"] == "allocated"]
-    assert [extent["start"] for extent in held] == ["10.72.0.10"]
+    extents = [extent for extent in family["extents"] if extent["state"] == "allocated"]
+    assert [extent["start"] for extent in extents] == ["10.72.0.10"]
 
 
 def test_pools_of_other_namespaces_are_not_shown(tmp_path: Path) -> None:
-    found = ask(tmp_path, "pools", "-n", "team", objects=OBJECTS)
-    assert "global" in found.out
-    assert "theirs" not in found.out
+    pool = ask(tmp_path, "pools", "-n", "team", objects=OBJECTS)
+    assert "global" in pool.out
+    assert "theirs" not in pool.out
 
 
 def test_the_check_of_a_namespace_finds_no_drift_that_is_not_there(tmp_path: Path) -> None:

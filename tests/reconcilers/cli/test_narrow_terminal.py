@@ -11,7 +11,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.cli.release import Preview
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import allocation, pool, provider
-from tests.reconcilers.cli.saved import ask, held
+from tests.reconcilers.cli.saved import ask, make_holder
 from tests.reconcilers.cli.saved import cluster as tenant
 from tests.reconcilers.cli.test_claims import address, claim, ip_pool
 from tests.reconcilers.cli.test_platforms import RANGE, ipam_pool, network
@@ -22,7 +22,7 @@ ALL = (
     *OBJECTS,
     provider("prov", "frankfurt-1"),
     tenant("web", "team", "u9"),
-    held("twice", "10.40.0.32", "10.40.0.95", of="frankfurt-1", tenant=SHOP),
+    make_holder("twice", "10.40.0.32", "10.40.0.95", of="frankfurt-1", tenant=SHOP),
     allocation("waits", 4, of="frankfurt-1", tenant="team/web"),
     ip_pool("machines", "10.0.0.10-10.0.0.19"),
     address("node-1", "machines", "10.0.0.10"),
@@ -68,8 +68,8 @@ def test_no_line_is_longer_than_the_terminal_and_no_key_fact_is_lost(
     arguments, facts = COMMANDS[name]
     lines = shown_at(width, tmp_path, monkeypatch, *arguments)
     assert [line for line in lines if len(line) > width] == []
-    text = "".join("".join(line.split()) for line in lines)
-    assert [fact for fact in facts if fact not in text] == []
+    joined = "".join("".join(line.split()) for line in lines)
+    assert [fact for fact in facts if fact not in joined] == []
 
 
 def test_a_row_that_does_not_fit_is_a_block_with_a_line_for_each_column(
@@ -121,12 +121,16 @@ def test_what_is_piped_has_one_line_for_each_finding(
 
 def test_the_preview_of_a_release_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = make.tenant(name="shop-frontend-production")
-    held = make.allocation("lb", held=("10.40.0.0", "10.40.0.7"), tenant=str(cluster.metadata.key))
-    objects = Objects({}, {held.metadata.key: held}, {cluster.metadata.key: cluster}, {})
+    allocation = make.allocation(
+        "lb", held_range=("10.40.0.0", "10.40.0.7"), tenant=str(cluster.metadata.key)
+    )
+    objects = Objects(
+        {}, {allocation.metadata.key: allocation}, {cluster.metadata.key: cluster}, {}
+    )
     unreadable = {("IPAllocation", Key("b", "odd")): "spec.count: 'many' is no number"}
     broken = replace(objects, unreadable=unreadable)
     for width in WIDTHS:
         monkeypatch.setattr("reconcilers.cli.output.terminal_width", lambda width=width: width)
         for read in (objects, broken):
-            text = Preview.from_objects(cluster, read).as_text()
-            assert [line for line in text.splitlines() if len(unstyle(line)) > width] == []
+            preview = Preview.from_objects(cluster, read).as_text()
+            assert [line for line in preview.splitlines() if len(unstyle(line)) > width] == []

@@ -53,7 +53,7 @@ def body(version: str, kind: str, name: str, spec: Mapping[str, Any]) -> Body:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
 
 
-def shared(*others: str) -> str:
+def describe_sharing(*others: str) -> str:
     return "addresses are also handed out by " + ", ".join(
         f"{other} (8 addresses)" for other in others
     )
@@ -77,22 +77,24 @@ def condition(outcome: Outcome, kind: str) -> Body:
 def test_pools_of_all_kinds_name_each_other_in_the_same_words() -> None:
     objects = pools(24, 31)
     assert check(*objects) == {
-        "NetworkPool": f"{shared(IPAM_POOL, IP_POOL, NETWORK)}{SITES}",
-        "InClusterIPPool": f"{shared(IPAM_POOL, NETWORK, POOL)}{SITES}",
-        "IPAMPool": f"datacenter dc-1: {shared(IP_POOL, NETWORK, POOL)}{SITES}",
-        "NetworkNamespace": f"{shared(IPAM_POOL, IP_POOL, POOL)}{SITES}",
+        "NetworkPool": f"{describe_sharing(IPAM_POOL, IP_POOL, NETWORK)}{SITES}",
+        "InClusterIPPool": f"{describe_sharing(IPAM_POOL, NETWORK, POOL)}{SITES}",
+        "IPAMPool": f"datacenter dc-1: {describe_sharing(IP_POOL, NETWORK, POOL)}{SITES}",
+        "NetworkNamespace": f"{describe_sharing(IPAM_POOL, IP_POOL, POOL)}{SITES}",
     }
     outcome = plan(*objects)
     assert outcome.code == 0
     said = " ".join(outcome.warnings)
-    assert f"{POOL}: spec.cidr: {shared(IPAM_POOL, IP_POOL, NETWORK)}" in said
-    assert f"{IP_POOL}: {shared(IPAM_POOL, NETWORK, POOL)}" in said
-    assert f"IPAMPool kkp: datacenter dc-1: {shared(IP_POOL, NETWORK, POOL)}" in said
-    assert f"{NETWORK}: {shared(IPAM_POOL, IP_POOL, POOL)}" in said
+    assert f"{POOL}: spec.cidr: {describe_sharing(IPAM_POOL, IP_POOL, NETWORK)}" in said
+    assert f"{IP_POOL}: {describe_sharing(IPAM_POOL, NETWORK, POOL)}" in said
+    assert f"IPAMPool kkp: datacenter dc-1: {describe_sharing(IP_POOL, NETWORK, POOL)}" in said
+    assert f"{NETWORK}: {describe_sharing(IPAM_POOL, IP_POOL, POOL)}" in said
     overlapping = condition(outcome, "NetworkPool")
     assert overlapping["status"] == "True"
-    assert overlapping["message"] == shared(IPAM_POOL, IP_POOL, NETWORK)
-    assert condition(outcome, "InClusterIPPool")["message"] == shared(IPAM_POOL, NETWORK, POOL)
+    assert overlapping["message"] == describe_sharing(IPAM_POOL, IP_POOL, NETWORK)
+    assert condition(outcome, "InClusterIPPool")["message"] == describe_sharing(
+        IPAM_POOL, NETWORK, POOL
+    )
 
 
 def test_a_networkpool_that_divides_a_subnet_with_pools_of_other_kinds_shares_nothing() -> None:

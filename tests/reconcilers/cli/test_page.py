@@ -13,15 +13,15 @@ import pytest
 
 from tests.browser import Page, browser
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.saved import ask, held
+from tests.reconcilers.cli.saved import ask, make_holder
 
 DRAWN = "document.body && document.body.dataset.drawn === 'true'"
 EVIL = "<img src=x onerror=alert(1)>"
 OBJECTS = (
     pool("east", "10.0.0.0/16", reserved=["10.0.0.0/31"]),
     pool("west", "10.16.0.0/12"),
-    held("a", "10.0.0.16", "10.0.0.23", of="east", tenant="team/red"),
-    held("b", "10.0.128.0", "10.0.128.63", of="east", tenant="team/blue"),
+    make_holder("a", "10.0.0.16", "10.0.0.23", of="east", tenant="team/red"),
+    make_holder("b", "10.0.128.0", "10.0.128.63", of="east", tenant="team/blue"),
 )
 
 
@@ -31,10 +31,10 @@ class MapPage:
     def __init__(self, tab: Page) -> None:
         self.tab = tab
         self.call, self.value = tab.call, tab.value
-        self.press, self.drawn = tab.press, tab.drawn
+        self.press, self.drawn = tab.press, tab.wait_until_drawn
 
     async def state(self, name: str, of: str = "east") -> Any:
-        """Return what the page says of a pool: `from`, `span` or `cursor`."""
+        """Return the page's state of a pool: `from`, `span` or `cursor`."""
         place = f"document.querySelector('[data-pool=\"butler-system/{of}\"]')"
         return json.loads(await self.value(f"{place}.dataset.{name}") or "null")
 
@@ -45,22 +45,22 @@ class MapPage:
         known after the drawing.
         """
         await self.drawn()
-        found: dict[str, float] = json.loads(
+        document: dict[str, float] = json.loads(
             await self.value(
                 "(() => { const map = document.querySelector('canvas.map');"
                 " map.scrollIntoView({block: 'center'});"
                 " return JSON.stringify(map.getBoundingClientRect()); })()"
             )
         )
-        return found
+        return document
 
-    async def find(self, text: str) -> None:
+    async def find(self, content: str) -> None:
         """Type a text into the search, and wait until the page has followed it."""
         await self.value(
             "(() => { const box = document.getElementById('find');"
-            f" box.value = {json.dumps(text)}; box.dispatchEvent(new Event('input')); }})()"
+            f" box.value = {json.dumps(content)}; box.dispatchEvent(new Event('input')); }})()"
         )
-        await self.tab.until(f"filters.find === {json.dumps(text.lower())}")
+        await self.tab.until(f"filters.find === {json.dumps(content.lower())}")
         await self.tab.until(DRAWN)
 
     async def count(self) -> str:
@@ -69,8 +69,10 @@ class MapPage:
 
     async def pools(self) -> list[str]:
         """Return the names of the pools whose panels are shown."""
-        shown = "[...document.querySelectorAll('#pools > section')].filter((one) => !one.hidden)"
-        names: list[str] = await self.value(f"{shown}.map((one) => one.dataset.pool)")
+        shown_sections = (
+            "[...document.querySelectorAll('#pools > section')].filter((one) => !one.hidden)"
+        )
+        names: list[str] = await self.value(f"{shown_sections}.map((one) => one.dataset.pool)")
         return names
 
     async def said(self) -> str:
@@ -79,7 +81,7 @@ class MapPage:
 
 
 @asynccontextmanager
-async def opened(
+async def open_page(
     folder: Path, *, width: int = 1000, dark: bool = False, objects: Any = OBJECTS
 ) -> AsyncIterator[MapPage]:
     """Open the page of some objects in a window."""
@@ -93,7 +95,7 @@ async def opened(
 
 
 async def test_a_map_is_zoomed_and_read_by_keys_alone(tmp_path: Path) -> None:
-    async with opened(tmp_path) as page:
+    async with open_page(tmp_path) as page:
         await page.value("document.querySelector('canvas.map').focus()")
         assert await page.state("span") == 65536
         await page.press("n", "n")
@@ -115,7 +117,7 @@ async def test_a_map_is_zoomed_and_read_by_keys_alone(tmp_path: Path) -> None:
 
 
 async def test_keys_reach_every_control_in_order(tmp_path: Path) -> None:
-    async with opened(tmp_path) as page:
+    async with open_page(tmp_path) as page:
         reached = []
         for _ in range(40):
             await page.press("Tab")
@@ -126,7 +128,7 @@ async def test_keys_reach_every_control_in_order(tmp_path: Path) -> None:
 
 
 async def test_the_wheel_scrolls_the_page_until_a_map_has_focus(tmp_path: Path) -> None:
-    async with opened(tmp_path) as page:
+    async with open_page(tmp_path) as page:
         box = await page.box()
         at = {"x": box["left"] + box["width"] / 2, "y": box["top"] + 100}
         turn = {"type": "mouseWheel", **at, "deltaX": 0, "deltaY": -100}
@@ -141,7 +143,7 @@ async def test_the_wheel_scrolls_the_page_until_a_map_has_focus(tmp_path: Path) 
 
 
 async def test_dragging_moves_what_is_seen(tmp_path: Path) -> None:
-    async with opened(tmp_path) as page:
+    async with open_page(tmp_path) as page:
         await page.value("document.querySelector('[aria-label^=\"zoom in\"]').click()")
         start = await page.state("from")
         box = await page.box()
@@ -155,26 +157,26 @@ async def test_dragging_moves_what_is_seen(tmp_path: Path) -> None:
 
 
 async def test_the_filter_finds_tenants_pools_and_addresses(tmp_path: Path) -> None:
-    async with opened(tmp_path) as page:
+    async with open_page(tmp_path) as page:
 
-        async def shown(text: str) -> tuple[str, list[str]]:
-            await page.find(text)
+        async def search_and_count(content: str) -> tuple[str, list[str]]:
+            await page.find(content)
             return await page.count(), await page.pools()
 
-        count, pools = await shown("team/red")
+        count, pools = await search_and_count("team/red")
         assert (count, pools) == ("1 of 7 ranges match", ["butler-system/east"])
-        assert await shown("10.0.128.7") == (count, pools)
-        assert (await shown("WEST"))[1] == ["butler-system/west"]
-        assert await shown("no-such-tenant") == ("0 of 7 ranges match", [])
-        assert await shown("10.99.0.0/16") == ("no pool contains 10.99.0.0/16", [])
-        assert (await shown(""))[0] == ""
+        assert await search_and_count("10.0.128.7") == (count, pools)
+        assert (await search_and_count("WEST"))[1] == ["butler-system/west"]
+        assert await search_and_count("no-such-tenant") == ("0 of 7 ranges match", [])
+        assert await search_and_count("10.99.0.0/16") == ("no pool contains 10.99.0.0/16", [])
+        assert (await search_and_count(""))[0] == ""
         await page.value("document.querySelector('input[name=free]').click()")
         assert await page.count() == "3 of 7 ranges match"
 
 
 @pytest.mark.parametrize("width", [1200, 1400, 1600])
 async def test_the_tables_fit_the_window_of_a_laptop(tmp_path: Path, width: int) -> None:
-    async with opened(tmp_path, width=width) as page:
+    async with open_page(tmp_path, width=width) as page:
         tables = "[...document.querySelectorAll('.wide')]"
         assert await page.value(f"{tables}.every((wide) => wide.scrollWidth <= wide.clientWidth)")
 
@@ -182,7 +184,7 @@ async def test_the_tables_fit_the_window_of_a_laptop(tmp_path: Path, width: int)
 async def test_a_phone_shows_the_page_without_scrolling_sideways_and_pinches(
     tmp_path: Path,
 ) -> None:
-    async with opened(tmp_path, width=375) as page:
+    async with open_page(tmp_path, width=375) as page:
         assert await page.value("document.documentElement.scrollWidth") <= 375
         box = await page.box()
         x, y = box["left"] + box["width"] / 2, box["top"] + 100
@@ -195,7 +197,7 @@ async def test_a_phone_shows_the_page_without_scrolling_sideways_and_pinches(
 
 async def test_the_map_follows_the_dark_mode_of_the_system(tmp_path: Path) -> None:
     """Free space is most of a pool: it must not glare."""
-    async with opened(tmp_path, dark=True) as page:
+    async with open_page(tmp_path, dark=True) as page:
         pen = "document.querySelector('canvas.map').getContext('2d')"
         pixel = f"[...{pen}.getImageData(600, 200, 1, 1).data]"
         assert sum((await page.value(pixel))[:3]) < 300
@@ -208,7 +210,7 @@ async def test_the_map_follows_the_dark_mode_of_the_system(tmp_path: Path) -> No
 async def test_names_with_markup_are_shown_and_not_obeyed(tmp_path: Path) -> None:
     evil = pool("evil", "10.0.0.0/24")
     evil["spec"]["reserved"] = [{"cidr": "10.0.0.0/31", "description": EVIL}]
-    async with opened(tmp_path, objects=(evil,)) as page:
+    async with open_page(tmp_path, objects=(evil,)) as page:
         await page.value("document.querySelector('details').open = true")
         await page.value("document.querySelector('canvas.map').focus()")
         await page.press("Home")
@@ -219,9 +221,10 @@ async def test_names_with_markup_are_shown_and_not_obeyed(tmp_path: Path) -> Non
 
 async def test_of_thousands_of_ranges_only_those_in_view_are_in_the_list(tmp_path: Path) -> None:
     many = [
-        held(f"a{n}", *(f"10.0.{n * 4 // 256}.{n * 4 % 256}",) * 2, of="big") for n in range(2000)
+        make_holder(f"a{n}", *(f"10.0.{n * 4 // 256}.{n * 4 % 256}",) * 2, of="big")
+        for n in range(2000)
     ]
-    async with opened(tmp_path, objects=(pool("big", "10.0.0.0/16"), *many)) as page:
+    async with open_page(tmp_path, objects=(pool("big", "10.0.0.0/16"), *many)) as page:
         await page.value("document.querySelector('details').open = true")
         rows = "[...document.querySelectorAll('.list tbody tr:not(.spacer)')]"
         await page.tab.until(f"{rows}.length")
@@ -242,7 +245,7 @@ async def test_addresses_of_both_families_are_written_as_python_writes_them(
     numbers += [0xFE80 << 112, (1 << 128) - 1, (1 << 112) + (1 << 96) + (1 << 16), 1 << 80]
     numbers += [(1 << 112) + (1 << 80) + (1 << 48) + 1, 0x10 << 64, 0x100 << 32]
     texts = [str(ipaddress.IPv6Address(number)) for number in numbers] + ["10.1.20.3"]
-    async with opened(tmp_path) as page:
+    async with open_page(tmp_path) as page:
         again = f"{json.dumps(texts)}.map((text) => formatAddress(...parseAddress(text)))"
         assert await page.value(again) == texts
         wrong = ["1.2.3", "1.2.3.256", "::1::", "1:2", "g::", "1:2:3:4:5:6:7:8:9", "", "red"]
@@ -251,13 +254,13 @@ async def test_addresses_of_both_families_are_written_as_python_writes_them(
 
 LARGE = (
     pool("six", "fd00::/32", reserved=["fd00::/128"]),
-    held("far", "fd00:0:8000::", "fd00:0:8000::7", of="six", tenant="team/far"),
+    make_holder("far", "fd00:0:8000::", "fd00:0:8000::7", of="six", tenant="team/far"),
 )
 
 
 async def test_a_block_of_ipv6_is_read_to_the_single_address(tmp_path: Path) -> None:
     size, middle = 2**96, 2**95
-    async with opened(tmp_path, objects=LARGE) as page:
+    async with open_page(tmp_path, objects=LARGE) as page:
         await page.value("document.querySelector('canvas.map').focus()")
         assert await page.state("span", "six") == size
         await page.press("n", "n", "n")

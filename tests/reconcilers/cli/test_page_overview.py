@@ -7,17 +7,17 @@ from pathlib import Path
 from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli import test_platforms as platforms
 from tests.reconcilers.cli.commandline import allocation, pool
-from tests.reconcilers.cli.saved import cluster, held
-from tests.reconcilers.cli.test_page import DRAWN, MapPage, opened
+from tests.reconcilers.cli.saved import cluster, make_holder
+from tests.reconcilers.cli.test_page import DRAWN, MapPage, open_page
 
 OBJECTS = (
     pool("east", "10.0.0.0/24"),
     pool("west", "10.16.0.0/26"),
     pool("six", "fd00:10::/64"),
-    held("a", "10.0.0.0", "10.0.0.7", of="east", tenant="team/red"),
-    held("b", "10.16.0.0", "10.16.0.31", of="west", tenant="team/blue"),
-    held("c", "10.16.0.32", "10.16.0.39", of="west", tenant="team/red"),
-    held("d", "fd00:10::", "fd00:10::ff", of="six", tenant="team/red"),
+    make_holder("a", "10.0.0.0", "10.0.0.7", of="east", tenant="team/red"),
+    make_holder("b", "10.16.0.0", "10.16.0.31", of="west", tenant="team/blue"),
+    make_holder("c", "10.16.0.32", "10.16.0.39", of="west", tenant="team/red"),
+    make_holder("d", "fd00:10::", "fd00:10::ff", of="six", tenant="team/red"),
     allocation("waits", 400, of="west"),
     cluster("red", "team"),
 )
@@ -29,11 +29,11 @@ async def column(page: MapPage, table: str, at: int) -> list[str]:
         f"[...document.querySelectorAll('#{table} tbody tr:not(.spacer)')]"
         f".map((row) => row.cells[{at}])"
     )
-    found: list[str] = await page.value(f"{cells}.map((cell) => cell.textContent)")
-    return found
+    cell_texts: list[str] = await page.value(f"{cells}.map((cell) => cell.textContent)")
+    return cell_texts
 
 
-async def chosen(page: MapPage, name: str, value: str) -> None:
+async def choose(page: MapPage, name: str, value: str) -> None:
     await page.value(
         f"(() => {{ const box = document.getElementById('{name}');"
         f" box.value = {json.dumps(value)}; box.dispatchEvent(new Event('change')); }})()"
@@ -41,7 +41,7 @@ async def chosen(page: MapPage, name: str, value: str) -> None:
 
 
 async def test_pools_are_sorted_by_use_or_by_what_is_clicked(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
+    async with open_page(tmp_path, objects=OBJECTS) as page:
         west, east, six = (f"butler-system/{name}" for name in ("west", "east", "six"))
         assert await column(page, "pools-table", 0) == [west, east, six]
         assert await column(page, "pools-table", 1) == ["62%", "3%", "0%"]
@@ -55,19 +55,19 @@ async def test_pools_are_sorted_by_use_or_by_what_is_clicked(tmp_path: Path) -> 
 
 
 async def test_a_tenant_or_a_family_is_picked_and_the_rest_is_left_out(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
-        await chosen(page, "tenant", "team/blue")
+    async with open_page(tmp_path, objects=OBJECTS) as page:
+        await choose(page, "tenant", "team/blue")
         assert await page.pools() == ["butler-system/west"]
         assert await column(page, "pools-table", 0) == ["butler-system/west"]
-        await chosen(page, "tenant", "")
-        await chosen(page, "family", "6")
+        await choose(page, "tenant", "")
+        await choose(page, "family", "6")
         assert await page.pools() == ["butler-system/six"]
-        await chosen(page, "family", "4")
+        await choose(page, "family", "4")
         assert await page.pools() == ["butler-system/east", "butler-system/west"]
 
 
 async def test_tenants_are_listed_with_those_that_have_no_object(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
+    async with open_page(tmp_path, objects=OBJECTS) as page:
         assert await column(page, "tenants-table", 0) == ["others/one", "team/blue", "team/red"]
         assert await column(page, "tenants-table", 3) == ["0", "32", "16 + 256"]
         ready = await column(page, "tenants-table", 6)
@@ -79,10 +79,10 @@ async def test_counts_that_a_browser_has_not_exactly_are_added_up_and_sorted(
 ) -> None:
     huge = (
         pool("six", "fd00::/48"),
-        held("a", "fd00::", "fd00::7fff:ffff:ffff:ffff", of="six", tenant="team/half"),
-        held("b", "fd00:0:0:1::", "fd00:0:0:2::", of="six", tenant="team/whole"),
+        make_holder("a", "fd00::", "fd00::7fff:ffff:ffff:ffff", of="six", tenant="team/half"),
+        make_holder("b", "fd00:0:0:1::", "fd00:0:0:2::", of="six", tenant="team/whole"),
     )
-    async with opened(tmp_path, objects=huge) as page:
+    async with open_page(tmp_path, objects=huge) as page:
         for order in (["team/whole", "team/half"], ["team/half", "team/whole"]):
             await page.value("document.querySelector('[data-sort$=\"load balancers\"]').click()")
             assert await column(page, "tenants-table", 0) == order
@@ -95,7 +95,7 @@ async def test_counts_that_a_browser_has_not_exactly_are_added_up_and_sorted(
 async def test_a_range_leads_to_its_entry_its_tenant_and_the_commands_about_it(
     tmp_path: Path,
 ) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
+    async with open_page(tmp_path, objects=OBJECTS) as page:
         await page.value("document.querySelector('canvas.map').focus()")
         await page.press("Home")
         codes = "[...document.querySelectorAll('.where code')].map((one) => one.textContent)"
@@ -117,7 +117,7 @@ async def test_a_range_of_another_platform_names_no_tenant_cluster(tmp_path: Pat
         platforms.cluster("blue", "east"),
         platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),
     )
-    async with opened(tmp_path, objects=objects) as page:
+    async with open_page(tmp_path, objects=objects) as page:
         await page.value("document.querySelector('canvas.map').focus()")
         await page.press("Home")
         codes = "[...document.querySelectorAll('.where code')].map((one) => one.textContent)"
@@ -128,14 +128,14 @@ async def test_a_range_of_another_platform_names_no_tenant_cluster(tmp_path: Pat
 
 async def test_an_address_of_a_family_that_a_pool_lacks_is_listed(tmp_path: Path) -> None:
     objects = (claims.ip_pool("p", "10.0.0.10"), claims.address("web", "p", "fd00::5"))
-    async with opened(tmp_path, objects=objects) as page:
+    async with open_page(tmp_path, objects=objects) as page:
         described = "shownPools()[0].extents.map((one) => describe(shownPools()[0], one)).join()"
         assert "fd00::5  (1)  ·  stray" in await page.value(described)
 
 
 async def test_a_map_zooms_to_what_is_used(tmp_path: Path) -> None:
-    big = (pool("big", "10.16.0.0/12"), held("a", "10.20.0.0", "10.20.0.63", of="big"))
-    async with opened(tmp_path, objects=big) as page:
+    big = (pool("big", "10.16.0.0/12"), make_holder("a", "10.20.0.0", "10.20.0.63", of="big"))
+    async with open_page(tmp_path, objects=big) as page:
         first = 4 << 16
         await page.value("document.querySelector('canvas.map').focus()")
         for _ in range(20):
@@ -148,7 +148,7 @@ async def test_a_map_zooms_to_what_is_used(tmp_path: Path) -> None:
 
 
 async def test_ranges_of_tenants_differ_and_carry_names(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
+    async with open_page(tmp_path, objects=OBJECTS) as page:
         written = (
             "(() => { const seen = [], real = CanvasRenderingContext2D.prototype.fillText;"
             " CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
@@ -164,7 +164,7 @@ async def test_ranges_of_tenants_differ_and_carry_names(tmp_path: Path) -> None:
 
 async def test_a_narrow_window_has_names_below_a_map_and_bars_in_sight(tmp_path: Path) -> None:
     """There is no room beside the ranges, and the bars are what the overview is for."""
-    async with opened(tmp_path, width=400, objects=OBJECTS) as page:
+    async with open_page(tmp_path, width=400, objects=OBJECTS) as page:
         below = "[...document.querySelectorAll('.key')].map((one) => one.textContent)"
         for at in range(3):
             map_ = f"document.querySelectorAll('canvas.map')[{at}]"
@@ -180,12 +180,12 @@ async def test_a_narrow_window_has_names_below_a_map_and_bars_in_sight(tmp_path:
 
 
 async def test_at_rest_the_line_under_a_map_says_how_the_pool_is_divided(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
+    async with open_page(tmp_path, objects=OBJECTS) as page:
         assert await page.said() == "allocated 8  ·  free 248"
 
 
 async def test_the_printed_page_is_light_and_has_all_lists_and_names(tmp_path: Path) -> None:
-    async with opened(tmp_path, dark=True, objects=OBJECTS) as page:
+    async with open_page(tmp_path, dark=True, objects=OBJECTS) as page:
         await page.value("window.dispatchEvent(new Event('beforeprint'))")
         assert await page.value("[...document.querySelectorAll('details')].every((d) => d.open)")
         assert await page.value("document.querySelector('canvas.map').width") == 2000

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.reconcilers.cli.commandline import allocation, pool
-from tests.reconcilers.cli.saved import cluster, held
-from tests.reconcilers.cli.test_page import DRAWN, MapPage, opened
+from tests.reconcilers.cli.saved import cluster, make_holder
+from tests.reconcilers.cli.test_page import DRAWN, MapPage, open_page
 
 EAST, WEST, SIX = "butler-system/east", "butler-system/west", "butler-system/six"
 FULL = {
@@ -24,9 +24,11 @@ OBJECTS = (
     pool("east", "10.0.0.0/24", reserved=["10.0.0.128/25"]),
     pool("west", "10.16.0.0/26"),
     pool("six", "fd00:10::/48"),
-    held("web", "10.0.0.0", "10.0.0.7", of="east", tenant="team/red"),
-    held("db", "10.0.0.16", "10.0.0.31", of="east", tenant="team/blue"),
-    held("far", "fd00:10:0:1::", "fd00:10:0:1:ffff:ffff:ffff:ffff", of="six", tenant="team/red"),
+    make_holder("web", "10.0.0.0", "10.0.0.7", of="east", tenant="team/red"),
+    make_holder("db", "10.0.0.16", "10.0.0.31", of="east", tenant="team/blue"),
+    make_holder(
+        "far", "fd00:10:0:1::", "fd00:10:0:1:ffff:ffff:ffff:ffff", of="six", tenant="team/red"
+    ),
     allocation("waits", 400, of="west", tenant="team/blue", status={"conditions": [FULL]}),
     *(cluster(name, "team", uid=f"u-{name}") for name in ("red", "blue", "idle")),
 )
@@ -36,14 +38,14 @@ async def rows(page: MapPage, table: str) -> list[str]:
     """Return the first column of a table."""
     await page.drawn()
     cells = f"[...document.querySelectorAll('#{table} tbody th')]"
-    found: list[str] = await page.value(f"{cells}.map((cell) => cell.textContent)")
-    return found
+    cell_texts: list[str] = await page.value(f"{cells}.map((cell) => cell.textContent)")
+    return cell_texts
 
 
 @pytest.mark.slow
 async def test_the_search_takes_an_address_a_cidr_and_a_range(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
-        for text, pools, tenants in (
+    async with open_page(tmp_path, objects=OBJECTS) as page:
+        for query, pools, tenants in (
             ("10.0.0.3", [EAST], ["team/red"]),
             ("::ffff:10.0.0.3", [EAST], ["team/red"]),
             ("10.0.0.7-10.0.0.16", [EAST], ["team/blue", "team/red"]),
@@ -53,9 +55,9 @@ async def test_the_search_takes_an_address_a_cidr_and_a_range(tmp_path: Path) ->
             ("FD00:10:0:1::/64", [SIX], ["team/red"]),
             ("fd00:10:0:1::5", [SIX], ["team/red"]),
         ):
-            await page.find(text)
-            assert await page.pools() == pools, text
-            assert sorted(await rows(page, "tenants-table")) == tenants, text
+            await page.find(query)
+            assert await page.pools() == pools, query
+            assert sorted(await rows(page, "tenants-table")) == tenants, query
         for wrong in (
             "10.0.0.9-10.0.0.3",
             "10.060.0.8",
@@ -69,17 +71,17 @@ async def test_the_search_takes_an_address_a_cidr_and_a_range(tmp_path: Path) ->
 
 @pytest.mark.slow
 async def test_the_search_finds_names_reasons_and_what_waits(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
-        for text, pools, requests in (
+    async with open_page(tmp_path, objects=OBJECTS) as page:
+        for query, pools, requests in (
             ("waiting", [WEST], ["butler-system/waits"]),
             ("free block of 400", [WEST], ["butler-system/waits"]),
             ("west waits", [WEST], ["butler-system/waits"]),
             ("team/red allocated", [EAST, SIX], []),
             ("reserved", [EAST], []),
         ):
-            await page.find(text)
-            assert await page.pools() == pools, text
-            assert await rows(page, "waiting-table") == requests, text
+            await page.find(query)
+            assert await page.pools() == pools, query
+            assert await rows(page, "waiting-table") == requests, query
         await page.find("waiting")
         assert await page.count() == "0 of 9 ranges match"
         assert await rows(page, "tenants-table") == ["team/blue"]
@@ -87,7 +89,7 @@ async def test_the_search_finds_names_reasons_and_what_waits(tmp_path: Path) -> 
 
 @pytest.mark.slow
 async def test_filters_are_in_the_url_and_come_back_with_it(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
+    async with open_page(tmp_path, objects=OBJECTS) as page:
         await page.find("10.0.0.0/28")
         await page.value(
             "(() => { const box = document.getElementById('tenant'); box.value = 'team/red';"
@@ -111,7 +113,7 @@ async def test_filters_are_in_the_url_and_come_back_with_it(tmp_path: Path) -> N
 
 @pytest.mark.slow
 async def test_a_slash_goes_to_the_search_and_enter_to_the_first_match(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
+    async with open_page(tmp_path, objects=OBJECTS) as page:
         await page.press("/")
         assert await page.value("document.activeElement.id") == "find"
         await page.press(*"10.0.0.18/32")
@@ -124,7 +126,7 @@ async def test_a_slash_goes_to_the_search_and_enter_to_the_first_match(tmp_path:
 
 @pytest.mark.slow
 async def test_keys_in_a_row_are_one_evaluation_after_a_pause(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
+    async with open_page(tmp_path, objects=OBJECTS) as page:
         await page.value(
             "(() => { window.before = filtersVersion;"
             " for (const text of ['1', '10', '10.', '10.0.0.3']) {"
@@ -139,7 +141,7 @@ async def test_keys_in_a_row_are_one_evaluation_after_a_pause(tmp_path: Path) ->
 async def test_what_matches_is_exported_as_csv_and_json(tmp_path: Path) -> None:
     evil = pool("evil", "10.9.0.0/29")
     evil["spec"]["reserved"] = [{"cidr": "10.9.0.0/31", "description": '=cmd|"calc", 1'}]
-    async with opened(tmp_path, objects=(*OBJECTS, evil)) as page:
+    async with open_page(tmp_path, objects=(*OBJECTS, evil)) as page:
         exported: list[dict[str, Any]]
         await page.value(
             "(() => { const real = URL.createObjectURL;"
@@ -150,15 +152,15 @@ async def test_what_matches_is_exported_as_csv_and_json(tmp_path: Path) -> None:
         document = json.loads(await page.value("window.saved.text()"))
         assert document["filters"]["find"] == "team/blue"
         exported = document["items"]
-        assert [(one["state"], one["allocation"]) for one in exported] == [
+        assert [(row["state"], row["allocation"]) for row in exported] == [
             ("allocated", "butler-system/db"),
             ("waiting", "butler-system/waits"),
         ]
         assert (exported[0]["start"], exported[0]["addresses"]) == ("10.0.0.16", "16")
         await page.find("10.9.0.0/31")
         await page.value("document.getElementById('as-csv').click()")
-        text = await page.value("window.saved.text()")
-        [exported_row] = csv.DictReader(io.StringIO(text))
+        saved = await page.value("window.saved.text()")
+        [exported_row] = csv.DictReader(io.StringIO(saved))
         assert exported_row["note"] == '\'=cmd|"calc", 1', "no spreadsheet runs it"
         assert (exported_row["start"], exported_row["end"]) == ("10.9.0.0", "10.9.0.1")
 
@@ -168,7 +170,7 @@ async def test_a_request_to_a_pool_of_two_families_waits_once(tmp_path: Path) ->
     dual = pool("dual", "10.9.0.0/29")
     dual["spec"]["secondary"] = {"cidr": "fd00:9::/64"}
     asks = allocation("huge", 4000, of="dual", tenant="team/red", status={"conditions": [FULL]})
-    async with opened(tmp_path, objects=(*OBJECTS, dual, asks)) as page:
+    async with open_page(tmp_path, objects=(*OBJECTS, dual, asks)) as page:
         await page.find("huge")
         assert await rows(page, "waiting-table") == ["butler-system/huge"]
         assert await page.value("select().waiting") == 2, "beside the other pool's request"
@@ -176,20 +178,20 @@ async def test_a_request_to_a_pool_of_two_families_waits_once(tmp_path: Path) ->
 
 @pytest.mark.slow
 async def test_a_request_is_found_by_the_newest_state_of_its_pool(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
-        text = (
+    async with open_page(tmp_path, objects=OBJECTS) as page:
+        query = (
             "(() => { const pool = [...store.pools.values()].find((pool) => pool.waiting);"
             " [...pool.requests.values()].forEach(requestText);"
             ' take({pools: {set: {[pool.key]: {reason: "zzzreason"}}, drop: []}});'
             " const now = store.pools.get(pool.key);"
             " return requestText([...now.requests.values()][0]); })()"
         )
-        assert "zzzreason" in await page.value(text)
+        assert "zzzreason" in await page.value(query)
 
 
 @pytest.mark.slow
 async def test_addresses_of_ipv6_are_counted_in_prefixes(tmp_path: Path) -> None:
-    async with opened(tmp_path, objects=OBJECTS) as page:
+    async with open_page(tmp_path, objects=OBJECTS) as page:
         counts = {
             256: "256",
             2**64: "/64",
@@ -199,8 +201,8 @@ async def test_addresses_of_ipv6_are_counted_in_prefixes(tmp_path: Path) -> None
             2**96 - 8: "≈65,536 × /48",
             2**64 - 1: "≈65,536 × /80",
         }
-        for value, shown in counts.items():
-            assert await page.value(f"addressCount(6, {value}n)") == shown
+        for value, row_count in counts.items():
+            assert await page.value(f"addressCount(6, {value}n)") == row_count
         assert await page.value(f"addressCount(4, {2**24}n)") == "16,777,216"
         six = "document.querySelector('[data-pool=\"butler-system/six\"] header').textContent"
         assert "65,535 × /64 of /48 free" in await page.value(six)
@@ -212,7 +214,7 @@ async def test_a_page_of_many_pools_and_tenants_has_few_nodes_and_finds_the_last
 ) -> None:
     pools = [pool(f"p{at}", f"10.{at}.0.0/24") for at in range(30)]
     tenants = [cluster(f"c{number:04}", "team", uid=f"u{number}") for number in range(1000)]
-    async with opened(tmp_path, objects=(*pools, *tenants)) as page:
+    async with open_page(tmp_path, objects=(*pools, *tenants)) as page:
         assert await page.value("document.querySelectorAll('*').length") < 3000
         assert await page.value("document.querySelectorAll('canvas.map').length") == 0
         table = "document.getElementById('tenants-table')"
@@ -235,7 +237,7 @@ async def test_a_page_of_many_pools_and_tenants_has_few_nodes_and_finds_the_last
 @pytest.mark.slow
 async def test_the_focus_stays_in_a_table_whose_rows_scroll_away(tmp_path: Path) -> None:
     tenants = [cluster(f"c{number:04}", "team", uid=f"u{number}") for number in range(500)]
-    async with opened(tmp_path, objects=(pool("lab", "10.0.0.0/24"), *tenants)) as page:
+    async with open_page(tmp_path, objects=(pool("lab", "10.0.0.0/24"), *tenants)) as page:
         table = "document.getElementById('tenants-table')"
         await page.value(f"{table}.querySelector('tbody a').focus()")
         await page.value(f"{table}.closest('.wide').scrollTop = 5000")

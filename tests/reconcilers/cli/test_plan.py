@@ -51,10 +51,17 @@ def test_the_status_is_what_the_controller_would_write() -> None:
 
 
 def test_the_pool_tells_its_capacity_after_it() -> None:
-    one = pool(reserved=["10.40.0.0/28"], tenant={"start": "10.40.0.16", "end": "10.40.0.239"})
-    outcome = plan(one, allocation("a", 8), allocation("b", pin=("10.40.0.100", "10.40.0.101")))
+    network_pool = pool(
+        reserved=["10.40.0.0/28"], tenant={"start": "10.40.0.16", "end": "10.40.0.239"}
+    )
+    outcome = plan(
+        network_pool, allocation("a", 8), allocation("b", pin=("10.40.0.100", "10.40.0.101"))
+    )
     status = outcome.items["NetworkPool/lab"]["status"]
-    conditions = {one["type"]: (one["status"], one["reason"]) for one in status.pop("conditions")}
+    conditions = {
+        condition["type"]: (condition["status"], condition["reason"])
+        for condition in status.pop("conditions")
+    }
     assert status == {
         "totalIPs": 224,
         "allocatedIPs": 10,
@@ -225,14 +232,14 @@ def test_promises_of_a_dumped_pool_are_kept() -> None:
         "startAddress": "10.40.0.64",
         "endAddress": "10.40.0.67",
     }
-    one = pool(
+    network_pool = pool(
         resourceVersion="80",
         uid="p",
         status=make.journal_of("p", 60, promise),
     )
     finalizers = ["butler.butlerlabs.dev/ipallocation"]
     waiting = allocation("a", 4, uid=uid, resourceVersion="70", finalizers=finalizers)
-    outcome = plan(one, waiting)
+    outcome = plan(network_pool, waiting)
     assert cidr(outcome, "a") == "10.40.0.64/30"
     status = outcome.items["NetworkPool/lab"]["status"]
     assert "assignments" not in status
@@ -248,8 +255,8 @@ def test_a_promise_to_an_allocation_that_is_not_in_the_input_is_over() -> None:
         "endAddress": "10.40.0.7",
     }
     status = make.journal_of("p", 60, promise)
-    one = pool(resourceVersion="80", uid="p", status=status)
-    outcome = plan(one, allocation("a", 4))
+    network_pool = pool(resourceVersion="80", uid="p", status=status)
+    outcome = plan(network_pool, allocation("a", 4))
     assert cidr(outcome, "a") == "10.40.0.0/30"
     assert "assignments" not in outcome.items["NetworkPool/lab"]["status"]
 
@@ -295,27 +302,27 @@ REQUEST = st.one_of(
 def test_no_plan_gives_an_address_twice_or_miscounts(
     requests: list[tuple[str, int]], family: int
 ) -> None:
-    named = []
+    names = []
     for n, (kind, number) in enumerate(requests):
-        named.append(allocation(f"a{n}", number if kind == "count" else None))
+        names.append(allocation(f"a{n}", number if kind == "count" else None))
         if kind == "block":
-            named[-1]["spec"]["prefixLength"] = make.prefix_length(number, family)
+            names[-1]["spec"]["prefixLength"] = make.prefix_length(number, family)
         elif kind == "pin":
             first, last = make.address(number, family), make.address(number + 3, family)
-            named[-1]["spec"]["pinnedRange"] = {"startAddress": first, "endAddress": last}
+            names[-1]["spec"]["pinnedRange"] = {"startAddress": first, "endAddress": last}
     reserved = f"{make.address(32, family)}/{make.prefix_length(2, family)}"
-    outcome = plan(pool(cidr=make.cidr(6, family), reserved=[reserved]), *named)
-    held = [
+    outcome = plan(pool(cidr=make.cidr(6, family), reserved=[reserved]), *names)
+    held_ranges = [
         AddressRange.parse(body["status"]["startAddress"], body["status"]["endAddress"])
         for body in outcome.items.values()
         if body["status"].get("startAddress")
     ]
-    for at, one in enumerate(held):
-        assert not any(one.overlaps(other) for other in held[at + 1 :])
+    for at, held_range in enumerate(held_ranges):
+        assert not any(held_range.overlaps(other) for other in held_ranges[at + 1 :])
     status = outcome.items["NetworkPool/lab"]["status"]
-    assert status["allocatedIPs"] == sum(one.size for one in held)
+    assert status["allocatedIPs"] == sum(held_range.size for held_range in held_ranges)
     assert status["availableIPs"] == 60 - status["allocatedIPs"]
-    assert status["allocationCount"] == len(held)
+    assert status["allocationCount"] == len(held_ranges)
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=6))

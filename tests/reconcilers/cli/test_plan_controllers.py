@@ -16,7 +16,7 @@ from tests.reconcilers.cli.commandline import allocation, cluster, holding, plan
 from tests.reconcilers.cli.commandline import ready as condition
 from tests.reconcilers.cli.saved import ask
 from tests.reconcilers.cli.test_claims import claim, ip_pool
-from tests.reconcilers.cli.test_platforms import promising, stored
+from tests.reconcilers.cli.test_platforms import promising, store
 from tests.yamls import written_yaml
 
 PAUSED = {"annotations": {"cluster.x-k8s.io/paused": ""}}
@@ -32,7 +32,7 @@ SINCE = "2026-01-01T00:00:00Z"
 
 def test_what_a_pool_has_promised_to_a_paused_claim_no_other_claim_gets(tmp_path: Path) -> None:
     labels = {"cluster.x-k8s.io/cluster-name": "c"}
-    paused = stored(claim("paused", "p", metadata={"labels": labels}))
+    paused = store(claim("paused", "p", metadata={"labels": labels}))
     addresses = ip_pool("p", "10.0.0.10-10.0.0.11")
     promised = promising(addresses, JOURNALS, paused, "10.0.0.10", "10.0.0.10")
     items = plan(promised, paused, CLUSTER, claim("other", "p")).items
@@ -71,10 +71,10 @@ def test_what_only_its_tenant_can_tell_of_a_running_cluster_stays_as_it_is() -> 
         for kind in ("LoadBalancerReady", "Ready")
     ]
     running = cluster(status={"phase": "Ready", "conditions": conditions}, uid="u1")
-    held = allocation(
+    holder = allocation(
         "team-app-lb", 8, tenant="team/app", status=holding("10.40.0.0", "10.40.0.7")
     )
-    items = plan(pool(), provider("prov", "lab"), running, held).items
+    items = plan(pool(), provider("prov", "lab"), running, holder).items
     status = items["TenantCluster/app"]["status"]
     assert status["phase"] == "Ready"
     for before in conditions:
@@ -83,8 +83,8 @@ def test_what_only_its_tenant_can_tell_of_a_running_cluster_stays_as_it_is() -> 
 
 
 def test_what_follows_from_credentials_stays_as_it_is() -> None:
-    given = provider("prov", "lab")
-    given["spec"] |= {"provider": "harvester", "credentialsRef": {"name": "gone"}}
+    provider_config = provider("prov", "lab")
+    provider_config["spec"] |= {"provider": "harvester", "credentialsRef": {"name": "gone"}}
     invalid = {
         "type": "CredentialsValid",
         "status": "False",
@@ -92,8 +92,8 @@ def test_what_follows_from_credentials_stays_as_it_is() -> None:
         "message": "credentials secret butler-system/gone not found",
         "lastTransitionTime": SINCE,
     }
-    given["status"] = {"conditions": [invalid], "validated": False, "ready": False}
-    status = plan(pool(), given).items["ProviderConfig/prov"]["status"]
+    provider_config["status"] = {"conditions": [invalid], "validated": False, "ready": False}
+    status = plan(pool(), provider_config).items["ProviderConfig/prov"]["status"]
     assert condition({"status": status}, "CredentialsValid") == invalid
     assert (status["validated"], status["ready"]) == (False, False)
     assert condition({"status": status}, "PoolAvailable")["status"] == "True"
@@ -110,7 +110,7 @@ def test_a_pool_allocates_once_another_controller_has_been_silent() -> None:
         "fieldsV1": {"f:status": {"f:phase": {}}},
         "time": (now - timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    held = allocation(
+    holder = allocation(
         "old",
         8,
         status=holding("10.40.0.0", "10.40.0.7"),
@@ -118,7 +118,7 @@ def test_a_pool_allocates_once_another_controller_has_been_silent() -> None:
         resourceVersion="7",
         uid="u-old",
     )
-    items = plan(pool(), held, allocation("new", 8)).items
+    items = plan(pool(), holder, allocation("new", 8)).items
     assert items["IPAllocation/new"]["status"]["cidr"] == "10.40.0.8/29"
     allocated = items["IPAllocation/new"]["status"]["allocatedAt"]
     assert datetime.fromisoformat(allocated) - now > timedelta(seconds=100)

@@ -23,17 +23,17 @@ def the_error(outcome: Outcome) -> str:
 
 
 @pytest.mark.parametrize(
-    ("cidr", "what"),
+    ("cidr", "problem"),
     [
         ("10.0.0.0/33", "prefix length from 0 to 32"),
         ("300.1.1.0/24", "is not ADDRESS/PREFIX"),
     ],
 )
-def test_a_cidr_that_is_none_is_an_error_and_its_requests_wait(cidr: str, what: str) -> None:
+def test_a_cidr_that_is_none_is_an_error_and_its_requests_wait(cidr: str, problem: str) -> None:
     outcome = plan(pool(cidr=cidr), allocation("a", 4))
     error = the_error(outcome)
     assert "NetworkPool butler-system/lab: spec.cidr: invalid pool CIDR" in error
-    assert what in error
+    assert problem in error
     condition = ready(outcome.items["NetworkPool/lab"])
     assert (condition["status"], condition["reason"]) == ("False", "ValidationFailed")
     waiting = outcome.items["IPAllocation/a"]
@@ -42,7 +42,7 @@ def test_a_cidr_that_is_none_is_an_error_and_its_requests_wait(cidr: str, what: 
 
 
 def test_a_fault_of_a_pool_names_the_line_of_the_field() -> None:
-    text = """\
+    manifests = """\
 apiVersion: butler.butlerlabs.dev/v1alpha1
 kind: NetworkPool
 metadata:
@@ -56,7 +56,7 @@ spec:
     start: 10.0.0.16
     end: 10.0.1.16
 """
-    outcome = plan_text(text)
+    outcome = plan_text(manifests)
     assert outcome.code == 1
     first, second = outcome.errors
     assert first == (
@@ -133,7 +133,7 @@ def test_a_request_to_a_pool_that_was_refused_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pin", "reason", "what"),
+    ("pin", "reason", "problem"),
     [
         (("10.99.0.0", "10.99.0.7"), "OutOfRange", "range falls outside pool boundaries"),
         (("10.40.0.250", "10.40.1.5"), "OutOfRange", "range falls outside pool boundaries"),
@@ -142,12 +142,12 @@ def test_a_request_to_a_pool_that_was_refused_says_so() -> None:
     ],
 )
 def test_a_pin_that_its_pool_can_never_serve_is_an_error(
-    pin: tuple[str, str], reason: str, what: str
+    pin: tuple[str, str], reason: str, problem: str
 ) -> None:
     outcome = plan(pool(reserved=["10.40.0.0/28"]), allocation("a", pin=pin), allocation("b", 4))
     error = the_error(outcome)
     assert "IPAllocation butler-system/a: spec.pinnedRange: " in error
-    assert what in error
+    assert problem in error
     refused = outcome.items["IPAllocation/a"]
     assert (refused["status"]["phase"], ready(refused)["reason"]) == ("Failed", reason)
     assert outcome.items["IPAllocation/b"]["status"]["phase"] == "Allocated"
@@ -233,7 +233,7 @@ def test_a_provider_that_names_no_pool_is_an_error() -> None:
 
 
 def test_what_a_webhook_would_refuse_names_the_line_of_the_field() -> None:
-    text = """\
+    manifests = """\
 apiVersion: butler.butlerlabs.dev/v1alpha1
 kind: ProviderConfig
 metadata:
@@ -243,7 +243,7 @@ spec:
   scope:
     type: team
 """
-    assert the_error(plan_text(text)) == (
+    assert the_error(plan_text(manifests)) == (
         "standard input:7: ProviderConfig prov: spec.scope.teamRef: teamRef is required when"
         ' scope type is "team"'
     )
@@ -280,6 +280,6 @@ def test_a_cluster_whose_pools_do_not_exist_is_not_told_that_they_are_exhausted(
 
 
 def test_a_sentence_is_printed_once_only() -> None:
-    text = "apiVersion: v1\nkind: Nonsense\n"
-    outcome = run("plan", "-f", "-", stdin=text.encode())
+    manifests = "apiVersion: v1\nkind: Nonsense\n"
+    outcome = run("plan", "-f", "-", stdin=manifests.encode())
     assert len(outcome.errors) == 1

@@ -26,8 +26,8 @@ ELSEWHERE = ("--pool-namespaces", "network", "--pool-namespaces", "platform")
 
 
 def test_a_pool_elsewhere_is_refused_and_hands_out_nothing() -> None:
-    held = allocation("old", 8, status=holding("10.40.0.0", "10.40.0.7"))
-    outcome = plan(pool(), held, allocation("new", 4), options=ELSEWHERE)
+    holder = allocation("old", 8, status=holding("10.40.0.0", "10.40.0.7"))
+    outcome = plan(pool(), holder, allocation("new", 4), options=ELSEWHERE)
     assert outcome.code == 1
     [sentence] = outcome.errors
     assert "NetworkPool butler-system/lab" in sentence
@@ -87,7 +87,7 @@ def test_a_claim_of_a_pool_elsewhere_gets_nothing_and_addresses_are_kept(tmp_pat
     ]
     file.write_text(yaml.safe_dump_all(objects))
     outcome = run("plan", "-f", file, "-o", "json", "--pool-namespaces", "network")
-    claims = {one: found for one, found in outcome.items.items() if "IPAddressClaim" in one}
+    claims = {name: item for name, item in outcome.items.items() if "IPAddressClaim" in name}
     assert "addressRef" not in claims["IPAddressClaim/new"].get("status", {})
     assert claims["IPAddressClaim/old"]["status"]["addressRef"] == {"name": "old"}
     assert (

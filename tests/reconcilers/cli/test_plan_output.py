@@ -57,16 +57,16 @@ def test_yaml_and_json_hold_the_same_list() -> None:
     printed = [yaml.safe_load(plan_text(objects, "-o", form).out) for form in ("yaml", "json")]
     for whole in printed:
         assert (whole["apiVersion"], whole["kind"]) == ("v1", "List")
-        assert [one["kind"] for one in whole["items"]] == ["NetworkPool", "IPAllocation"]
-    for one, other in zip(printed[0]["items"], printed[1]["items"], strict=True):
-        assert one["spec"] == other["spec"]
-        assert one["status"].keys() == other["status"].keys()
+        assert [item["kind"] for item in whole["items"]] == ["NetworkPool", "IPAllocation"]
+    for item, other in zip(printed[0]["items"], printed[1]["items"], strict=True):
+        assert item["spec"] == other["spec"]
+        assert item["status"].keys() == other["status"].keys()
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
 def test_what_was_read_with_labels_and_lists_is_written_in_either_form(form: str) -> None:
-    given = allocation("a", 4, labels={"team": "a"}, finalizers=["example.com/x"])
-    whole = yaml.safe_load(plan_text(text(pool(), given), "-o", form).out)
+    request = allocation("a", 4, labels={"team": "a"}, finalizers=["example.com/x"])
+    whole = yaml.safe_load(plan_text(text(pool(), request), "-o", form).out)
     metadata = whole["items"][1]["metadata"]
     assert (metadata["labels"], metadata["finalizers"]) == ({"team": "a"}, ["example.com/x"])
 
@@ -81,10 +81,12 @@ def test_objects_come_out_in_the_order_they_came_in_and_new_ones_at_the_end() ->
 
 def test_metadata_and_spec_come_out_as_they_came_in() -> None:
     labels = {"example.com/why": "because"}
-    one = pool(labels=labels, uid="u", resourceVersion="7", generation=3, tenant={"defaults": {}})
-    planned = plan(one).items["NetworkPool/lab"]
-    assert planned["metadata"] == one["metadata"]
-    assert planned["spec"] == one["spec"]
+    network_pool = pool(
+        labels=labels, uid="u", resourceVersion="7", generation=3, tenant={"defaults": {}}
+    )
+    planned = plan(network_pool).items["NetworkPool/lab"]
+    assert planned["metadata"] == network_pool["metadata"]
+    assert planned["spec"] == network_pool["spec"]
     assert planned["status"]["observedGeneration"] == 3
 
 

@@ -90,8 +90,8 @@ def test_any_value_in_any_place_ends_in_an_exit_code(
             inner[path[-1]] = copy.deepcopy(value)  # or a later change could put it into itself
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change took the place away
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    outcome = run("plan", "-f", "-", "-o", "json", stdin=text.encode())
+    manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    outcome = run("plan", "-f", "-", "-o", "json", stdin=manifests.encode())
     assert outcome.code == (1 if outcome.errors else 0)
     assert "Traceback" not in outcome.err
     json.loads(outcome.out)
@@ -107,8 +107,8 @@ def test_any_bytes_end_in_an_exit_code(data: bytes) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="abk:-[]{}&*!|>'\"#%@,? \n\t0123.", max_size=40))
-def test_any_text_that_looks_like_yaml_ends_in_an_exit_code(text: str) -> None:
-    outcome = run("plan", "-f", "-", stdin=text.encode())
+def test_any_text_that_looks_like_yaml_ends_in_an_exit_code(content: str) -> None:
+    outcome = run("plan", "-f", "-", stdin=content.encode())
     assert outcome.code == 1
     assert outcome.errors
 

@@ -52,10 +52,10 @@ def test_a_cluster_asks_for_load_balancer_and_node_addresses() -> None:
 
 
 def test_what_a_cluster_asks_for_looks_as_its_controller_would_make_it() -> None:
-    made = plan(pool(), provider("prov", "lab"), cluster()).items["IPAllocation/team-app-lb"]
+    created = plan(pool(), provider("prov", "lab"), cluster()).items["IPAllocation/team-app-lb"]
     prefix = "butler.butlerlabs.dev"
-    assert made["apiVersion"] == f"{prefix}/v1alpha1"
-    assert made["metadata"] == {
+    assert created["apiVersion"] == f"{prefix}/v1alpha1"
+    assert created["metadata"] == {
         "name": "team-app-lb",
         "namespace": "butler-system",
         "labels": {
@@ -68,7 +68,7 @@ def test_what_a_cluster_asks_for_looks_as_its_controller_would_make_it() -> None
         },
         "finalizers": [f"{prefix}/ipallocation"],
     }
-    assert made["spec"] == {
+    assert created["spec"] == {
         "poolRef": {"name": "lab"},
         "tenantClusterRef": {"name": "app", "namespace": "team"},
         "type": "loadbalancer",
@@ -221,23 +221,23 @@ def test_a_failed_request_of_a_cluster_moves_on_to_a_pool_with_room() -> None:
 
 def test_a_cluster_from_a_repository_goes_together_with_allocations_from_a_cluster() -> None:
     stamp = {"butler.butlerlabs.dev/tenant-uid": "u1"}
-    held = allocation(
+    holder = allocation(
         "team-app-lb",
         8,
         tenant="team/app",
         annotations=stamp,
         status=holding("10.40.0.0", "10.40.0.7"),
     )
-    outcome = plan(pool(), provider("prov", "lab"), cluster(), held)
+    outcome = plan(pool(), provider("prov", "lab"), cluster(), holder)
     assert set(ranges(outcome)) == {"team-app-lb", "team-app-nodes"}
 
 
 def test_a_cluster_that_is_ready_gets_no_node_addresses_unless_asked_to() -> None:
     running = cluster(status={"phase": "Ready"})
-    held = allocation(
+    holder = allocation(
         "team-app-lb", 8, tenant="team/app", status=holding("10.40.0.0", "10.40.0.7")
     )
-    objects = (pool(), provider("prov", "lab"), running, held)
+    objects = (pool(), provider("prov", "lab"), running, holder)
     assert "IPAllocation/team-app-nodes" not in plan(*objects).items
     backfilled = plan(*objects, options=["--backfill-node-allocations"])
     assert "IPAllocation/team-app-nodes" in backfilled.items
@@ -286,9 +286,9 @@ def test_two_clusters_whose_names_run_together_do_not_share_an_allocation() -> N
         cluster("b-c", namespace="a"),
         cluster("c", namespace="a-b"),
     )
-    made = [body for body in outcome.items.values() if body["kind"] == "IPAllocation"]
-    assert len(made) == 4
-    assert len({body["metadata"]["name"] for body in made}) == 4
+    allocations = [body for body in outcome.items.values() if body["kind"] == "IPAllocation"]
+    assert len(allocations) == 4
+    assert len({body["metadata"]["name"] for body in allocations}) == 4
 
 
 def test_a_provider_reports_what_its_pools_hold_after_it() -> None:

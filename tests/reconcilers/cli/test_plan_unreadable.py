@@ -54,9 +54,9 @@ def odd(name: str = "odd", of: str = "lab", **more: Any) -> Json:
     return body
 
 
-def shown(body: Json, condition: str = "Ready") -> tuple[str, str, str]:
-    found = ready(body, condition)
-    return found["status"], found["reason"], found["message"]
+def read_condition(body: Json, condition: str = "Ready") -> tuple[str, str, str]:
+    ready_condition = ready(body, condition)
+    return ready_condition["status"], ready_condition["reason"], ready_condition["message"]
 
 
 def gets(outcome: Outcome) -> dict[str, str]:
@@ -90,7 +90,9 @@ async def test_a_plan_writes_what_the_controllers_write(spoilt: str) -> None:
         for body in server.all(kind):
             name = body["metadata"]["name"]
             if name != "odd":
-                assert shown(outcome.items[f"{body['kind']}/{name}"]) == shown(body)
+                assert read_condition(outcome.items[f"{body['kind']}/{name}"]) == read_condition(
+                    body
+                )
     assert outcome.code == 1
 
 
@@ -98,7 +100,7 @@ def test_a_pool_that_a_stored_unreadable_allocation_names_hands_out_nothing() ->
     objects = (pool(), pool("next", "10.41.0.0/24"), odd(), allocation("a", 4))
     outcome = plan(*objects, allocation("b", 4, of="next"))
     assert gets(outcome) == {"a": "Pending", "b": "10.41.0.0/30"}
-    assert shown(outcome.items["NetworkPool/lab"]) == (
+    assert read_condition(outcome.items["NetworkPool/lab"]) == (
         "False",
         "UnreadableAllocation",
         (
@@ -127,8 +129,8 @@ def test_a_stored_allocation_that_only_the_definition_refuses_keeps_its_range() 
 
 
 def test_the_summary_names_the_objects_that_cannot_be_read() -> None:
-    text = written_yaml((pool(), odd(), allocation("a", 4)))
-    outcome = plan_text(text)
+    manifests = written_yaml((pool(), odd(), allocation("a", 4)))
+    outcome = plan_text(manifests)
     assert (
         "1 object cannot be read, and what depends on it is not planned: IPAllocation"
         " butler-system/odd" in outcome.out
@@ -136,8 +138,8 @@ def test_the_summary_names_the_objects_that_cannot_be_read() -> None:
 
 
 def test_nothing_of_a_pool_with_unknown_holders_is_called_free() -> None:
-    text = written_yaml((pool(), odd(), allocation("a", 4)))
-    out = plan_text(text, "--fit", "0+4", "-o", "wide").out
+    manifests = written_yaml((pool(), odd(), allocation("a", 4)))
+    out = plan_text(manifests, "--fit", "0+4", "-o", "wide").out
     [row] = [
         line for line in out.partition("Before and after")[2].splitlines() if "unknown" in line
     ]
@@ -149,7 +151,7 @@ def test_a_cluster_asks_for_nothing_beside_its_unreadable_allocation() -> None:
         pool(), provider("prov", "lab"), cluster(), odd("team-app-lb", tenant="team/app")
     )
     assert gets(outcome) == {}
-    assert shown(outcome.items["TenantCluster/app"], "NetworkReady") == (
+    assert read_condition(outcome.items["TenantCluster/app"], "NetworkReady") == (
         "False",
         "UnreadableAllocation",
         (
@@ -165,7 +167,7 @@ def test_a_cluster_asks_for_nothing_of_an_unreadable_provider() -> None:
     body["spec"]["network"]["poolRefs"] = 7
     outcome = plan(pool(), provider("other", "lab"), body, cluster())
     assert gets(outcome) == {}
-    assert shown(outcome.items["TenantCluster/app"], "NetworkReady") == (
+    assert read_condition(outcome.items["TenantCluster/app"], "NetworkReady") == (
         "False",
         "ProviderConfigUnreadable",
         "ProviderConfig butler-system/prov cannot be read; correct or delete it",
@@ -184,11 +186,11 @@ def test_an_unreadable_pool_is_not_absent() -> None:
     )
     assert gets(outcome) == {"a": "Pending"}
     sentence = "NetworkPool butler-system/first cannot be read; correct or delete it"
-    assert shown(outcome.items["IPAllocation/a"]) == ("False", "PoolUnreadable", sentence)
-    network = shown(outcome.items["TenantCluster/app"], "NetworkReady")
+    assert read_condition(outcome.items["IPAllocation/a"]) == ("False", "PoolUnreadable", sentence)
+    network = read_condition(outcome.items["TenantCluster/app"], "NetworkReady")
     assert network[:2] == ("False", "PoolUnreadable")
-    assert sentence in shown(outcome.items["ProviderConfig/prov"], "PoolAvailable")[2]
-    assert shown(outcome.items["NetworkPool/second"], "Overlapping")[:2] == (
+    assert sentence in read_condition(outcome.items["ProviderConfig/prov"], "PoolAvailable")[2]
+    assert read_condition(outcome.items["NetworkPool/second"], "Overlapping")[:2] == (
         "Unknown",
         "PoolsUnreadable",
     )
@@ -220,7 +222,7 @@ def test_an_allocation_gets_nothing_of_a_pool_with_an_unreadable_ipaddress(
     waiting = allocation("a", 2, of="site", namespace="b")
     outcome = plan(site, broken, waiting)
     assert gets(outcome) == {"a": "Pending"}
-    assert shown(outcome.items["NetworkPool/site"]) == (
+    assert read_condition(outcome.items["NetworkPool/site"]) == (
         "False",
         "HoldersUnknown",
         (
@@ -250,13 +252,13 @@ def test_check_calls_nothing_absent_that_cannot_be_read(tmp_path: Path) -> None:
     broken["spec"]["prefix"] = "many"
     unreadable_claim = claim("m", "q")
     unreadable_claim["spec"] = {"poolRef": 7}
-    held = address(
+    ip_address = address(
         "m", "q", "10.0.1.1", metadata={"finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"]}
     )
     out = ask(
         tmp_path,
         "check",
-        objects=(broken, claim("c", "p"), ip_pool("q", "10.0.1.1"), unreadable_claim, held),
+        objects=(broken, claim("c", "p"), ip_pool("q", "10.0.1.1"), unreadable_claim, ip_address),
     ).out
     assert "does not exist" not in out
     assert "cannot be read" in out

@@ -17,16 +17,16 @@ def figures(*objects: Any, fit: str) -> dict[str, dict[str, Any]]:
     assert outcome.code == 0
     whole = json.loads(outcome.out)
     assert (whole["apiVersion"], whole["kind"]) == ("report.butler-ipam/v1", "PoolForecastList")
-    return {one["name"]: one for one in whole["items"]}
+    return {item["name"]: item for item in whole["items"]}
 
 
 def test_the_largest_block_and_the_fragmentation_are_printed_before_and_after() -> None:
-    held = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
+    holder = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
     printed = figures(
         pool(
             cidr="10.40.0.0/27",
         ),
-        held,
+        holder,
         allocation("new", 16),
         fit="0+8",
     )["lab"]
@@ -61,11 +61,11 @@ def test_each_family_of_a_pool_has_its_figures_and_room() -> None:
     asks = allocation("a", 4)
     asks["spec"]["ipFamilyPolicy"] = "RequireDualStack"
     printed = json.loads(plan(both, asks, options=("--fit", "2+2")).out)["items"]
-    found = [
-        (one["cidr"], [one[when]["fits"][0]["tenants"] for when in ("before", "after")])
-        for one in printed
+    outcomes = [
+        (item["cidr"], [item[when]["fits"][0]["tenants"] for when in ("before", "after")])
+        for item in printed
     ]
-    assert found == [("10.40.0.0/28", [4, 3]), ("fd00::/122", [16, 15])]
+    assert outcomes == [("10.40.0.0/28", [4, 3]), ("fd00::/122", [16, 15])]
     out = plan_text(json.dumps(both) + "\n---\n" + json.dumps(asks), "--fit", "2+2").out
     sections = [part.splitlines() for part in out.split("\n\n")]
     for rows in sections[:2]:
@@ -74,8 +74,8 @@ def test_each_family_of_a_pool_has_its_figures_and_room() -> None:
 
 
 def test_the_table_has_a_column_for_each_size() -> None:
-    text = json.dumps(pool(cidr="10.40.0.0/24"))
-    out = plan_text(text, "--fit", "5+8", "--fit", "0+4").out
+    manifests = json.dumps(pool(cidr="10.40.0.0/24"))
+    out = plan_text(manifests, "--fit", "5+8", "--fit", "0+4").out
     section = out.partition("Before and after\n")[2].partition("\n\n")[0]
     head, row = section.splitlines()
     assert head.split() == [
@@ -94,22 +94,24 @@ def test_without_the_question_a_pool_that_stays_as_it_is_needs_no_line() -> None
 def test_a_pool_that_cannot_be_served_from_has_no_figures_and_one_that_goes_has_no_room() -> None:
     going = pool("going", "10.0.0.0/24", deletionTimestamp="2026-01-01T00:00:00Z")
     outcome = plan(pool("bad", "10.0.0.0/33"), going, options=("--fit", "1+1"))
-    printed = {one["name"]: one for one in json.loads(outcome.out)["items"]}
+    printed = {item["name"]: item for item in json.loads(outcome.out)["items"]}
     assert list(printed) == ["going"]
     assert printed["going"]["before"]["fits"][0]["tenants"] == 0
 
 
-@pytest.mark.parametrize("text", ["8", "0+0", "5+", "+8", "a+b", "5+8+1", "-1+4", "5000000000+1"])
-def test_a_size_that_is_none_gets_a_sentence(text: str) -> None:
-    outcome = run("plan", "-f", "-", f"--fit={text}")
+@pytest.mark.parametrize(
+    "content", ["8", "0+0", "5+", "+8", "a+b", "5+8+1", "-1+4", "5000000000+1"]
+)
+def test_a_size_that_is_none_gets_a_sentence(content: str) -> None:
+    outcome = run("plan", "-f", "-", f"--fit={content}")
     assert outcome.code == 2
-    assert text in outcome.errors[0]
+    assert content in outcome.errors[0]
 
 
 def test_output_by_name_lists_allocations_that_get_a_range_now() -> None:
-    held = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
-    text = "\n---\n".join(map(json.dumps, (pool(), held, allocation("new", 16))))
-    assert plan_text(text, "-o", "name").out == ("ipallocation.butler.butlerlabs.dev/new\n")
+    holder = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
+    manifests = "\n---\n".join(map(json.dumps, (pool(), holder, allocation("new", 16))))
+    assert plan_text(manifests, "-o", "name").out == ("ipallocation.butler.butlerlabs.dev/new\n")
 
 
 @given(
@@ -118,23 +120,23 @@ def test_output_by_name_lists_allocations_that_get_a_range_now() -> None:
     st.lists(st.integers(0, 63), max_size=12),
 )
 def test_the_printed_number_of_tenants_fits_and_not_one_more(
-    nodes: int, balancers: int, taken: list[int]
+    nodes: int, balancers: int, counts: list[int]
 ) -> None:
     if nodes + balancers == 0:
         return
     first = AddressRange.parse_cidr("10.0.0.0/26").first
 
     def space() -> Space:
-        held = [AddressRange(first + at, first + at, 4) for at in set(taken)]
-        return Space(Layout.parse("10.0.0.0/26", (), ()), held)
+        address_ranges = [AddressRange(first + at, first + at, 4) for at in set(counts)]
+        return Space(Layout.parse("10.0.0.0/26", (), ()), address_ranges)
 
     counted = more(space(), Size(nodes, balancers))
-    left = space()
-    wanted = [count for count in (balancers, nodes) if count]
+    remaining = space()
+    expected = [count for count in (balancers, nodes) if count]
     for _ in range(counted):
-        for count in wanted:
-            left.allocate(count)
-    if left.fits(wanted[0]):
-        left.allocate(wanted[0])
-        assert len(wanted) == 2
-        assert not left.fits(wanted[1])
+        for count in expected:
+            remaining.allocate(count)
+    if remaining.fits(expected[0]):
+        remaining.allocate(expected[0])
+        assert len(expected) == 2
+        assert not remaining.fits(expected[1])

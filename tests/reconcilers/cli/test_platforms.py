@@ -36,8 +36,8 @@ def cluster(name: str, datacenter: str) -> Body:
 
 def allocation(pool: str, cluster: str, datacenter: str, **spec: Any) -> Body:
     kind = "prefix" if "cidr" in spec else "range"
-    found = {"type": kind, "dc": datacenter, **spec}
-    return kkp("IPAMAllocation", pool, found, f"cluster-{cluster}")
+    spec_fields = {"type": kind, "dc": datacenter, **spec}
+    return kkp("IPAMAllocation", pool, spec_fields, f"cluster-{cluster}")
 
 
 def vitistack(kind: str, name: str, spec: Body, **more: Any) -> Body:
@@ -65,7 +65,7 @@ def request(name: str, address: str = "", *, requested: str = "", network: str =
 VM = vitistack("NetworkConfiguration", "vm", {"networkInterfaces": []})
 
 
-def asked(tmp_path: Path, command: str, *objects: Body) -> Outcome:
+def ask_command(tmp_path: Path, command: str, *objects: Body) -> Outcome:
     file = tmp_path / "saved.yaml"
     file.write_text(yaml.safe_dump_all(objects))
     name, *rest = command.split()
@@ -74,9 +74,9 @@ def asked(tmp_path: Path, command: str, *objects: Body) -> Outcome:
 
 def pools(tmp_path: Path, command: str, *objects: Body) -> list[Body]:
     """Return the pools of a document, each merged with the one family that it has."""
-    found = asked(tmp_path, f"{command} -o json", *objects)
+    outcome = ask_command(tmp_path, f"{command} -o json", *objects)
     merged = []
-    for pool in yaml.safe_load(found.out)["items"]:
+    for pool in yaml.safe_load(outcome.out)["items"]:
         [family] = pool.pop("families")
         merged.append(pool | family)
     return merged
@@ -89,7 +89,10 @@ def extents_of(pool: Body) -> list[tuple[str, str, str, list[str]]]:
             extent["start"],
             extent["end"],
             extent["state"],
-            [f"{one['kind']} {one['namespace']}/{one['name']}" for one in extent["holders"]],
+            [
+                f"{holder['kind']} {holder['namespace']}/{holder['name']}"
+                for holder in extent["holders"]
+            ],
         )
         for extent in pool["extents"]
         if extent["state"] not in {"outside", "reserved"}
@@ -97,8 +100,8 @@ def extents_of(pool: Body) -> list[tuple[str, str, str, list[str]]]:
 
 
 def findings(tmp_path: Path, *objects: Body) -> set[tuple[str, str]]:
-    found = yaml.safe_load(asked(tmp_path, "check -o json", *objects).out)["findings"]
-    return {(one["kind"], one["subject"]["name"]) for one in found}
+    output = yaml.safe_load(ask_command(tmp_path, "check -o json", *objects).out)["findings"]
+    return {(finding["kind"], finding["subject"]["name"]) for finding in output}
 
 
 def test_each_datacenter_of_a_pool_is_listed_with_its_figures(tmp_path: Path) -> None:
@@ -137,7 +140,7 @@ def test_each_datacenter_of_a_pool_is_listed_with_its_figures(tmp_path: Path) ->
     assert (west["part"], west["total"], west["allocated"], west["prefixLength"]) == (
         *("west", 4, 1, 30),
     )
-    assert "metallb (east)" in asked(tmp_path, "pools", *objects).out
+    assert "metallb (east)" in ask_command(tmp_path, "pools", *objects).out
 
 
 def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) -> None:
@@ -159,7 +162,7 @@ def test_a_pool_is_mapped_where_holders_overlap_and_lie_outside(tmp_path: Path) 
 
 
 def test_pools_of_either_platform_are_drawn(tmp_path: Path) -> None:
-    drawn = asked(
+    drawn = ask_command(
         tmp_path,
         "map",
         ipam_pool(
@@ -184,15 +187,15 @@ def test_whois_knows_who_has_an_address_of_either_platform(tmp_path: Path) -> No
         network(),
         request("web", "10.3.0.11"),
     ]
-    found = asked(tmp_path, "whois 10.1.0.2 10.3.0.11", *objects)
-    assert found.code == 0
-    assert "IPAMPool metallb in east" in found.out
-    assert "IPAMAllocation cluster-a/metallb" in found.out
-    assert "ipallocations.vitistack.io dc/web" in found.out
+    outcome = ask_command(tmp_path, "whois 10.1.0.2 10.3.0.11", *objects)
+    assert outcome.code == 0
+    assert "IPAMPool metallb in east" in outcome.out
+    assert "IPAMAllocation cluster-a/metallb" in outcome.out
+    assert "ipallocations.vitistack.io dc/web" in outcome.out
 
 
 def test_check_names_what_is_wrong_among_allocations_of_kkp(tmp_path: Path) -> None:
-    found = findings(
+    findings_by_name = findings(
         tmp_path,
         ipam_pool("twice", east=RANGE),
         ipam_pool("metallb", east=RANGE, west={**PREFIX, "allocationPrefix": 8}),
@@ -204,7 +207,7 @@ def test_check_names_what_is_wrong_among_allocations_of_kkp(tmp_path: Path) -> N
         allocation("twice", "a", "east"),
         allocation("twice", "gone", "north", addresses=["10.1.0.9-10.1.0.9"]),
     )
-    assert found == {
+    assert findings_by_name == {
         ("InvalidPool", "metallb"),
         ("Overlap", "metallb"),
         ("PoolsOverlap", "metallb"),
@@ -220,23 +223,23 @@ def test_check_names_every_pair_of_pools_that_overlap(tmp_path: Path) -> None:
     # The one in the middle shares addresses with both, these two share none.
     pools = {"a": "10.1.0.0/25", "b": "10.1.0.0/24", "c": "10.1.0.128/25"}
     saved = [ipam_pool(name, dc={**RANGE, "poolCidr": cidr}) for name, cidr in pools.items()]
-    found = yaml.safe_load(asked(tmp_path, "check -o json", *saved).out)["findings"]
+    findings = yaml.safe_load(ask_command(tmp_path, "check -o json", *saved).out)["findings"]
     hands_out = "datacenter dc: addresses are also handed out by"
     ends = "well for separate sites, a slip otherwise"
 
-    def shared(*names: str) -> str:
+    def describe_sharing(*names: str) -> str:
         pools = (f"IPAMPool {name} in datacenter dc (128 addresses)" for name in names)
         return f"{hands_out} {', '.join(pools)}: {ends}"
 
-    assert [(one["subject"]["name"], one["sentence"]) for one in found] == [
-        ("a", shared("b")),
-        ("b", shared("a", "c")),
-        ("c", shared("b")),
+    assert [(finding["subject"]["name"], finding["sentence"]) for finding in findings] == [
+        ("a", describe_sharing("b")),
+        ("b", describe_sharing("a", "c")),
+        ("c", describe_sharing("b")),
     ]
 
 
 def test_check_is_content_with_allocations_as_they_should_be(tmp_path: Path) -> None:
-    found = asked(
+    outcome = ask_command(
         tmp_path,
         "check",
         ipam_pool("metallb", east=RANGE),
@@ -246,7 +249,7 @@ def test_check_is_content_with_allocations_as_they_should_be(tmp_path: Path) -> 
         request("web", "10.3.0.11"),
         VM,
     )
-    assert found.code == 0, found.out
+    assert outcome.code == 0, outcome.out
 
 
 def test_plan_says_which_cluster_gets_what(tmp_path: Path) -> None:
@@ -257,17 +260,17 @@ def test_plan_says_which_cluster_gets_what(tmp_path: Path) -> None:
         cluster("c", "east"),
         allocation("metallb", "a", "east", addresses=["10.1.0.0-10.1.0.1"]),
     ]
-    table = asked(tmp_path, "plan", *objects).out
+    table = ask_command(tmp_path, "plan", *objects).out
     assert "10.1.0.2-10.1.0.3" in table
     assert "10.1.0.4-10.1.0.7" in table
     assert 'there is no enough free IPs available for IPAM pool "metallb"' in table
-    listed = yaml.safe_load(asked(tmp_path, "plan -o json", *objects).out)["items"]
-    made = {
-        one["metadata"]["namespace"]: one["spec"]["addresses"]
-        for one in listed
-        if one["kind"] == "IPAMAllocation"
+    listed = yaml.safe_load(ask_command(tmp_path, "plan -o json", *objects).out)["items"]
+    addresses = {
+        item["metadata"]["namespace"]: item["spec"]["addresses"]
+        for item in listed
+        if item["kind"] == "IPAMAllocation"
     }
-    assert made == {
+    assert addresses == {
         "cluster-a": ["10.1.0.0-10.1.0.1", "10.1.0.2-10.1.0.3"],
         "cluster-b": ["10.1.0.4-10.1.0.7"],
     }
@@ -275,10 +278,10 @@ def test_plan_says_which_cluster_gets_what(tmp_path: Path) -> None:
 
 def test_a_network_is_listed_and_mapped_with_its_holders(tmp_path: Path) -> None:
     objects = [network(), request("a", "10.3.0.11"), request("b"), request("out", "10.3.0.99")]
-    [shown] = pools(tmp_path, "map net", *objects)
-    assert (shown["offers"], shown["total"], shown["allocated"]) == ("10.3.0.10-10.3.0.12", 3, 1)
-    assert (shown["available"], shown["outOfRange"], shown["waiting"]) == (2, 1, 1)
-    assert [(start, state) for start, _, state, _ in extents_of(shown)] == [
+    [pool] = pools(tmp_path, "map net", *objects)
+    assert (pool["offers"], pool["total"], pool["allocated"]) == ("10.3.0.10-10.3.0.12", 3, 1)
+    assert (pool["available"], pool["outOfRange"], pool["waiting"]) == (2, 1, 1)
+    assert [(start, state) for start, _, state, _ in extents_of(pool)] == [
         ("10.3.0.10", "free"),
         ("10.3.0.11", "allocated"),
         ("10.3.0.12", "free"),
@@ -292,14 +295,14 @@ def test_check_names_what_is_wrong_among_networks(tmp_path: Path) -> None:
     late["status"]["expiresAt"] = BORN
     orphan = request("orphan", "10.3.0.21", network="other")
     orphan["spec"]["networkConfigurationName"] = "gone"
-    found = findings(
+    findings_by_name = findings(
         tmp_path,
         *(network(), network("other", "10.3.0.12", "10.3.0.30"), broken, VM),
         *(request("a", "10.3.0.11"), request("b", "10.3.0.11"), late, orphan),
         request("out", "10.3.0.99"),
         request("lost", network="nowhere"),
     )
-    assert found == {
+    assert findings_by_name == {
         ("InvalidPool", "broken"),
         ("PoolsOverlap", "net"),
         ("PoolsOverlap", "other"),
@@ -312,11 +315,16 @@ def test_check_names_what_is_wrong_among_networks(tmp_path: Path) -> None:
 
 
 def machine(name: str, *interfaces: str, address: str = "", **spec: str) -> Body:
-    listed = [{"name": one} for one in interfaces]
+    listed = [{"name": interface} for interface in interfaces]
     status = {"networkInterfaces": [{"name": interfaces[0], "ipv4Addresses": [address]}]}
-    found = {"name": name, "networkInterfaces": listed, "networkNamespaceName": "net", **spec}
+    spec_fields = {
+        "name": name,
+        "networkInterfaces": listed,
+        "networkNamespaceName": "net",
+        **spec,
+    }
     more = {"status": status} if address else {}
-    return vitistack("NetworkConfiguration", name, found, **more)
+    return vitistack("NetworkConfiguration", name, spec_fields, **more)
 
 
 def test_plan_says_what_interfaces_of_machines_get(tmp_path: Path) -> None:
@@ -330,19 +338,19 @@ def test_plan_says_what_interfaces_of_machines_get(tmp_path: Path) -> None:
     ]
     objects[1]["spec"] |= {"networkConfigurationName": "had", "interfaceName": "eth0"}
     objects[0]["spec"]["ipAllocation"]["provider"] = "butler-ipam"
-    listed = yaml.safe_load(asked(tmp_path, "plan -o json", *objects).out)["items"]
-    made = {
-        one["metadata"]["name"]: (one["status"]["phase"], one["status"].get("address"))
-        for one in listed
-        if one["kind"] == "IPAllocation"
+    listed = yaml.safe_load(ask_command(tmp_path, "plan -o json", *objects).out)["items"]
+    created = {
+        item["metadata"]["name"]: (item["status"]["phase"], item["status"].get("address"))
+        for item in listed
+        if item["kind"] == "IPAllocation"
     }
-    assert made == {
+    assert created == {
         "had": ("Allocated", "10.3.0.10"),
         "vm-eth0": ("Allocated", "10.3.0.12"),
         "vm-eth1": ("Error", None),
         "was-eth0": ("Allocated", "10.3.0.11"),
     }
-    table = asked(tmp_path, "plan", *objects).out
+    table = ask_command(tmp_path, "plan", *objects).out
     assert 'NetworkNamespace "nowhere" not found' in table
     assert "no available IP addresses in pool" in table
 
@@ -357,13 +365,13 @@ def test_plan_says_which_request_of_a_network_gets_what(tmp_path: Path) -> None:
         request("e"),
         request("lost", network="nowhere"),
     ]
-    listed = yaml.safe_load(asked(tmp_path, "plan -o json", *objects).out)["items"]
-    shown = {
-        one["metadata"]["name"]: (one["status"]["phase"], one["status"].get("address"))
-        for one in listed
-        if one["kind"] == "IPAllocation"
+    listed = yaml.safe_load(ask_command(tmp_path, "plan -o json", *objects).out)["items"]
+    status_fields = {
+        item["metadata"]["name"]: (item["status"]["phase"], item["status"].get("address"))
+        for item in listed
+        if item["kind"] == "IPAllocation"
     }
-    assert shown == {
+    assert status_fields == {
         "a": ("Allocated", "10.3.0.10"),
         "b": ("Error", None),
         "c": ("Allocated", "10.3.0.11"),
@@ -371,10 +379,10 @@ def test_plan_says_which_request_of_a_network_gets_what(tmp_path: Path) -> None:
         "e": ("Error", None),
         "lost": ("Error", None),
     }
-    assert "is already allocated to IPAllocation a" in asked(tmp_path, "plan", *objects).out
+    assert "is already allocated to IPAllocation a" in ask_command(tmp_path, "plan", *objects).out
 
 
-def stored(body: Body, version: str = "5") -> Body:
+def store(body: Body, version: str = "5") -> Body:
     """Return an object as an API server stores it: with uid and resourceVersion."""
     meta = body["metadata"]
     uid = f"uid-{body['kind']}-{meta.get('namespace', '')}-{meta['name']}"
@@ -385,7 +393,7 @@ def promising(
     pool: Body, journals: AnnotatedJournal, request: Body, first: str, last: str
 ) -> Body:
     """Return a pool whose journal promises a range to a request at its present version."""
-    pool, meta = stored(pool), request["metadata"]
+    pool, meta = store(pool), request["metadata"]
     space = "east" if journals.has_spaces else ""
     promised = (PromisedRange(AddressRange.parse(first, last), space),)
     key = Key(meta["namespace"], meta["name"])
@@ -396,42 +404,42 @@ def promising(
 
 
 def test_a_plan_gives_what_a_network_has_promised_to_that_request_alone(tmp_path: Path) -> None:
-    young = stored(request("b"))
+    young = store(request("b"))
     pool = promising(network(), networks.JOURNALS, young, "10.3.0.10", "10.3.0.10")
-    objects = [pool, stored(request("a")), young, VM]
-    listed = yaml.safe_load(asked(tmp_path, "plan -o json", *objects).out)["items"]
-    shown = {
-        one["metadata"]["name"]: one["status"]["address"]
-        for one in listed
-        if one["kind"] == "IPAllocation"
+    objects = [pool, store(request("a")), young, VM]
+    listed = yaml.safe_load(ask_command(tmp_path, "plan -o json", *objects).out)["items"]
+    address = {
+        item["metadata"]["name"]: item["status"]["address"]
+        for item in listed
+        if item["kind"] == "IPAllocation"
     }
-    assert shown == {"a": "10.3.0.11", "b": "10.3.0.10"}
+    assert address == {"a": "10.3.0.11", "b": "10.3.0.10"}
 
 
 def test_a_plan_gives_what_an_ipampool_has_promised_to_that_cluster_alone(tmp_path: Path) -> None:
-    empty = stored(allocation("metallb", "b", "east"))
+    empty = store(allocation("metallb", "b", "east"))
     pool = promising(
         ipam_pool("metallb", east=RANGE), kkps.JOURNALS, empty, "10.1.0.0", "10.1.0.3"
     )
     objects = [pool, empty, cluster("a", "east"), cluster("b", "east")]
-    listed = yaml.safe_load(asked(tmp_path, "plan -o json", *objects).out)["items"]
-    shown = {
-        one["metadata"]["namespace"]: one["spec"]["addresses"]
-        for one in listed
-        if one["kind"] == "IPAMAllocation"
+    listed = yaml.safe_load(ask_command(tmp_path, "plan -o json", *objects).out)["items"]
+    addresses = {
+        item["metadata"]["namespace"]: item["spec"]["addresses"]
+        for item in listed
+        if item["kind"] == "IPAMAllocation"
     }
-    assert shown == {"cluster-a": ["10.1.0.4-10.1.0.7"], "cluster-b": ["10.1.0.0-10.1.0.3"]}
+    assert addresses == {"cluster-a": ["10.1.0.4-10.1.0.7"], "cluster-b": ["10.1.0.0-10.1.0.3"]}
 
 
 def test_one_datacenter_of_a_pool_is_drawn_as_svg(tmp_path: Path) -> None:
     pool = ipam_pool("metallb", east=RANGE, west={**RANGE, "poolCidr": "10.4.0.0/28"})
-    refused = asked(tmp_path, "map metallb --svg -", pool)
+    refused = ask_command(tmp_path, "map metallb --svg -", pool)
     assert "IPAMPool/metallb in east of 10.1.0.0/28" in refused.errors[0]
     assert "--datacenter" in refused.errors[0]
-    drawn = asked(tmp_path, "map metallb --datacenter west --svg -", pool)
+    drawn = ask_command(tmp_path, "map metallb --datacenter west --svg -", pool)
     assert drawn.code == 0, drawn.err
     assert "10.4.0.0/28" in drawn.out
-    missing = asked(tmp_path, "map --datacenter north", pool)
+    missing = ask_command(tmp_path, "map --datacenter north", pool)
     assert missing.errors == ["none of these pools has a datacenter north"]
 
 

@@ -13,7 +13,7 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTE
 from reconcilers.cli.cluster.kindwords import kind_words
 from reconcilers.cli.cluster.poolnames import namespace_in
 from tests.reconcilers.cli.commandline import Outcome, holding
-from tests.reconcilers.cli.test_claims import address, asked, body, claim, ip_pool
+from tests.reconcilers.cli.test_claims import address, ask_command, body, claim, ip_pool
 from tests.reconcilers.cli.test_claims_map import of_page
 
 RACK = (
@@ -45,26 +45,30 @@ NAMESAKES = (
 TITLES = ["NetworkPool b/machines  10.63.0.0/28", "InClusterIPPool b/machines  10.63.1.8/29"]
 
 
-def titles(found: Outcome) -> list[str]:
+def titles(outcome: Outcome) -> list[str]:
     """Return the titles of the pictures in a terminal."""
-    assert found.code == 0, found.err
+    assert outcome.code == 0, outcome.err
     kinds = ("NetworkPool", "InClusterIPPool", "IPAMPool", "Global")
-    return [line for line in found.out.splitlines() if line.startswith(kinds)]
+    return [line for line in outcome.out.splitlines() if line.startswith(kinds)]
 
 
 def test_a_network_pool_that_claims_name_is_one_row_with_one_figure_of_what_is_free(
     tmp_path: Path,
 ) -> None:
-    table = asked(tmp_path, "pools", *RACK).out
+    table = ask_command(tmp_path, "pools", *RACK).out
     assert table.count("rack") == 1
     head, row = (line.split() for line in table.replace("%", "").splitlines())
-    named = dict(zip(head[::-1], row[::-1], strict=False))
-    assert (named["ALLOCATED"], named["FREE"], named["WAITING"]) == ("15", "1", "1")
-    document = json.loads(asked(tmp_path, "pools -o json", *RACK).out)
+    cell_by_column = dict(zip(head[::-1], row[::-1], strict=False))
+    assert (cell_by_column["ALLOCATED"], cell_by_column["FREE"], cell_by_column["WAITING"]) == (
+        "15",
+        "1",
+        "1",
+    )
+    document = json.loads(ask_command(tmp_path, "pools -o json", *RACK).out)
     (item,) = document["items"]
     (family,) = item["families"]
     assert (family["allocated"], family["available"], item["waiting"]) == (15, 1, 1)
-    names = asked(tmp_path, "pools -o name", *RACK).out
+    names = ask_command(tmp_path, "pools -o name", *RACK).out
     assert names == "networkpool.butler.butlerlabs.dev/rack\n"
 
 
@@ -72,9 +76,9 @@ def test_a_network_pool_that_claims_name_is_one_row_with_one_figure_of_what_is_f
 def test_a_network_pool_that_claims_name_is_mapped_with_all_its_holders(
     tmp_path: Path, name: str
 ) -> None:
-    found = asked(tmp_path, f"map {name}", *RACK)
-    assert titles(found) == ["NetworkPool b/rack  10.70.0.0/28"]
-    listed = [line.split()[:6] for line in found.out.partition("START")[2].splitlines()[1:]]
+    outcome = ask_command(tmp_path, f"map {name}", *RACK)
+    assert titles(outcome) == ["NetworkPool b/rack  10.70.0.0/28"]
+    listed = [line.split()[:6] for line in outcome.out.partition("START")[2].splitlines()[1:]]
     assert listed == [
         ["10.70.0.0", "10.70.0.13", "14", "allocated", "whole", "b/a"],
         ["10.70.0.14", "10.70.0.14", "1", "allocated", "IPAddressClaim", "m1"],
@@ -85,29 +89,29 @@ def test_a_network_pool_that_claims_name_is_mapped_with_all_its_holders(
 def test_documents_and_pictures_of_a_network_pool_that_claims_name_show_all_its_holders(
     tmp_path: Path,
 ) -> None:
-    document = json.loads(asked(tmp_path, "map rack -o json", *RACK).out)
+    document = json.loads(ask_command(tmp_path, "map rack -o json", *RACK).out)
     (item,) = document["items"]
     assert [
-        (part["start"], [(who["kind"], who["name"]) for who in part["holders"]])
+        (part["start"], [(holder["kind"], holder["name"]) for holder in part["holders"]])
         for part in item["families"][0]["extents"]
     ] == [
         ("10.70.0.0", [("IPAllocation", "whole")]),
         ("10.70.0.14", [("IPAddressClaim", "m1")]),
         ("10.70.0.15", []),
     ]
-    svg = ElementTree.fromstring(asked(tmp_path, "map rack --svg -", *RACK).out)
+    svg = ElementTree.fromstring(ask_command(tmp_path, "map rack --svg -", *RACK).out)
     texts = [node.text or "" for node in svg.iter("{http://www.w3.org/2000/svg}title")]
-    assert any("IPAddressClaim b/m1" in text for text in texts)
-    shown = of_page(asked(tmp_path, "map rack --html -", *RACK).out)
-    assert list(shown) == ["b/rack"]
-    assert (shown["b/rack"]["allocated"], shown["b/rack"]["available"]) == (15, 1)
-    assert list(shown["b/rack"]["requests"]) == ["IPAddressClaim b/m2"]
+    assert any("IPAddressClaim b/m1" in label for label in texts)
+    output = of_page(ask_command(tmp_path, "map rack --html -", *RACK).out)
+    assert list(output) == ["b/rack"]
+    assert (output["b/rack"]["allocated"], output["b/rack"]["available"]) == (15, 1)
+    assert list(output["b/rack"]["requests"]) == ["IPAddressClaim b/m2"]
 
 
 def test_the_forecast_of_a_network_pool_counts_what_claims_hold_everywhere(
     tmp_path: Path,
 ) -> None:
-    document = json.loads(asked(tmp_path, "plan --fit 0+2 -o json", *RACK).out)
+    document = json.loads(ask_command(tmp_path, "plan --fit 0+2 -o json", *RACK).out)
     (item,) = document["items"]
     # The waiting claim gets the last address.
     figures = [
@@ -122,9 +126,9 @@ def test_the_forecast_of_a_network_pool_counts_what_claims_hold_everywhere(
 def test_a_name_that_two_pools_have_is_rejected_with_their_full_names(
     tmp_path: Path, command: str, name: str
 ) -> None:
-    found = asked(tmp_path, f"{command} {name}", *NAMESAKES)
-    assert (found.code, found.out) == (1, "")
-    (error,) = found.errors
+    outcome = ask_command(tmp_path, f"{command} {name}", *NAMESAKES)
+    assert (outcome.code, outcome.out) == (1, "")
+    (error,) = outcome.errors
     assert error == (
         f"2 pools have the name '{name}': NetworkPool/b/machines, InClusterIPPool/b/machines;"
         " name one of them"
@@ -132,7 +136,7 @@ def test_a_name_that_two_pools_have_is_rejected_with_their_full_names(
 
 
 def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
-    lines = asked(tmp_path, "pools", *NAMESAKES).out.splitlines()
+    lines = ask_command(tmp_path, "pools", *NAMESAKES).out.splitlines()
     assert [line.split()[:4] for line in lines] == [
         ["KIND", "NAMESPACE", "NAME", "OFFERS"],
         ["NetworkPool", "b", "machines", "10.63.0.0/28"],
@@ -140,7 +144,7 @@ def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
         ["InClusterIPPool", "b", "machines", "10.63.1.8/29"],
     ]
     for output in ("json", "yaml"):
-        document = yaml.safe_load(asked(tmp_path, f"pools -o {output}", *NAMESAKES).out)
+        document = yaml.safe_load(ask_command(tmp_path, f"pools -o {output}", *NAMESAKES).out)
         assert [(pool["kind"], pool["name"]) for pool in document["items"]] == [
             ("NetworkPool", "machines"),
             ("NetworkPool", "other"),
@@ -150,7 +154,7 @@ def test_pools_of_all_kinds_are_rows_of_one_table(tmp_path: Path) -> None:
 
 
 def test_a_table_of_one_pool_has_no_other(tmp_path: Path) -> None:
-    [_, row] = asked(tmp_path, "pools InClusterIPPool/machines", *NAMESAKES).out.splitlines()
+    [_, row] = ask_command(tmp_path, "pools InClusterIPPool/machines", *NAMESAKES).out.splitlines()
     assert row.split()[:3] == ["InClusterIPPool", "b", "machines"]
 
 
@@ -166,16 +170,16 @@ def test_a_table_of_one_pool_has_no_other(tmp_path: Path) -> None:
 def test_a_kind_before_a_name_selects_the_pool_of_that_kind(
     tmp_path: Path, name: str, at: int
 ) -> None:
-    assert titles(asked(tmp_path, f"map {name}", *NAMESAKES)) == [TITLES[at]]
-    svg = asked(tmp_path, f"map {name} --svg -", *NAMESAKES)
+    assert titles(ask_command(tmp_path, f"map {name}", *NAMESAKES)) == [TITLES[at]]
+    svg = ask_command(tmp_path, f"map {name} --svg -", *NAMESAKES)
     assert svg.code == 0, svg.err
     assert "10.63.0.0/28" in svg.out if at == 0 else "10.63.1.8/29" in svg.out
 
 
 def test_a_picture_of_one_pool_names_the_pools_that_it_could_show(tmp_path: Path) -> None:
-    found = asked(tmp_path, "map --svg -", *NAMESAKES)
-    assert found.code == 1
-    (error,) = found.errors
+    outcome = ask_command(tmp_path, "map --svg -", *NAMESAKES)
+    assert outcome.code == 1
+    (error,) = outcome.errors
     assert error == (
         "--svg draws one pool of one family, and these are 3: NetworkPool/b/machines of"
         " 10.63.0.0/28, NetworkPool/b/other of 10.64.0.0/28, InClusterIPPool/b/machines of"
@@ -188,13 +192,13 @@ def test_a_name_that_pools_of_two_namespaces_have_needs_one_of_these(
 ) -> None:
     elsewhere: Any = body("NetworkPool", "machines", {"cidr": "10.65.0.0/28"})
     elsewhere["metadata"]["namespace"] = "c"
-    found = asked(tmp_path, "map NetworkPool/machines", NAMESAKES[0], elsewhere)
-    (error,) = found.errors
+    machine = ask_command(tmp_path, "map NetworkPool/machines", NAMESAKES[0], elsewhere)
+    (error,) = machine.errors
     assert error == (
         "2 pools have the name 'NetworkPool/machines': NetworkPool/b/machines,"
         " NetworkPool/c/machines; name one of them"
     )
-    only = asked(tmp_path, "map NetworkPool/machines -n c", NAMESAKES[0], elsewhere)
+    only = ask_command(tmp_path, "map NetworkPool/machines -n c", NAMESAKES[0], elsewhere)
     assert titles(only) == ["NetworkPool c/machines  10.65.0.0/28"]
 
 
@@ -202,9 +206,9 @@ def test_a_name_that_pools_of_two_namespaces_have_needs_one_of_these(
     "name", ["absent", "NetworkPool/absent", "GlobalInClusterIPPool/machines"]
 )
 def test_a_name_of_no_pool_is_answered_with_the_pools_there_are(tmp_path: Path, name: str) -> None:
-    found = asked(tmp_path, f"map {name}", *NAMESAKES)
-    assert found.code == 1
-    (error,) = found.errors
+    outcome = ask_command(tmp_path, f"map {name}", *NAMESAKES)
+    assert outcome.code == 1
+    (error,) = outcome.errors
     assert error == (
         f"there is no pool '{name}'; there are: NetworkPool/b/machines, NetworkPool/b/other,"
         " InClusterIPPool/b/machines"
@@ -224,16 +228,16 @@ def test_a_pool_that_cannot_be_read_is_not_called_absent(
 ) -> None:
     nets, ips = body("NetworkPool", "nets", {"cidr": 7}), ip_pool("ips", "10.0.0.1")
     ips["spec"]["prefix"] = "no number"
-    found = asked(tmp_path, f"map {name}", *NAMESAKES, nets, ips)
-    assert found.code == 1
-    assert found.errors[-1] == (
+    outcome = ask_command(tmp_path, f"map {name}", *NAMESAKES, nets, ips)
+    assert outcome.code == 1
+    assert outcome.errors[-1] == (
         f"{full_name} cannot be read; correct or delete what `butler-ipam check` reports"
     )
 
 
 def test_a_family_of_which_there_is_nothing_is_named(tmp_path: Path) -> None:
-    found = asked(tmp_path, "map NetworkPool/machines --family 6", *NAMESAKES)
-    assert found.out == "no addresses of IPv6 were found\n"
+    outcome = ask_command(tmp_path, "map NetworkPool/machines --family 6", *NAMESAKES)
+    assert outcome.out == "no addresses of IPv6 were found\n"
 
 
 def test_the_namespace_that_all_names_say_is_read_if_not_all_may_be() -> None:
@@ -259,7 +263,7 @@ def test_the_kind_of_a_pool_is_named_as_kubectl_takes_and_prints_it(
     kind: str, title: str, tmp_path: Path
 ) -> None:
     for name in (f"{kind}/machines", f"{kind}/b/machines"):
-        assert titles(asked(tmp_path, f"map {name}", *NAMESAKES)) == [title]
+        assert titles(ask_command(tmp_path, f"map {name}", *NAMESAKES)) == [title]
         assert namespace_in([name]) in {"", "b"}
 
 

@@ -20,7 +20,7 @@ from reconcilers.cli.progress import Work, advance, count_progress, progress, sh
 from reconcilers.cli.up import load
 from reconcilers.configuration.settings import Settings
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.saved import ask, held
+from tests.reconcilers.cli.saved import ask, make_holder
 
 LIMIT = 30.0
 
@@ -37,15 +37,15 @@ class Terminal(io.StringIO):
         return True
 
     @override
-    def write(self, text: str) -> int:
-        size = super().write(text)
+    def write(self, content: str) -> int:
+        size = super().write(content)
         self.written.set()
         return size
 
-    def shows(self, text: str) -> bool:
+    def shows(self, content: str) -> bool:
         """Wait until a text was written; return whether it was in time."""
         for _ in range(1000):
-            if text in self.getvalue():
+            if content in self.getvalue():
                 return True
             self.written.clear()
             if not self.written.wait(LIMIT):
@@ -56,9 +56,9 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """A terminal, on which lines follow each other fast once it is standard error."""
-    made = Terminal()
+    screen = Terminal()
     monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.01)
-    return made
+    return screen
 
 
 def test_what_takes_long_says_so_on_a_terminal_and_is_gone_when_it_ends(
@@ -77,8 +77,8 @@ def test_where_the_end_is_known_a_bar_shows_how_far_it_is(terminal: Terminal) ->
 
 def test_who_takes_one_after_the_other_is_counted(terminal: Terminal) -> None:
     with redirect_stderr(terminal), progress("drawing"):
-        for one in count_progress(["a", "b"]):
-            assert terminal.shows(f" {'ab'.index(one)} of 2 ...")
+        for item in count_progress(["a", "b"]):
+            assert terminal.shows(f" {'ab'.index(item)} of 2 ...")
 
 
 def test_a_warning_takes_the_place_of_the_line(terminal: Terminal) -> None:
@@ -86,12 +86,12 @@ def test_a_warning_takes_the_place_of_the_line(terminal: Terminal) -> None:
         assert terminal.shows("reading files ... 0 s")
         say("warning", "a file is odd")
         assert terminal.shows("odd\n\rreading files")
-    assert "\r\033[Kwarning: a file" in unstyled(terminal.getvalue())
+    assert "\r\033[Kwarning: a file" in remove_style(terminal.getvalue())
 
 
-def unstyled(text: str) -> str:
+def remove_style(content: str) -> str:
     """Return a text without colours."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+    return re.sub(r"\x1b\[[0-9;]*m", "", content)
 
 
 @pytest.mark.parametrize("columns", [10, 40, 60])
@@ -100,9 +100,9 @@ def test_a_line_never_breaks_on_a_narrow_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     line = Work("a sentence that is much longer than the terminal is wide", 1, 2).line(3.0)
-    shown = line.removeprefix("\r").removesuffix("\033[K")
-    assert len(shown) == columns - 1
-    assert columns < 60 or shown.endswith("... [##########----------] 1 of 2 ... 3 s")
+    bar = line.removeprefix("\r").removesuffix("\033[K")
+    assert len(bar) == columns - 1
+    assert columns < 60 or bar.endswith("... [##########----------] 1 of 2 ... 3 s")
 
 
 def test_nothing_is_shown_without_a_terminal_or_for_quick_work(
@@ -121,26 +121,26 @@ def test_nothing_is_shown_without_a_terminal_or_for_quick_work(
 @pytest.fixture
 def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
     """All work that commands tell of, as they do on a terminal."""
-    found: list[Work] = []
+    pieces: list[Work] = []
 
-    def noted(what: str) -> Work:
-        found.append(Work(what))
-        return found[-1]
+    def note_work(label: str) -> Work:
+        pieces.append(Work(label))
+        return pieces[-1]
 
-    monkeypatch.setattr(module, "Work", noted)
+    monkeypatch.setattr(module, "Work", note_work)
     monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=Terminal()))
-    return found
+    return pieces
 
 
 OBJECTS = (
     pool("one", "10.0.0.0/24"),
     pool("two", "10.1.0.0/24"),
-    held("a", "10.0.0.0", "10.0.0.7"),
+    make_holder("a", "10.0.0.0", "10.0.0.7"),
 )
 
 
 @pytest.mark.parametrize(
-    ("command", "wanted"),
+    ("command", "expected"),
     [
         (("plan",), ["reading files", "working out who gets what"]),
         (("check",), ["reading files", "looking for what is wrong"]),
@@ -150,13 +150,13 @@ OBJECTS = (
     ],
 )
 def test_commands_that_work_on_much_say_what_they_do(
-    works: list[Work], tmp_path: Path, command: tuple[str, ...], wanted: list[str]
+    works: list[Work], tmp_path: Path, command: tuple[str, ...], expected: list[str]
 ) -> None:
     outcome = ask(tmp_path, *command, objects=OBJECTS)
     assert outcome.out, outcome.err
-    assert [one.activity for one in works] == wanted
-    if "drawing" in wanted and "--svg" not in command:  # which is of one pool
-        assert {one.of for one in works} == {0, 2}
+    assert [work.activity for work in works] == expected
+    if "drawing" in expected and "--svg" not in command:  # which is of one pool
+        assert {work.of for work in works} == {0, 2}
 
 
 async def test_starting_servers_and_applying_samples_is_counted(works: list[Work]) -> None:

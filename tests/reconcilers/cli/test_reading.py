@@ -25,9 +25,9 @@ from tests.reconcilers.cli.commands import butler_ipam, environment
 GOOD = yaml.safe_dump(pool("good"))
 
 
-def planned(text: str | bytes) -> tuple[list[str], list[str]]:
+def plan_manifests(manifests: str | bytes) -> tuple[list[str], list[str]]:
     """Return the errors, and the objects that were planned all the same."""
-    data = text.encode() if isinstance(text, str) else text
+    data = manifests.encode() if isinstance(manifests, str) else manifests
     outcome = run("plan", "-f", "-", "-o", "json", stdin=data)
     assert outcome.code == (1 if outcome.errors else 0)
     return outcome.errors, list(outcome.items)
@@ -53,7 +53,7 @@ def test_what_is_no_text_gets_a_sentence(tmp_path: Path, data: bytes, sentence: 
 
 
 def test_a_byte_order_mark_of_utf_8_is_no_fault() -> None:
-    assert planned(b"\xef\xbb\xbf" + GOOD.encode()) == ([], ["NetworkPool/good"])
+    assert plan_manifests(b"\xef\xbb\xbf" + GOOD.encode()) == ([], ["NetworkPool/good"])
 
 
 def test_a_missing_file_gets_a_sentence_and_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -135,12 +135,12 @@ def test_a_folder_inside_that_cannot_be_looked_into_is_named(
     (tmp_path / "locked").mkdir()
     scandir = os.scandir
 
-    def refused(path: Any = ".") -> Any:
+    def refuse(path: Any = ".") -> Any:
         if Path(path).name == "locked":  # a mode does not keep root out
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return scandir(path)
 
-    monkeypatch.setattr(os, "scandir", refused)
+    monkeypatch.setattr(os, "scandir", refuse)
     outcome = run("plan", "-R", "-f", tmp_path, "-o", "json")
     assert (outcome.code, outcome.errors) == (
         1,
@@ -165,9 +165,9 @@ def test_a_standard_input_that_is_closed_gets_a_sentence() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n---\n"])
-def test_an_empty_input_says_that_there_is_nothing_to_plan(text: str) -> None:
-    outcome = plan_text(text)
+@pytest.mark.parametrize("content", ["", "\n\n", "# nothing\n", "---\n---\n"])
+def test_an_empty_input_says_that_there_is_nothing_to_plan(content: str) -> None:
+    outcome = plan_text(content)
     assert outcome.code == 1
     assert outcome.errors == ["there is nothing to plan: no NetworkPool or IPAllocation was found"]
     assert outcome.warnings == ["standard input: it contains no object"]
@@ -216,7 +216,7 @@ def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
 
 
 def test_a_syntax_error_costs_its_own_document_alone() -> None:
-    errors, objects = planned(
+    errors, objects = plan_manifests(
         f"{GOOD}---\na: b: c\n---\n{yaml.safe_dump(allocation('a', of='good'))}"
     )
     line = GOOD.count("\n") + 2
@@ -229,8 +229,8 @@ def test_a_syntax_error_costs_its_own_document_alone() -> None:
 
 
 def test_json_documents_may_follow_each_other() -> None:
-    text = json.dumps(pool("one")) + "\n" + json.dumps(pool("two", "10.2.0.0/24"), indent=2)
-    assert planned(text) == ([], ["NetworkPool/one", "NetworkPool/two"])
+    manifests = json.dumps(pool("one")) + "\n" + json.dumps(pool("two", "10.2.0.0/24"), indent=2)
+    assert plan_manifests(manifests) == ([], ["NetworkPool/one", "NetworkPool/two"])
 
 
 def test_faults_of_indented_json_have_their_line(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_faults_of_indented_json_have_their_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("content", "problem"),
     [
         ('{"a": 1,\n "b" 2}', ":2: this is not valid JSON: Expecting ':' delimiter"),
         ('{"a": 1,\n "a": 2}', ":2: the key 'a' is appears twice in one object"),
@@ -249,14 +249,14 @@ def test_faults_of_indented_json_have_their_line(tmp_path: Path) -> None:
         ("[" * 100_000, "nested"),
     ],
 )
-def test_json_that_is_none_says_where(tmp_path: Path, text: str, what: str) -> None:
-    (tmp_path / "a.json").write_text(text)
+def test_json_that_is_none_says_where(tmp_path: Path, content: str, problem: str) -> None:
+    (tmp_path / "a.json").write_text(content)
     [error] = run("plan", "-f", tmp_path).errors
-    assert what in error
+    assert problem in error
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("content", "problem"),
     [
         ("hello\n", "document 1 is a single word, not an object with a kind"),
         ("- a\n", "document 1 is a list, not an object with a kind"),
@@ -268,9 +268,9 @@ def test_json_that_is_none_says_where(tmp_path: Path, text: str, what: str) -> N
         ("apiVersion: v1\nkind: List\nitems: [5]\n", "items[0] of the List in document 1"),
     ],
 )
-def test_a_document_that_is_no_object_says_so(text: str, what: str) -> None:
-    errors, objects = planned(f"{text}---\n{GOOD}")
-    assert [what in error for error in errors] == [True]
+def test_a_document_that_is_no_object_says_so(content: str, problem: str) -> None:
+    errors, objects = plan_manifests(f"{content}---\n{GOOD}")
+    assert [problem in error for error in errors] == [True]
     assert errors[0].startswith("standard input:")
     assert objects == ["NetworkPool/good"]
 
@@ -290,7 +290,7 @@ def test_a_document_that_is_no_object_says_so(text: str, what: str) -> None:
 def test_an_unknown_kind_is_an_error_with_the_nearest_name(
     api_version: str, kind: str, hint: str
 ) -> None:
-    errors, objects = planned(f"{GOOD}---\napiVersion: {api_version}\nkind: {kind}\n")
+    errors, objects = plan_manifests(f"{GOOD}---\napiVersion: {api_version}\nkind: {kind}\n")
     [error] = errors
     assert error.startswith(f"standard input:{GOOD.count(chr(10)) + 2}: document 2: ")
     assert hint in error
@@ -316,19 +316,23 @@ def test_lists_are_opened_at_any_depth() -> None:
 
 
 def test_the_items_of_a_list_of_one_kind_need_not_repeat_it() -> None:
-    one = pool("one")
-    listed = {"apiVersion": one.pop("apiVersion"), "kind": "NetworkPoolList", "items": [one]}
-    del one["kind"]
+    network_pool = pool("one")
+    listed = {
+        "apiVersion": network_pool.pop("apiVersion"),
+        "kind": "NetworkPoolList",
+        "items": [network_pool],
+    }
+    del network_pool["kind"]
     assert list(plan(listed).items) == ["NetworkPool/one"]
 
 
 def test_an_empty_list_as_go_writes_it_is_no_fault() -> None:
-    text = f"apiVersion: v1\nkind: List\nitems: null\n---\n{GOOD}"
-    assert planned(text) == ([], ["NetworkPool/good"])
+    manifests = f"apiVersion: v1\nkind: List\nitems: null\n---\n{GOOD}"
+    assert plan_manifests(manifests) == ([], ["NetworkPool/good"])
 
 
 def test_an_object_that_is_there_twice_is_an_error_that_names_both_places() -> None:
-    errors, _ = planned(f"{GOOD}---\n{GOOD}")
+    errors, _ = plan_manifests(f"{GOOD}---\n{GOOD}")
     [error] = errors
     assert error == (
         f"standard input:{GOOD.count(chr(10)) + 2}: NetworkPool butler-system/good"
@@ -350,9 +354,9 @@ def test_objects_without_a_namespace_live_where_the_flag_says() -> None:
 
 
 def test_a_name_that_yaml_takes_for_a_boolean_is_named_with_its_line() -> None:
-    text = GOOD.replace("name: good", "name: y")
-    line = text.splitlines().index("  name: y") + 1
-    errors, _ = planned(text)
+    manifests = GOOD.replace("name: good", "name: y")
+    line = manifests.splitlines().index("  name: y") + 1
+    errors, _ = plan_manifests(manifests)
     [error] = errors
     assert error == (
         f"standard input:{line}: NetworkPool without a name: metadata.name:"

@@ -18,7 +18,7 @@ import pytest
 from envtest.settings import Settings, read_settings
 from tests.envtest.assets import Assets
 from tests.polling import SECONDS
-from tests.reconcilers.cli.commands import Kubectl, Running, call, started
+from tests.reconcilers.cli.commands import Kubectl, Running, call, start
 
 READY = "Ctrl-C ends it"
 VARIABLES = (
@@ -78,7 +78,7 @@ def real_settings() -> Settings:
 
 def children(parent: int) -> dict[int, str]:
     """Return the processes that another one started, by their ids."""
-    found: dict[int, str] = {}
+    process_ids: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             lines = (folder / "status").read_text(encoding="utf-8").splitlines()
@@ -86,19 +86,19 @@ def children(parent: int) -> dict[int, str]:
             continue  # It has just ended.
         fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
         if fields["PPid"] == str(parent):
-            found[int(folder.name)] = fields["Name"]
-    return found
+            process_ids[int(folder.name)] = fields["Name"]
+    return process_ids
 
 
 def wait_ended(files: Mapping[int, str]) -> list[str]:
-    """Return which processes have not ended within some seconds; the keys are their pidfds."""
-    left = []
+    """Return the processes that have not ended within some seconds; the keys are their pidfds."""
+    remaining = []
     for file, name in files.items():
         # It is readable once the process has ended.
         if not select.select([file], [], [], 20)[0]:
-            left.append(name)
+            remaining.append(name)
         os.close(file)
-    return left
+    return remaining
 
 
 async def end(running: Running, number: int) -> tuple[set[str], list[str]]:
@@ -107,13 +107,13 @@ async def end(running: Running, number: int) -> tuple[set[str], list[str]]:
     running.process.send_signal(signal.Signals(number))
     with anyio.fail_after(SECONDS):
         await running.process.wait()
-    left = await anyio.to_thread.run_sync(wait_ended, files)
-    return set(files.values()), left
+    remaining = await anyio.to_thread.run_sync(wait_ended, files)
+    return set(files.values()), remaining
 
 
 async def test_embedded_servers_and_the_stand_in_are_named_as_what_they_are(parts: Parts) -> None:
     parts.choose()
-    async with started("up", "--no-samples") as up:
+    async with start("up", "--no-samples") as up:
         await up.until(READY)
     first, second, third, *_ = up.printed.splitlines()
     assert first == "Starting:"
@@ -125,7 +125,7 @@ async def test_embedded_servers_and_the_stand_in_are_named_as_what_they_are(part
 
 async def test_the_stand_in_for_lb_ipam_is_named_as_what_it_is(parts: Parts) -> None:
     parts.choose()
-    async with started("up", "--no-samples", "--load-balancer=cilium") as up:
+    async with start("up", "--no-samples", "--load-balancer=cilium") as up:
         await up.until(READY)
     third = up.printed.splitlines()[2]
     assert third.strip() == "Cilium LB-IPAM a stand-in for it, one in each tenant"
@@ -139,44 +139,46 @@ async def test_the_real_lb_ipam_is_named_and_ends(tmp_path: Path) -> None:
         pytest.skip("KUBEBUILDER_ASSETS names no etcd, kube-apiserver and cilium-lbipam")
     kubectl = Kubectl(tmp_path / "config", tmp_path / "cache")
     flags = ("--load-balancer=cilium", f"--kubeconfig={tmp_path / 'config'}")
-    async with started("up", *flags) as up:
+    async with start("up", *flags) as up:
         await up.until(READY)
         assert f"Cilium LB-IPAM real: {settings.lbipam}" in up.printed
         assert "stand-in" not in up.printed
         web = ("tenantcluster/web", "-n", "team-platform")
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *web)
-        ran, left = await end(up, signal.SIGINT)
+        ran, remaining = await end(up, signal.SIGINT)
     assert {"etcd", "kube-apiserver", "cilium-lbipam"} <= ran
-    assert left == []
+    assert remaining == []
 
 
 @linux
 async def test_the_real_servers_and_the_real_metallb_are_named_and_all_end(tmp_path: Path) -> None:
     settings = real_settings()
     kubectl = Kubectl(tmp_path / "config", tmp_path / "cache")
-    async with started("up", f"--kubeconfig={tmp_path / 'config'}") as up:
+    async with start("up", f"--kubeconfig={tmp_path / 'config'}") as up:
         await up.until(READY)
         lines = up.printed.splitlines()
         assert f"real: {settings.apiserver}, {settings.etcd}" in lines[1]
         assert f"real: {settings.metallb}" in lines[2]
         assert "stand-in" not in up.printed
-        found = await up.until(r"tenant .* kube-apiserver (v1\.\d+\.\d+), MetalLB (\d+\.\d+\.\d+)")
-        assert all(found.groups())
+        versions = await up.until(
+            r"tenant .* kube-apiserver (v1\.\d+\.\d+), MetalLB (\d+\.\d+\.\d+)"
+        )
+        assert all(versions.groups())
         lab = ("tenantcluster/lab-cluster", "-n", "team-platform")
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *lab)
-        ran, left = await end(up, signal.SIGINT)
+        ran, remaining = await end(up, signal.SIGINT)
     assert {"etcd", "kube-apiserver", "metallb-control"} <= ran
-    assert left == []
+    assert remaining == []
 
 
 @linux
 async def test_no_real_process_outlives_an_up_that_is_killed(tmp_path: Path) -> None:
     real_settings()
-    async with started("up", "--no-samples", f"--kubeconfig={tmp_path / 'config'}") as up:
+    async with start("up", "--no-samples", f"--kubeconfig={tmp_path / 'config'}") as up:
         await up.until(READY)
-        ran, left = await end(up, signal.SIGKILL)
+        ran, remaining = await end(up, signal.SIGKILL)
     assert {"etcd", "kube-apiserver", "metallb-control"} <= ran
-    assert left == []
+    assert remaining == []
 
 
 async def test_the_story_happens_on_real_servers_with_the_stand_in(parts: Parts) -> None:
@@ -193,10 +195,10 @@ async def test_the_story_happens_on_real_servers_with_the_stand_in(parts: Parts)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 async def test_a_metallb_does_not_outlive_its_up(parts: Parts, number: int) -> None:
     parts.play_metallb(content=LOOKED)
-    async with started("up", "--no-samples") as up:
+    async with start("up", "--no-samples") as up:
         await up.until(READY)
-        ran, left = await end(up, number)
-    assert (len(ran), left) == (1, [])
+        ran, remaining = await end(up, number)
+    assert (len(ran), remaining) == (1, [])
 
 
 @linux
@@ -204,11 +206,11 @@ async def test_ctrl_c_while_metallb_is_not_ready_leaves_nothing_behind(parts: Pa
     asked = parts.played.folder / "asked"
     os.mkfifo(asked)
     parts.play_metallb(content=NOT_YET, tells=str(asked))
-    async with started("up", "--no-samples") as up:
+    async with start("up", "--no-samples") as up:
         with anyio.fail_after(SECONDS):
             await anyio.to_thread.run_sync(asked.read_bytes, abandon_on_cancel=True)
-        ran, left = await end(up, signal.SIGINT)
-    assert (len(ran), left) == (1, [])
+        ran, remaining = await end(up, signal.SIGINT)
+    assert (len(ran), remaining) == (1, [])
     assert "stopped" in up.printed
     assert up.complained == ""
 
@@ -226,7 +228,7 @@ async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(parts
 
 async def test_a_metallb_that_ends_later_ends_up_and_is_reported(parts: Parts) -> None:
     parts.play_metallb(content=LOOKED, says="out of luck")
-    async with started("up", "--no-samples") as up:
+    async with start("up", "--no-samples") as up:
         await up.until(READY)
         os.kill(parts.played.starts("metallb-controller")[0], signal.SIGKILL)
         with anyio.fail_after(SECONDS):

@@ -12,7 +12,7 @@ from tests.reconcilers.cli.saved import ask, cluster
 IPAM = "ipam.cluster.x-k8s.io"
 
 
-def claimed(name: str, of: str) -> dict[str, Any]:
+def make_claim(name: str, of: str) -> dict[str, Any]:
     pool = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "pz"}
     return {
         "apiVersion": f"{IPAM}/v1beta2",
@@ -35,8 +35,8 @@ OF_CLUSTER_API: tuple[dict[str, Any], ...] = (
         "metadata": {"name": "pz", "namespace": "default"},
         "spec": {"paused": True},
     },
-    claimed("pz-1", "pz"),
-    claimed("pz-ghost", "no-such-cluster"),
+    make_claim("pz-1", "pz"),
+    make_claim("pz-ghost", "no-such-cluster"),
 )
 
 
@@ -52,7 +52,7 @@ def test_plan_tells_a_cluster_that_does_not_exist_from_one_that_is_paused(tmp_pa
 
 @pytest.mark.parametrize("kind", ["InClusterIPPool", "NetworkPool"])
 def test_plan_serves_no_claim_from_a_paused_pool(tmp_path: Path, kind: str) -> None:
-    claim = claimed("a", "")
+    claim = make_claim("a", "")
     claim["spec"] = {"poolRef": {"apiGroup": IPAM, "kind": kind, "name": "pz"}}
     pool = dict(OF_CLUSTER_API[0])
     if kind == "NetworkPool":

@@ -42,33 +42,38 @@ RANGE = {
 
 def objects_of(*allocations: IPAllocation, **tenant: Any) -> Objects:
     cluster = make.tenant(**tenant)
-    found = {one.metadata.key: one for one in allocations}
-    return Objects({}, found, {cluster.metadata.key: cluster}, {})
+    allocation_by_key = {allocation.metadata.key: allocation for allocation in allocations}
+    return Objects({}, allocation_by_key, {cluster.metadata.key: cluster}, {})
 
 
 def test_a_range_whose_release_has_begun_is_released_at_once_and_others_if_deleted() -> None:
     marked: dict[str, Any] = {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}
     objects = objects_of(
-        make.allocation("kept", held=("10.40.0.0", "10.40.0.7")),
-        make.allocation("shrinks", held=("10.40.0.8", "10.40.0.15"), **marked),
+        make.allocation("kept", held_range=("10.40.0.0", "10.40.0.7")),
+        make.allocation("shrinks", held_range=("10.40.0.8", "10.40.0.15"), **marked),
         make.allocation("waits", size=4),
     )
     [tenant] = objects.clusters.values()
-    found = {one.allocation: one.effect for one in find_releases(tenant, objects)}
-    assert found == {"butler-system/kept": "if deleted", "butler-system/shrinks": "now"}
+    effect_by_allocation = {
+        release.allocation: release.effect for release in find_releases(tenant, objects)
+    }
+    assert effect_by_allocation == {
+        "butler-system/kept": "if deleted",
+        "butler-system/shrinks": "now",
+    }
 
 
 def test_a_deleted_cluster_releases_all_ranges_and_names_what_each_waits_for() -> None:
     deleted: dict[str, Any] = {"deletionTimestamp": "2026-01-02T00:00:00Z"}
     objects = objects_of(
         make.allocation(
-            "lb", held=("10.40.0.0", "10.40.0.7"), status={"conditions": [WAITS]}, **deleted
+            "lb", held_range=("10.40.0.0", "10.40.0.7"), status={"conditions": [WAITS]}, **deleted
         ),
         **deleted,
     )
     [tenant] = objects.clusters.values()
-    [found] = find_releases(tenant, objects)
-    assert (found.effect, found.obstacle) == ("now", "Service default/web shows 10.40.0.0")
+    [release] = find_releases(tenant, objects)
+    assert (release.effect, release.obstacle) == ("now", "Service default/web shows 10.40.0.0")
 
 
 def test_no_is_the_answer_of_who_only_presses_return(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,14 +105,14 @@ def test_files_cannot_be_released(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_allocation_of_the_cluster_is_named_beside_its_ranges() -> None:
-    objects = objects_of(make.allocation("kept", held=("10.40.0.0", "10.40.0.7")))
+    objects = objects_of(make.allocation("kept", held_range=("10.40.0.0", "10.40.0.7")))
     [tenant] = objects.clusters.values()
     name = Key("butler-system", f"{tenant.metadata.namespace}-{tenant.metadata.name}-lb")
     unreadable = {(IP_ALLOCATION.kind, name): "spec.count: 'many' is no number"}
     preview = Preview.from_objects(tenant, replace(objects, unreadable=unreadable))
-    shown = preview.as_text()
-    assert "butler-system/kept" in shown
-    assert f"IPAllocation {name} cannot be read; correct or delete it" in shown
+    preview_text = preview.as_text()
+    assert "butler-system/kept" in preview_text
+    assert f"IPAllocation {name} cannot be read; correct or delete it" in preview_text
     assert preview.basis != Preview.from_objects(tenant, objects).basis
 
 
@@ -140,8 +145,8 @@ def test_the_result_counts_the_ranges_that_are_released_now(due: int, sentence: 
 
 
 def ownerless(**more: Any) -> str:
-    """Return what is said of an allocation whose TenantCluster is not there."""
-    allocation = make.allocation("lb", held=("10.40.0.0", "10.40.0.7"), **more)
+    """Return the message about an allocation whose TenantCluster does not exist."""
+    allocation = make.allocation("lb", held_range=("10.40.0.0", "10.40.0.7"), **more)
     objects = Objects({}, {allocation.metadata.key: allocation}, {}, {})
     with pytest.raises(Problem) as raised:
         command._tenant_of(IP_ALLOCATION.kind, allocation.metadata.key, objects)

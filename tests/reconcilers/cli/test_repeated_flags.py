@@ -37,7 +37,7 @@ def options() -> Iterator[tuple[str, click.Option]]:
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
-        yield from ((name, one) for one in command.params if isinstance(one, click.Option))
+        yield from ((name, param) for param in command.params if isinstance(param, click.Option))
 
 
 @pytest.mark.parametrize(("command", "flag", "parameter"), list(name_lists()))
@@ -58,11 +58,11 @@ def test_names_replace_the_default() -> None:
     assert values_of("run", "--webhook-configuration=mine")["validating"] == ("mine",)
 
 
-@pytest.mark.parametrize("text", ["a,b", "a b", " a, b "])
+@pytest.mark.parametrize("content", ["a,b", "a b", " a, b "])
 def test_a_variable_has_names_separated_by_commas_or_spaces(
-    text: str, monkeypatch: pytest.MonkeyPatch
+    content: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BUTLER_IPAM_POOL_NAMESPACES", text)
+    monkeypatch.setenv("BUTLER_IPAM_POOL_NAMESPACES", content)
     assert values_of("run")["pool_namespaces"] == ("a", "b")
     assert values_of("run", "--pool-namespaces=c")["pool_namespaces"] == ("c",)
 

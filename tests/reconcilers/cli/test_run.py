@@ -29,7 +29,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.webhooks.admission import path
 from tests.polling import SECONDS
 from tests.reconcilers.cli import commandline
-from tests.reconcilers.cli.commands import Running, call, installed, started
+from tests.reconcilers.cli.commands import Running, call, find_installed_command, start
 
 PORTS_OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
 LEASE = Key("butler-system", LEASE_NAME)
@@ -75,7 +75,7 @@ def test_every_setting_is_a_flag_and_a_variable() -> None:
     for setting in settings_of(Settings()):
         assert f"{setting.flag} " in printed
         assert setting.help, f"{setting.flag} has no sentence"
-        [option] = [one for one in run.params if one.name == setting.parameter]
+        [option] = [param for param in run.params if param.name == setting.parameter]
         assert option.envvar == "BUTLER_IPAM_" + setting.parameter.upper()
 
 
@@ -85,10 +85,12 @@ def test_flags_that_are_not_given_mean_the_defaults() -> None:
 
 
 def test_a_flag_changes_its_setting_and_no_other() -> None:
-    values: dict[str, Any] = {one.parameter: one.default for one in settings_of(Settings())}
-    found = settings(values | {"teardown_grace": 5.0, "pool_batch": 7})
-    assert (found.tenant.teardown_grace, found.pool.batch) == (5.0, 7)
-    assert found.allocation == Settings().allocation
+    values: dict[str, Any] = {
+        setting.parameter: setting.default for setting in settings_of(Settings())
+    }
+    read_settings = settings(values | {"teardown_grace": 5.0, "pool_batch": 7})
+    assert (read_settings.tenant.teardown_grace, read_settings.pool.batch) == (5.0, 7)
+    assert read_settings.allocation == Settings().allocation
 
 
 async def test_a_kubeconfig_that_is_not_there_gets_one_sentence() -> None:
@@ -218,7 +220,7 @@ async def test_a_port_in_use_ends_it_with_a_sentence(tmp_path: Path) -> None:
 async def test_sigterm_ends_the_controller_in_order(tmp_path: Path) -> None:
     async with api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
-        async with started("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
+        async with start("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
             for name in ("networkpool", "ipallocation", "tenantcluster", "providerconfig"):
                 await running.until(_starts(name))
             assert await running.stop(signal.SIGTERM) == 0
@@ -229,7 +231,7 @@ async def test_sigterm_ends_the_controller_in_order(tmp_path: Path) -> None:
 async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
     async with api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
-        async with started("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
+        async with start("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
             await running.until("Starting workers")
             await _steal(server)
             with anyio.fail_after(SECONDS):
@@ -254,20 +256,22 @@ async def test_two_processes_share_the_shards_until_one_ends(tmp_path: Path) -> 
     async with api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         arguments = ("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST, "--shards=4")
-        async with started(*arguments) as first, started(*arguments):
+        async with start(*arguments) as first, start(*arguments):
             assert len(await _sharing(server, 2)) == 2
             assert await first.stop(signal.SIGTERM) == 0
             assert len(await _sharing(server, 1)) == 1
 
 
 async def _sharing(server: ApiServer, count: int) -> set[str]:
-    """Return who holds the four shards, once they are so many and no shard is free."""
+    """Return the holders of the four shards, once they are so many and no shard is free."""
     names = [Key(LEASE.namespace, lease_name(LEASE.name, 4, shard)) for shard in range(4)]
     with anyio.fail_after(SECONDS):
         while True:
             page = await server.client.list(LEASES, namespace=LEASE.namespace)
-            held = {one.metadata.key: one.spec.holderIdentity or "" for one in page.items}
-            holders = {held.get(name, "") for name in names}
+            holder_by_lease = {
+                lease.metadata.key: lease.spec.holderIdentity or "" for lease in page.items
+            }
+            holders = {holder_by_lease.get(name, "") for name in names}
             if len(holders) == count and "" not in holders:
                 return holders
             await anyio.sleep(0.05)
@@ -299,7 +303,7 @@ async def test_what_is_missing_is_reported_by_readyz_and_stops_no_other_controll
     async with ControlPlane.start(force_embedded=True) as plane:
         await plane.install_crds(others)
         path = plane.write_kubeconfig(tmp_path / "kubeconfig")
-        async with started(
+        async with start(
             "run",
             f"--kubeconfig={path}",
             "--metrics-bind-address=0",
@@ -336,7 +340,7 @@ async def _readyz(where: str) -> tuple[int, str]:
 async def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> None:
     async with api_server("management", crds()) as server:
         argument = kubeconfig(server, tmp_path)
-    async with started("run", argument, *PORTS_OFF) as running:
+    async with start("run", argument, *PORTS_OFF) as running:
         await running.until("list/watch failed, retrying.*networkpools")
         assert await running.stop(signal.SIGTERM) == 0
     assert "Traceback" not in running.complained
@@ -349,7 +353,7 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
     async with api_server("management", crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         await server.client.create(VALIDATING, "", _registration(port))
-        async with started(
+        async with start(
             "run",
             kubeconfig(server, tmp_path),
             "--leader-elect",
@@ -358,7 +362,7 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
             f"--webhook-port={port}",
             "--webhook-configuration=rules",
             "--webhook-cert-name=127.0.0.1",
-            program=installed,
+            program=find_installed_command,
         ) as running:
             await running.until("Wrote the CA bundle")
             status, printed = await _readyz(probes)

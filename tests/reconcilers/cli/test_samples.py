@@ -24,7 +24,7 @@ FILES = sorted(SAMPLES.iterdir())
 WITH_OURS = [path for path in FILES if "butler.butlerlabs.dev" in path.read_text()]
 
 
-def planned(*paths: Path) -> Outcome:
+def run_plan(*paths: Path) -> Outcome:
     arguments = [argument for path in paths for argument in ("-f", path)]
     return run("plan", *arguments, "-o", "json")
 
@@ -36,14 +36,14 @@ def objects(path: Path) -> list[dict[str, Any]]:
 def test_the_samples_are_yaml_files_of_api_objects_only() -> None:
     assert {path.suffix for path in FILES} == {".yaml"}
     for path in FILES:
-        for one in objects(path):
-            assert {"apiVersion", "kind", "metadata"} <= one.keys()
-            assert one["kind"] != "Kustomization"
+        for obj in objects(path):
+            assert {"apiVersion", "kind", "metadata"} <= obj.keys()
+            assert obj["kind"] != "Kustomization"
 
 
 @pytest.mark.parametrize("path", WITH_OURS, ids=lambda path: path.name)
 def test_each_sample_alone_is_sound_and_served(path: Path) -> None:
-    outcome = planned(path)
+    outcome = run_plan(path)
     assert (outcome.code, outcome.errors, outcome.warnings) == (0, [], [])
     for body in outcome.items.values():
         if body["kind"] == "IPAllocation":
@@ -57,7 +57,7 @@ def test_check_finds_nothing_wrong_with_the_samples() -> None:
 
 
 def test_all_samples_together_are_sound_and_served() -> None:
-    outcome = planned(SAMPLES)
+    outcome = run_plan(SAMPLES)
     assert (outcome.code, outcome.errors, outcome.warnings) == (0, [], [])
     phases = [b["status"]["phase"] for b in outcome.items.values() if b["kind"] == "IPAllocation"]
     assert phases == ["Allocated"] * len(phases)
@@ -71,17 +71,19 @@ def test_all_samples_together_are_sound_and_served() -> None:
 async def test_the_sample_bundle_installs_all_that_is_projected() -> None:
     [config] = objects(SAMPLES / "95-metallb-bundle.yaml")
     bundle = parse(config["data"])
-    assert [str(one) for one in bundle.manifests[:1]] == ["Namespace metallb-system"]
+    assert [str(manifest) for manifest in bundle.manifests[:1]] == ["Namespace metallb-system"]
     async with api_server("tenant", []) as server:
         for manifest in bundle.manifests:
             await apply(server.transport, manifest.body)
         with anyio.fail_after(SECONDS):
             await wait_established(server.transport, SystemClock(), crds())
-        await apply(server.transport, _projected("IPAddressPool", addresses=["10.0.0.1-10.0.0.2"]))
-        await apply(server.transport, _projected("L2Advertisement", ipAddressPools=["p"]))
+        await apply(
+            server.transport, _make_projected("IPAddressPool", addresses=["10.0.0.1-10.0.0.2"])
+        )
+        await apply(server.transport, _make_projected("L2Advertisement", ipAddressPools=["p"]))
 
 
-def _projected(kind: str, **spec: Any) -> dict[str, Any]:
+def _make_projected(kind: str, **spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "metallb.io/v1beta1",
         "kind": kind,
@@ -108,8 +110,8 @@ def test_no_two_pools_share_an_address() -> None:
         if block
     }
     assert len(cidrs) >= 8
-    for (one, first), (other, second) in combinations(cidrs.items(), 2):
-        assert not first.overlaps(second), f"{one} and {other}"
+    for (first_pool, first), (other, second) in combinations(cidrs.items(), 2):
+        assert not first.overlaps(second), f"{first_pool} and {other}"
 
 
 def test_every_name_is_used_once() -> None:
@@ -134,12 +136,12 @@ def test_every_secret_that_a_provider_needs_is_there_and_plainly_fake() -> None:
         secrets = {body["metadata"]["name"]: body for body in bodies if body["kind"] == "Secret"}
         for body in bodies:
             if body["kind"] == "ProviderConfig":
-                named = secrets[body["spec"]["credentialsRef"]["name"]]
-                assert all("fake" in value for value in named["stringData"].values())
+                secret = secrets[body["spec"]["credentialsRef"]["name"]]
+                assert all("fake" in value for value in secret["stringData"].values())
 
 
 def test_the_single_pool_has_room_for_59_tenants_one_of_which_is_there() -> None:
-    items = planned(SAMPLES / "10-single-pool-static.yaml").items
+    items = run_plan(SAMPLES / "10-single-pool-static.yaml").items
     assert items["NetworkPool/lab-pool"]["status"]["totalIPs"] == 767
     capacity = items["ProviderConfig/harvester-lab"]["status"]["capacity"]
     assert capacity["estimatedTenants"] == 58

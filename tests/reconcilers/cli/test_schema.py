@@ -108,8 +108,12 @@ def test_a_quantity_is_a_text_of_its_form_or_a_whole_number(memory: Any, fault: 
     workers = {"replicas": 1, "machineTemplate": {"memory": memory}}
     spec = {"kubernetesVersion": "v1.33.1", "workers": workers}
     where = "spec.workers.machineTemplate.memory: "
-    told = [one for one in verdict(thing("TenantCluster", "x", spec)) if one.startswith(where)]
-    assert [one.startswith(where + fault) for one in told] == ([True] if fault else [])
+    told = [
+        sentence
+        for sentence in verdict(thing("TenantCluster", "x", spec))
+        if sentence.startswith(where)
+    ]
+    assert [sentence.startswith(where + fault) for sentence in told] == ([True] if fault else [])
 
 
 @pytest.mark.parametrize(

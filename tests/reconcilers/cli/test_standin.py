@@ -33,10 +33,10 @@ class Tenant:
         self.manager = Manager(transport, clock=clock)
         self.standin = MetalLBStandIn(self.manager, clock)
         self._moved = anyio.Event()
-        self._services = self._followed(self.manager.informer(SERVICE))
-        self._pools = self._followed(self.manager.informer(ADDRESS_POOL))
+        self._services = self._follow(self.manager.informer(SERVICE))
+        self._pools = self._follow(self.manager.informer(ADDRESS_POOL))
 
-    def _followed(self, informer: Informer[Any]) -> Any:
+    def _follow(self, informer: Informer[Any]) -> Any:
         informer.add_handler(lambda _: self._move())
         return informer.cache
 
@@ -50,17 +50,17 @@ class Tenant:
                 await self._moved.wait()
 
     def service(self, name: str = "web") -> Service | None:
-        found: Service | None = self._services.get(Key("default", name))
-        return found
+        current_service: Service | None = self._services.get(Key("default", name))
+        return current_service
 
     def origin(self, name: str = "web") -> str | None:
-        found = self.service(name)
-        return found.metadata.annotations.get(ALLOCATED_FROM) if found is not None else None
+        service = self.service(name)
+        return service.metadata.annotations.get(ALLOCATED_FROM) if service is not None else None
 
-    def shows(self, name: str, *wanted: str) -> Callable[[], bool]:
+    def shows(self, name: str, *expected: str) -> Callable[[], bool]:
         def question() -> bool:
-            found = self.service(name)
-            return found is not None and addresses(found) == wanted
+            service = self.service(name)
+            return service is not None and addresses(service) == expected
 
         return question
 
@@ -83,7 +83,7 @@ def pool(*entries: str, name: str = "default-pool") -> dict[str, Any]:
     }
 
 
-def balanced(name: str = "web") -> dict[str, Any]:
+def make_service(name: str = "web") -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -94,7 +94,7 @@ def balanced(name: str = "web") -> dict[str, Any]:
 
 async def test_a_service_gets_an_address_and_shows_its_pool() -> None:
     async with a_tenant() as tenant:
-        await apply(tenant.transport, balanced())
+        await apply(tenant.transport, make_service())
         await apply(tenant.transport, pool("10.0.0.4-10.0.0.6"))
         await tenant.until(tenant.shows("web", "10.0.0.4"))
         await tenant.until(lambda: tenant.origin() == "default-pool")
@@ -103,7 +103,7 @@ async def test_a_service_gets_an_address_and_shows_its_pool() -> None:
 async def test_a_pool_that_loses_an_address_in_use_takes_it_from_the_service() -> None:
     async with a_tenant() as tenant:
         await apply(tenant.transport, pool("10.0.0.4-10.0.0.4", "10.0.0.8-10.0.0.8"))
-        await apply(tenant.transport, balanced())
+        await apply(tenant.transport, make_service())
         await tenant.until(tenant.shows("web", "10.0.0.4"))
         await apply(tenant.transport, pool("10.0.0.8-10.0.0.8"))
         await tenant.until(tenant.shows("web", "10.0.0.8"))
@@ -114,10 +114,10 @@ async def test_a_pool_that_loses_an_address_in_use_takes_it_from_the_service() -
 async def test_a_configuration_that_overlaps_is_not_put_in_force() -> None:
     async with a_tenant() as tenant:
         await apply(tenant.transport, pool("10.0.0.4-10.0.0.4"))
-        await apply(tenant.transport, balanced("first"))
+        await apply(tenant.transport, make_service("first"))
         await tenant.until(tenant.shows("first", "10.0.0.4"))
         await apply(tenant.transport, pool("10.0.0.0/24", name="other"))
-        await apply(tenant.transport, balanced("second"))
+        await apply(tenant.transport, make_service("second"))
         await tenant.until(lambda: tenant.service("second") is not None)
         await tenant.until(lambda: "overlaps" in tenant.standin.stale)
         assert tenant.shows("second")()
@@ -136,12 +136,12 @@ async def test_a_pool_without_addresses_is_refused_at_once() -> None:
 async def test_a_service_that_is_no_load_balancer_any_more_frees_its_address() -> None:
     async with a_tenant() as tenant:
         await apply(tenant.transport, pool("10.0.0.4-10.0.0.4"))
-        await apply(tenant.transport, balanced())
+        await apply(tenant.transport, make_service())
         await tenant.until(tenant.shows("web", "10.0.0.4"))
-        internal = balanced()
+        internal = make_service()
         internal["spec"] = {**internal["spec"], "type": "ClusterIP"}
         await apply(tenant.transport, internal)
-        await apply(tenant.transport, balanced("next"))
+        await apply(tenant.transport, make_service("next"))
         await tenant.until(tenant.shows("next", "10.0.0.4"))
         await tenant.until(lambda: tenant.origin() is None)
 
@@ -149,17 +149,17 @@ async def test_a_service_that_is_no_load_balancer_any_more_frees_its_address() -
 async def test_where_metallb_comes_later_the_stand_in_begins_later() -> None:
     clock = SystemClock()
     async with api_server("tenant", []) as server:
-        served = anyio.Event()
+        event = anyio.Event()
 
         async def wait() -> None:
             await wait_established(server.transport, clock, crds())
-            served.set()
+            event.set()
 
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             first, second = crds()
             await apply(server.transport, first)
-            assert not served.is_set()
+            assert not event.is_set()
             await apply(server.transport, second)
             with anyio.fail_after(SECONDS):
-                await served.wait()
+                await event.wait()

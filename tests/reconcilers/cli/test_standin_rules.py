@@ -28,7 +28,7 @@ from reconcilers.cli.standin.pools import (
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def declared(
+def declare_pool(
     *addresses: str, name: str = "default-pool", namespace: str = "metallb-system"
 ) -> AddressPool:
     meta = ObjectMeta(name=name, namespace=namespace, uid=name, resourceVersion="1")
@@ -37,7 +37,7 @@ def declared(
 
 def service(
     name: str,
-    *shown: str,
+    *addresses: str,
     spec: ServiceSpec | None = None,
     annotations: dict[str, str] | None = None,
 ) -> Service:
@@ -49,12 +49,14 @@ def service(
         creationTimestamp=BORN,
         annotations=annotations or {},
     )
-    status = ServiceStatus(LoadBalancerStatus(tuple(Ingress(text) for text in shown)))
+    status = ServiceStatus(LoadBalancerStatus(tuple(Ingress(address) for address in addresses)))
     return Service(meta, spec or ServiceSpec(type="LoadBalancer"), status)
 
 
 def given_to(services: list[Service], pools: tuple[Pool, ...]) -> dict[str, Assignment]:
-    return {one.service.metadata.name: one for one in assignments(services, pools)}
+    return {
+        assignment.service.metadata.name: assignment for assignment in assignments(services, pools)
+    }
 
 
 @pytest.mark.parametrize(
@@ -76,23 +78,25 @@ def test_a_pool_that_metallb_refuses_is_refused_and_the_entry_is_named(
     addresses: list[str], complaint: str
 ) -> None:
     with pytest.raises(InvalidConfig, match="default-pool") as refused:
-        configuration([declared(*addresses)])
+        configuration([declare_pool(*addresses)])
     assert complaint in str(refused.value)
 
 
 def test_overlap_between_pools_is_refused_too() -> None:
     with pytest.raises(InvalidConfig, match='in pool "b" overlaps'):
-        configuration([declared("10.0.0.0/8", name="a"), declared("10.0.0.0/16", name="b")])
+        configuration(
+            [declare_pool("10.0.0.0/8", name="a"), declare_pool("10.0.0.0/16", name="b")]
+        )
 
 
 def test_a_pool_outside_of_metallbs_namespace_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="must be created in metallb-system"):
-        configuration([declared("10.0.0.0/24", namespace="default")])
+        configuration([declare_pool("10.0.0.0/24", namespace="default")])
 
 
 def test_entries_are_cidrs_with_host_bits_and_ranges_with_spaces() -> None:
-    (pool,) = configuration([declared("10.0.0.9/30", "10.0.1.1 - 10.0.1.2")])
-    assert [one.start_text for one in pool.addresses("IPv4")] == [
+    (pool,) = configuration([declare_pool("10.0.0.9/30", "10.0.1.1 - 10.0.1.2")])
+    assert [address.start_text for address in pool.addresses("IPv4")] == [
         "10.0.0.8",
         "10.0.0.9",
         "10.0.0.10",
@@ -103,11 +107,11 @@ def test_entries_are_cidrs_with_host_bits_and_ranges_with_spaces() -> None:
 
 
 def test_the_first_free_address_goes_to_the_oldest_service() -> None:
-    pools = configuration([declared("10.0.0.5-10.0.0.6", "10.0.0.1-10.0.0.1")])
+    pools = configuration([declare_pool("10.0.0.5-10.0.0.6", "10.0.0.1-10.0.0.1")])
     young = service("a")
     young = replace(young, metadata=replace(young.metadata, creationTimestamp=datetime.now(UTC)))
-    found = given_to([young, service("b"), service("c")], pools)
-    assert {name: one.addresses for name, one in found.items()} == {
+    given_addresses = given_to([young, service("b"), service("c")], pools)
+    assert {name: assignment.addresses for name, assignment in given_addresses.items()} == {
         "b": ("10.0.0.5",),
         "c": ("10.0.0.6",),
         "a": ("10.0.0.1",),
@@ -115,32 +119,32 @@ def test_the_first_free_address_goes_to_the_oldest_service() -> None:
 
 
 def test_a_service_keeps_its_address_though_an_earlier_one_is_free() -> None:
-    pools = configuration([declared("10.0.0.1-10.0.0.9")])
-    found = given_to([service("new"), service("old", "10.0.0.7")], pools)
-    assert found["old"].addresses == ("10.0.0.7",)
-    assert found["new"].addresses == ("10.0.0.1",)
+    pools = configuration([declare_pool("10.0.0.1-10.0.0.9")])
+    given_addresses = given_to([service("new"), service("old", "10.0.0.7")], pools)
+    assert given_addresses["old"].addresses == ("10.0.0.7",)
+    assert given_addresses["new"].addresses == ("10.0.0.1",)
 
 
 def test_an_address_that_left_the_pools_is_replaced() -> None:
-    pools = configuration([declared("10.0.0.1-10.0.0.9")])
+    pools = configuration([declare_pool("10.0.0.1-10.0.0.9")])
     assert given_to([service("a", "10.9.9.9")], pools)["a"].addresses == ("10.0.0.1",)
 
 
 def test_without_pools_every_service_loses_its_address() -> None:
-    found = given_to([service("a", "10.0.0.1")], ())["a"]
-    assert found.addresses == ()
-    assert "no available IPs" in found.problem
+    assignment = given_to([service("a", "10.0.0.1")], ())["a"]
+    assert assignment.addresses == ()
+    assert "no available IPs" in assignment.problem
 
 
 def test_a_full_pool_that_a_service_asks_for_is_named() -> None:
-    pools = configuration([declared("10.0.0.1-10.0.0.1", name="lab")])
+    pools = configuration([declare_pool("10.0.0.1-10.0.0.1", name="lab")])
     asking = service("b", annotations={"metallb.io/address-pool": "lab"})
-    found = given_to([service("a", "10.0.0.1"), asking], pools)["b"]
-    assert found.problem.endswith("no available IPs in pool lab")
+    assignment = given_to([service("a", "10.0.0.1"), asking], pools)["b"]
+    assert assignment.problem.endswith("no available IPs in pool lab")
 
 
 def test_other_classes_and_types_are_left_alone() -> None:
-    pools = configuration([declared("10.0.0.0/24")])
+    pools = configuration([declare_pool("10.0.0.0/24")])
     other = service("a", spec=ServiceSpec(type="LoadBalancer", loadBalancerClass="cilium.io/lb"))
     internal = service("b", spec=ServiceSpec(type="ClusterIP"))
     assert assignments([other, internal], pools) == []
@@ -148,50 +152,59 @@ def test_other_classes_and_types_are_left_alone() -> None:
 
 def test_a_pool_without_auto_assign_is_used_only_when_asked_for() -> None:
     reserved = replace(
-        declared("10.0.0.1-10.0.0.1"),
+        declare_pool("10.0.0.1-10.0.0.1"),
         spec=AddressPoolSpec(("10.0.0.1-10.0.0.1",), autoAssign=False),
     )
     pools = configuration([reserved])
     asked = service("a", annotations={"metallb.io/address-pool": "default-pool"})
-    found = given_to([asked, service("b")], pools)
-    assert found["a"].addresses == ("10.0.0.1",)
-    assert found["b"].addresses == ()
+    given_addresses = given_to([asked, service("b")], pools)
+    assert given_addresses["a"].addresses == ("10.0.0.1",)
+    assert given_addresses["b"].addresses == ()
 
 
 def test_an_address_asked_for_by_name_is_given_or_nothing_is() -> None:
-    pools = configuration([declared("10.0.0.1-10.0.0.9")])
+    pools = configuration([declare_pool("10.0.0.1-10.0.0.9")])
     wish = {"metallb.io/loadBalancerIPs": "10.0.0.4"}
-    found = given_to([service("a", annotations=wish), service("b", annotations=wish)], pools)
-    assert found["a"].addresses == ("10.0.0.4",)
-    assert found["b"].addresses == ()
-    assert "10.0.0.4" in found["b"].problem
+    given_addresses = given_to(
+        [service("a", annotations=wish), service("b", annotations=wish)], pools
+    )
+    assert given_addresses["a"].addresses == ("10.0.0.4",)
+    assert given_addresses["b"].addresses == ()
+    assert "10.0.0.4" in given_addresses["b"].problem
 
 
 def test_a_pool_that_does_not_exist_is_named() -> None:
     wish = {"metallb.universe.tf/address-pool": "nope"}
-    found = given_to([service("a", annotations=wish)], configuration([declared("10.0.0.0/24")]))
-    assert 'unknown pool "nope"' in found["a"].problem
+    given_addresses = given_to(
+        [service("a", annotations=wish)], configuration([declare_pool("10.0.0.0/24")])
+    )
+    assert 'unknown pool "nope"' in given_addresses["a"].problem
 
 
 def test_both_families_of_a_service_come_from_one_pool() -> None:
     pools = configuration(
-        [declared("10.0.0.0/30", name="a"), declared("10.1.0.0/30", "fc00::/126", name="b")]
+        [
+            declare_pool("10.0.0.0/30", name="a"),
+            declare_pool("10.1.0.0/30", "fc00::/126", name="b"),
+        ]
     )
     both = ServiceSpec(
         type="LoadBalancer", ipFamilies=("IPv4", "IPv6"), ipFamilyPolicy="RequireDualStack"
     )
-    found = given_to([service("a", spec=both)], pools)["a"]
-    assert (found.pool, found.addresses) == ("b", ("10.1.0.0", "fc00::"))
+    assignment = given_to([service("a", spec=both)], pools)["a"]
+    assert (assignment.pool, assignment.addresses) == ("b", ("10.1.0.0", "fc00::"))
 
 
 @given(
     st.lists(st.sampled_from([f"10.0.0.{n}" for n in range(12)]), max_size=10),
     st.integers(1, 10),
 )
-def test_no_address_is_ever_given_twice(shown: list[str], size: int) -> None:
-    pools = configuration([declared(f"10.0.0.1-10.0.0.{size}")])
-    services = [service(f"s{n}", text) for n, text in enumerate(shown)]
-    found = assignments([*services, service("fresh")], pools)
-    every = [text for one in found for text in one.addresses]
-    assert len(every) == len(set(every)) == min(size, len(services) + 1)
-    assert all(AddressRange.parse(text, text) in pools[0] for text in every)
+def test_no_address_is_ever_given_twice(shown_addresses: list[str], size: int) -> None:
+    pools = configuration([declare_pool(f"10.0.0.1-10.0.0.{size}")])
+    services = [service(f"s{n}", address) for n, address in enumerate(shown_addresses)]
+    all_assignments = assignments([*services, service("fresh")], pools)
+    assigned_addresses = [
+        address for assignment in all_assignments for address in assignment.addresses
+    ]
+    assert len(assigned_addresses) == len(set(assigned_addresses)) == min(size, len(services) + 1)
+    assert all(AddressRange.parse(address, address) in pools[0] for address in assigned_addresses)

@@ -26,7 +26,7 @@ from reconcilers.pictures.extents import list_extents
 from reconcilers.pictures.poolpicture import PoolHolders, PoolRequest
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool, thing
-from tests.reconcilers.cli.saved import ask, cluster, held
+from tests.reconcilers.cli.saved import ask, cluster, make_holder
 from tests.reconcilers.cli.test_claims import BORN, claim, ip_pool
 
 NOW = "2026-01-01T00:00:00Z"
@@ -81,11 +81,11 @@ def _pool(
 
 
 def _findings(outcome: Outcome) -> dict[str, dict[str, Any]]:
-    return {one["kind"]: one for one in json.loads(outcome.out)["findings"]}
+    return {finding["kind"]: finding for finding in json.loads(outcome.out)["findings"]}
 
 
 def _states(outcome: Outcome) -> dict[str, str]:
-    return {one["area"]: one["state"] for one in json.loads(outcome.out)["areas"]}
+    return {area["area"]: area["state"] for area in json.loads(outcome.out)["areas"]}
 
 
 def test_where_nothing_waits_everything_is_ok_and_so_is_the_exit_code(tmp_path: Path) -> None:
@@ -104,11 +104,11 @@ def test_clusters_without_an_allocation_are_red_and_so_is_the_pool_without_room(
     outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
     assert outcome.code == 1
     assert (_states(outcome)["addresses"], _states(outcome)["pools"]) == ("error", "error")
-    found = _findings(outcome)
-    waits = found["TenantWaitsForAddresses"]
+    findings = _findings(outcome)
+    waits = findings["TenantWaitsForAddresses"]
     assert "needs 70 node addresses in a row; lab: largest free block 64" in waits["sentence"]
     assert waits["since"] == NOW
-    assert "2 requests wait, the largest for 70" in found["PoolHasNoRoomForWaiting"]["sentence"]
+    assert "2 requests wait, the largest for 70" in findings["PoolHasNoRoomForWaiting"]["sentence"]
 
 
 def test_a_pool_whose_block_suffices_is_not_called_without_room(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_a_pool_without_room_for_nodes_and_load_balancer_together_is_named(
     tmp_path: Path,
 ) -> None:
     objects = (_pool("10.40.0.0/29"), _waiting("one", 5, types=("loadbalancer", "nodes")))
-    found = _findings(ask(tmp_path, "status", "-o", "json", objects=objects))
-    sentence = found["PoolHasNoRoomForWaiting"]["sentence"]
+    findings = _findings(ask(tmp_path, "status", "-o", "json", objects=objects))
+    sentence = findings["PoolHasNoRoomForWaiting"]["sentence"]
     assert sentence.startswith("1 request waits, the largest for 10 addresses;")
     assert "the largest free block is 8" in sentence
 
@@ -148,13 +148,13 @@ def test_of_a_pool_of_two_families_the_one_without_room_is_named(
     waiting = _waiting("one")
     waiting["spec"]["networking"] = networking
     outcome = ask(tmp_path, "status", "-o", "json", objects=(_dual_pool(), waiting))
-    found = _findings(outcome).get("PoolHasNoRoomForWaiting")
+    pool_has_no_room_for_waiting = _findings(outcome).get("PoolHasNoRoomForWaiting")
     if family is None:
-        assert found is None
+        assert pool_has_no_room_for_waiting is None
     else:
-        assert found is not None
-        assert f"the largest for 70 {family} addresses" in found["sentence"]
-        assert f"the largest free {family} block is 8" in found["sentence"]
+        assert pool_has_no_room_for_waiting is not None
+        assert f"the largest for 70 {family} addresses" in pool_has_no_room_for_waiting["sentence"]
+        assert f"the largest free {family} block is 8" in pool_has_no_room_for_waiting["sentence"]
 
 
 def test_a_request_of_a_pool_of_two_families_is_shown_with_the_blocks_of_both(
@@ -163,9 +163,9 @@ def test_a_request_of_a_pool_of_two_families_is_shown_with_the_blocks_of_both(
     request = allocation("waits", count=70, ipFamilyPolicy="RequireDualStack")
     request["metadata"]["creationTimestamp"] = NOW
     outcome = ask(tmp_path, "status", "-o", "json", objects=(_dual_pool(), request))
-    found = _findings(outcome)
-    assert "largest free blocks are 8 of IPv4 and" in found["RequestWaits"]["sentence"]
-    assert "largest free IPv4 block is 8" in found["PoolHasNoRoomForWaiting"]["sentence"]
+    findings = _findings(outcome)
+    assert "largest free blocks are 8 of IPv4 and" in findings["RequestWaits"]["sentence"]
+    assert "largest free IPv4 block is 8" in findings["PoolHasNoRoomForWaiting"]["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_what_a_condition_of_a_ready_cluster_says_is_shown(
 ) -> None:
     objects = (_pool(), _cluster("shop", _condition(condition, "False", reason, "for this")))
     outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
-    found = _findings(outcome)[kind]
-    assert "for this" in found["sentence"]
-    assert found["since"] == NOW
+    finding = _findings(outcome)[kind]
+    assert "for this" in finding["sentence"]
+    assert finding["since"] == NOW
     assert outcome.code == (3 if kind in {"TenantSizeNotMet", "TenantNotAnnounced"} else 1)
 
 
@@ -219,14 +219,14 @@ def test_a_release_that_waits_names_the_range_and_the_tenant(tmp_path: Path) -> 
     status = holding("10.40.0.0", "10.40.0.7") | {
         "conditions": [_condition("Ready", "False", "WaitingForTenant", "MetalLB shows it")]
     }
-    leaving = held("lb", "10.40.0.0", "10.40.0.7", tenant="team/shop")
+    leaving = make_holder("lb", "10.40.0.0", "10.40.0.7", tenant="team/shop")
     leaving["status"] = status
     leaving["metadata"]["deletionTimestamp"] = NOW
     outcome = ask(tmp_path, "status", "-o", "json", objects=(_pool(), leaving))
-    found = _findings(outcome)["ReleaseWaits"]
-    assert found["severity"] == "error"
-    assert "10.40.0.0/29 waits for TenantCluster team/shop" in found["sentence"]
-    assert "MetalLB shows it" in found["sentence"]
+    release_waits = _findings(outcome)["ReleaseWaits"]
+    assert release_waits["severity"] == "error"
+    assert "10.40.0.0/29 waits for TenantCluster team/shop" in release_waits["sentence"]
+    assert "MetalLB shows it" in release_waits["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -259,8 +259,8 @@ def test_check_lists_an_overlap_of_two_pools_once_for_each_and_status_keeps_the_
 ) -> None:
     objects = _overlapping_pools()
     checked = json.loads(ask(tmp_path, "check", "-o", "json", objects=objects).out)["findings"]
-    found = [(finding["kind"], finding["subject"]["name"]) for finding in checked]
-    assert found == [("PoolsOverlap", "lab"), ("PoolsOverlap", "other")]
+    subjects = [(finding["kind"], finding["subject"]["name"]) for finding in checked]
+    assert subjects == [("PoolsOverlap", "lab"), ("PoolsOverlap", "other")]
     status = ask(tmp_path, "status", "-o", "json", objects=objects)
     assert list(_findings(status)) == ["PoolOverlapping"]
 
@@ -275,8 +275,8 @@ def test_check_keeps_a_condition_overlapping_whose_other_pool_is_not_there(
 
 def test_with_a_namespace_only_what_concerns_it_is_shown(tmp_path: Path) -> None:
     objects = (_pool(), _waiting("one"))
-    mine = ask(tmp_path, "status", "-n", "team", "-o", "json", objects=objects)
-    assert list(_findings(mine)) == ["TenantWaitsForAddresses"]
+    team = ask(tmp_path, "status", "-n", "team", "-o", "json", objects=objects)
+    assert list(_findings(team)) == ["TenantWaitsForAddresses"]
     theirs = ask(tmp_path, "status", "-n", "others", "-o", "json", objects=objects)
     assert (theirs.code, list(_findings(theirs))) == (0, [])
 
@@ -337,8 +337,8 @@ def test_tenants_shows_the_worst_condition_and_counts_what_is_wanted(tmp_path: P
 def test_a_claim_that_does_not_go_is_a_release_that_waits(tmp_path: Path) -> None:
     going = claim("a", "p", metadata={"deletionTimestamp": BORN, "finalizers": ["x/y"]})
     outcome = ask(tmp_path, "status", "-o", "json", objects=(ip_pool("p", "10.0.0.1"), going))
-    found = _findings(outcome)["StuckRelease"]
-    assert (found["subject"]["kind"], found["since"]) == ("IPAddressClaim", BORN)
+    stuck_release = _findings(outcome)["StuckRelease"]
+    assert (stuck_release["subject"]["kind"], stuck_release["since"]) == ("IPAddressClaim", BORN)
     assert _states(outcome)["releases"] == "warning"
     assert outcome.code == 3
 
@@ -349,12 +349,12 @@ def test_the_space_of_each_pool_is_worked_out_once(
 ) -> None:
     drawn: list[str] = []
 
-    def counted(cidr: AddressRange, *rest: Any, **options: Any) -> Any:
+    def count_calls(cidr: AddressRange, *rest: Any, **options: Any) -> Any:
         drawn.append(cidr.start_text)
         return list_extents(cidr, *rest, **options)
 
-    monkeypatch.setattr("reconcilers.pictures.poolpicture.list_extents", counted)
-    ask(tmp_path, command, objects=(_pool(), held("a", "10.40.0.0", "10.40.0.7")))
+    monkeypatch.setattr("reconcilers.pictures.poolpicture.list_extents", count_calls)
+    ask(tmp_path, command, objects=(_pool(), make_holder("a", "10.40.0.0", "10.40.0.7")))
     assert drawn == ["10.40.0.0"]
 
 
@@ -373,14 +373,14 @@ def test_what_was_read_of_a_cluster_is_not_made_into_a_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @asynccontextmanager
-    async def connected(*_: Any, **__: Any) -> AsyncIterator[None]:
+    async def connect_to_nothing(*_: Any, **__: Any) -> AsyncIterator[None]:
         yield None
 
     async def read(_: Any) -> _Huge:
         return huge
 
     huge = _Huge()
-    monkeypatch.setattr("controller.config.open_transport", connected)
+    monkeypatch.setattr("controller.config.open_transport", connect_to_nothing)
     assert in_cluster(Scope(), "reading", read) is huge
     assert huge.texts == 0
 

@@ -16,12 +16,12 @@ from reconcilers.cli.cluster.drawing import draw_family
 from reconcilers.cli.local.servers import api_server
 from reconcilers.networkpool.picture import picture_of
 from tests.controller.test_execplugin import runs, waiting
-from tests.polling import SECONDS, checked, until
+from tests.polling import SECONDS, make_awaitable, until
 from tests.reconcilers import make
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.commands import started
-from tests.reconcilers.cli.saved import ask, cluster, held
+from tests.reconcilers.cli.commands import start
+from tests.reconcilers.cli.saved import ask, cluster, make_holder
 from tests.reconcilers.cli.test_run import kubeconfig
 from tests.reconcilers.cli.test_ui import POOLS, make_pool, post
 
@@ -30,11 +30,11 @@ OBJECTS = (
     pool("frankfurt-1", "10.40.0.0/20"),
     pool("frankfurt-2", "10.41.0.0/16"),
     pool("frankfurt-6", "fd00:10::/48"),
-    held(
+    make_holder(
         "team-shop-six", "fd00:10::", "fd00:10::ffff:ffff:ffff:ffff", of="frankfurt-6", tenant=SHOP
     ),
     cluster("shop-frontend-production", "team", "u7"),
-    held("team-shop-lb", "10.40.0.0", "10.40.0.63", of="frankfurt-1", tenant=SHOP),
+    make_holder("team-shop-lb", "10.40.0.0", "10.40.0.63", of="frankfurt-1", tenant=SHOP),
 )
 ASKED = {
     "pools": ("pools",),
@@ -43,7 +43,7 @@ ASKED = {
 }
 
 
-def shown(
+def list_shown_lines(
     folder: Path, monkeypatch: pytest.MonkeyPatch, width: int | None, *arguments: str
 ) -> list[str]:
     """Return the lines that a command prints in a terminal of a width."""
@@ -57,7 +57,7 @@ def test_a_table_fits_eighty_columns_and_uses_more_where_there_are(
 ) -> None:
     heads = {}
     for width in (80, 120, 250):
-        lines = shown(tmp_path, monkeypatch, width, *ASKED[command])
+        lines = list_shown_lines(tmp_path, monkeypatch, width, *ASKED[command])
         assert max(map(len, lines)) <= width
         heads[width] = lines[0].split()
     assert len(heads[80]) < len(heads[250])
@@ -68,9 +68,9 @@ def test_a_table_fits_eighty_columns_and_uses_more_where_there_are(
 def test_what_is_piped_does_not_depend_on_the_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    piped = shown(tmp_path, monkeypatch, None, *ASKED[command])
+    piped = list_shown_lines(tmp_path, monkeypatch, None, *ASKED[command])
     assert "NAMESPACE" in piped[0] or command == "whois"
-    wide = shown(tmp_path, monkeypatch, 80, *ASKED[command], "-o", "wide")
+    wide = list_shown_lines(tmp_path, monkeypatch, 80, *ASKED[command], "-o", "wide")
     assert max(map(len, wide)) > 80, "who asks for all columns gets them"
 
 
@@ -78,7 +78,7 @@ def test_what_is_piped_does_not_depend_on_the_window(
 def test_a_map_fits_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    lines = shown(tmp_path, monkeypatch, width, "map", "frankfurt-1")
+    lines = list_shown_lines(tmp_path, monkeypatch, width, "map", "frankfurt-1")
     assert max(map(len, lines)) <= width
     cells = {60: 32, 80: 64, 100: 64}[width]
     assert lines[1].split() == ["10.40.0.0", "#" * (cells // 2) + "." * (cells // 2)]
@@ -89,19 +89,19 @@ def test_a_map_fits_the_terminal(
 def test_a_cell_says_held_only_where_each_of_its_addresses_is(
     spans: list[tuple[int, int]],
 ) -> None:
-    taken: set[int] = set()
+    columns: set[int] = set()
     allocations = []
     for number, (first, size) in enumerate(spans):
         last = min(first + size - 1, 4095)
-        if taken.isdisjoint(range(first, last + 1)):
-            taken |= set(range(first, last + 1))
+        if columns.isdisjoint(range(first, last + 1)):
+            columns |= set(range(first, last + 1))
             ends = (make.address(first), make.address(last))
-            allocations.append(make.allocation(f"a{number}", phase="Allocated", held=ends))
+            allocations.append(make.allocation(f"a{number}", phase="Allocated", held_range=ends))
     pool = picture_of(make.pool(cidr=make.cidr(12)), allocations)
-    text = click.unstyle(draw_family(pool, pool.families[0]))
-    grid, _, rest = text.partition("each cell: 2 addresses\n")
+    drawing = click.unstyle(draw_family(pool, pool.families[0]))
+    grid, _, rest = drawing.partition("each cell: 2 addresses\n")
     cells = "".join(line.split()[1] for line in grid.splitlines()[1:])
-    counts = [sum(at in taken for at in range(cell, cell + 2)) for cell in range(0, 4096, 2)]
+    counts = [sum(at in columns for at in range(cell, cell + 2)) for cell in range(0, 4096, 2)]
     assert cells == "".join(".o#"[count] for count in counts)
     assert ("a cell of which some addresses are held" in rest) == (1 in counts)
 
@@ -119,8 +119,8 @@ def test_whois_of_a_cidr_or_a_range_shows_each_part_of_it(tmp_path: Path) -> Non
             ]
         ]
     printed = ask(tmp_path, "whois", "10.40.0.62-10.40.0.65", "-o", "json", objects=OBJECTS).out
-    found = json.loads(printed)["items"]
-    assert [(one["address"], one["state"]) for one in found] == [
+    document = json.loads(printed)["items"]
+    assert [(row["address"], row["state"]) for row in document] == [
         ("10.40.0.62/31", "allocated"),
         ("10.40.0.64/31", "free"),
     ]
@@ -153,16 +153,16 @@ async def test_pools_are_watched_until_they_change(tmp_path: Path) -> None:
         await make_pool(server)
         config = kubeconfig(server, tmp_path)
         async with (
-            started("pools", "-w", config) as pools,
-            started("map", "other", "-w", config) as named,
+            start("pools", "-w", config) as pools,
+            start("map", "other", "-w", config) as named_pool,
         ):
             await pools.until(r"lab +10\.0\.0\.0/24")
-            await named.until("there is no pool 'other'")
+            await named_pool.until("there is no pool 'other'")
             meta = {"name": "other", "namespace": "butler-system"}
             body = commandline.pool("other", "10.9.0.0/26")
             await post(server, POOLS, body | {"metadata": meta, "status": {}})
             await pools.until(r"other +10\.9\.0\.0/26")
-            await named.until(r"each cell: 1 address")
+            await named_pool.until(r"each cell: 1 address")
             assert await pools.stop(signal.SIGINT) == 130
 
 
@@ -187,8 +187,8 @@ async def test_ctrl_c_while_an_exec_plugin_waits_ends_quietly_and_leaves_no_proc
     tmp_path: Path, command: list[str]
 ) -> None:
     file, told = waiting(tmp_path)
-    async with started(*command, "--kubeconfig", str(file)) as program:
-        await until(checked(told.exists), bool)
+    async with start(*command, "--kubeconfig", str(file)) as program:
+        await until(make_awaitable(told.exists), bool)
         os.killpg(program.process.pid, signal.SIGINT)  # as a terminal does
         with anyio.fail_after(SECONDS):
             assert await program.process.wait() == 130

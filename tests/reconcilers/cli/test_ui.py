@@ -16,7 +16,7 @@ from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
 from tests.polling import SECONDS
 from tests.reconcilers.cli import commandline
-from tests.reconcilers.cli.commands import installed, started
+from tests.reconcilers.cli.commands import find_installed_command, start
 from tests.reconcilers.cli.test_run import kubeconfig
 
 OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
@@ -26,8 +26,8 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 async def post(server: ApiServer, path: str, body: dict[str, Any]) -> dict[str, Any]:
     answer = await server.transport.request("POST", path, body=encode(body))
-    found: dict[str, Any] = json.loads(answer)
-    return found
+    document: dict[str, Any] = json.loads(answer)
+    return document
 
 
 async def make_pool(server: ApiServer) -> None:
@@ -48,15 +48,15 @@ async def first_message(url: str, token: str) -> dict[str, Any]:
         with anyio.fail_after(SECONDS):
             while not (line := await answer.content.readline()).startswith(b"data: "):
                 assert line, "the stream ended"
-        found: dict[str, Any] = json.loads(line.removeprefix(b"data: "))
-        return found
+        document: dict[str, Any] = json.loads(line.removeprefix(b"data: "))
+        return document
 
 
 async def test_ui_serves_the_clusters_pools_to_who_has_its_url(tmp_path: Path) -> None:
     async with api_server("management", crds()) as server:
         await make_pool(server)
         arguments = ("ui", kubeconfig(server, tmp_path), "--listen=127.0.0.1:0")
-        async with started(*arguments, program=installed) as running:
+        async with start(*arguments, program=find_installed_command) as running:
             match = await running.until(r"the map is at (http://\S+)/#token=(\S+)")
             message = await first_message(match[1], match[2])
             assert message["order"] == ["butler-system/lab 10.0.0.0/24"]
@@ -69,7 +69,7 @@ async def test_run_serves_the_page_to_whom_rbac_lets(tmp_path: Path) -> None:
         await make_pool(server)
         tokens = [await service_account(server, name) for name in ("viewer", "other")]
         await let_read(server, "viewer")
-        async with started(
+        async with start(
             "run",
             kubeconfig(server, tmp_path),
             *OFF,
@@ -94,8 +94,8 @@ async def service_account(server: ApiServer, name: str) -> str:
     """Make a ServiceAccount; return a token of it."""
     accounts = "/api/v1/namespaces/butler-system/serviceaccounts"
     await post(server, accounts, {"metadata": {"name": name}})
-    made = await post(server, f"{accounts}/{name}/token", {"spec": {}})
-    return str(made["status"]["token"])
+    response = await post(server, f"{accounts}/{name}/token", {"spec": {}})
+    return str(response["status"]["token"])
 
 
 async def let_read(server: ApiServer, account: str) -> None:
@@ -124,7 +124,7 @@ def test_a_wrong_address_gets_one_sentence(listen: str, complaint: str) -> None:
 
 
 async def test_the_demo_shows_its_story_on_the_page() -> None:
-    async with started("demo", "--ui") as running:
+    async with start("demo", "--ui") as running:
         match = await running.until(r"the map +(http://\S+)/#token=(\S+)")
         await running.until("An administrator declares two pools")
         message = await first_message(match[1], match[2])

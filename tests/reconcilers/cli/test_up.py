@@ -13,7 +13,14 @@ from anyio.from_thread import start_blocking_portal
 
 from envtest.settings import read_settings
 from manifests import folder
-from tests.reconcilers.cli.commands import Kubectl, Running, butler_ipam, call, installed, started
+from tests.reconcilers.cli.commands import (
+    Kubectl,
+    Running,
+    butler_ipam,
+    call,
+    find_installed_command,
+    start,
+)
 
 READY = "Ctrl-C ends it"
 LAB = "tenantcluster/lab-cluster"
@@ -40,14 +47,14 @@ class Shared:
 
 
 @contextmanager
-def shared(
+def run_up(
     tmp_path: Path, *arguments: str, program: Callable[..., list[str]] = butler_ipam
 ) -> Iterator[Shared]:
     """Run `up`, in the loop of a thread, as it outlives the loops of the tests."""
     flag, kubectl, tenant = in_files(tmp_path)
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(started("up", *arguments, flag, program=program)) as up,
+        portal.wrap_async_context_manager(start("up", *arguments, flag, program=program)) as up,
     ):
         portal.call(up.until, READY)
         yield Shared(up, flag, kubectl, tenant)
@@ -55,16 +62,16 @@ def shared(
 
 
 @pytest.fixture(scope="module")
-def sampled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+def platform_with_samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     """With the samples; who changes something takes it back."""
-    with shared(tmp_path_factory.mktemp("sampled"), program=installed) as up:
+    with run_up(tmp_path_factory.mktemp("sampled"), program=find_installed_command) as up:
         yield up
 
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     """Without the samples; who creates something takes it away."""
-    with shared(tmp_path_factory.mktemp("empty"), "--no-samples") as up:
+    with run_up(tmp_path_factory.mktemp("empty"), "--no-samples") as up:
         yield up
 
 
@@ -72,19 +79,25 @@ async def ranges(kubectl: Kubectl) -> dict[str, str]:
     """Return the range of each allocation."""
     listed = json.loads(await kubectl.text("get", "ipa", "-A", "-o", "json"))
     return {
-        one["metadata"]["name"]: one.get("status", {}).get("cidr", "") for one in listed["items"]
+        item["metadata"]["name"]: item.get("status", {}).get("cidr", "")
+        for item in listed["items"]
     }
 
 
-async def test_kubectl_shows_what_the_controllers_made_of_the_samples(sampled: Shared) -> None:
-    kubectl = sampled.kubectl
-    assert f"export KUBECONFIG={sampled.flag.partition('=')[2]}" in sampled.process.printed
+async def test_kubectl_shows_what_the_controllers_made_of_the_samples(
+    platform_with_samples: Shared,
+) -> None:
+    kubectl = platform_with_samples.kubectl
+    assert (
+        f"export KUBECONFIG={platform_with_samples.flag.partition('=')[2]}"
+        in platform_with_samples.process.printed
+    )
     await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
     pools = await kubectl.text("get", "np", "-A")
     allocations = await kubectl.text("get", "ipa", "-A")
     clusters = await kubectl.text("get", "tc", "-A")
-    projected = await sampled.tenant.text("get", "ipaddresspools", "-A")
-    checked = await call("check", sampled.flag, program=installed)
+    projected = await platform_with_samples.tenant.text("get", "ipaddresspools", "-A")
+    checked = await call("check", platform_with_samples.flag, program=find_installed_command)
     heading = " ".join(pools.splitlines()[0].split())
     assert heading == "NAMESPACE NAME CIDR AVAILABLE ALLOCATED TOTAL USED % READY AGE"
     assert ["lab-pool", "10.40.0.0/22", "754", "13", "767", "1", "True"] in [
@@ -93,18 +106,18 @@ async def test_kubectl_shows_what_the_controllers_made_of_the_samples(sampled: S
     assert "Allocated" in allocations
     assert "Ready" in clusters
     assert '["10.40.1.0-10.40.1.7"]' in projected
-    assert sampled.process.complained == "", "no sample is warned of"
+    assert platform_with_samples.process.complained == "", "no sample is warned of"
     assert checked.returncode == 0
     assert b"nothing" in checked.stdout, "and none is found to be wrong"
 
 
-async def test_kubectl_can_take_the_samples_over(sampled: Shared) -> None:
-    applied = await sampled.kubectl.run("apply", "-f", str(folder("samples")))
+async def test_kubectl_can_take_the_samples_over(platform_with_samples: Shared) -> None:
+    applied = await platform_with_samples.kubectl.run("apply", "-f", str(folder("samples")))
     assert b"Warning" not in applied.stderr
 
 
-async def test_kubectl_shows_refusals_and_warnings(sampled: Shared) -> None:
-    kubectl = sampled.kubectl
+async def test_kubectl_shows_refusals_and_warnings(platform_with_samples: Shared) -> None:
+    kubectl = platform_with_samples.kubectl
     await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
     described = await kubectl.text("describe", "np/lab-pool", *AT_HOME)
     deleted = await kubectl.run("delete", "np/lab-pool", *AT_HOME, check=False)
@@ -130,18 +143,18 @@ async def test_kubectl_shows_refusals_and_warnings(sampled: Shared) -> None:
     assert "is still in phase Allocated" in deleted.stderr.decode()
     assert 'cannot reserve "10.40.1.0/24": IPAllocation' in reserved.stderr.decode()
     assert "spec cannot be changed" in edited.stderr.decode()
-    assert [one.returncode for one in (deleted, reserved, edited)] == [1, 1, 1]
+    assert [response.returncode for response in (deleted, reserved, edited)] == [1, 1, 1]
     assert "Warning: spec.cidr: '10.99.0.7/24' has host bits set" in odd.stderr.decode()
 
 
 async def test_webhooks_of_a_process_that_was_killed_do_not_stop_the_next(tmp_path: Path) -> None:
     flag, kubectl, _ = in_files(tmp_path)
     arguments = ("up", "--no-samples", flag, f"--data={tmp_path / 'data'}")
-    async with started(*arguments) as up:
+    async with start(*arguments) as up:
         await up.until(READY)
         up.process.kill()
         await up.process.wait()
-    async with started(*arguments) as up:
+    async with start(*arguments) as up:
         await up.until(READY)
         await kubectl.apply(_pool("10.99.0.0/24"))
         wrong = _pool("10.99.0.0/24", [{"cidr": "10.99.0.0/26"}], ("10.99.0.0", "10.99.0.31"))
@@ -153,27 +166,27 @@ async def test_webhooks_of_a_process_that_was_killed_do_not_stop_the_next(tmp_pa
 @pytest.mark.long
 async def test_a_deleted_cluster_gives_its_addresses_back(tmp_path: Path) -> None:
     flag, kubectl, tenant = in_files(tmp_path)
-    async with started("up", flag) as up:
+    async with start("up", flag) as up:
         await up.until(READY)
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
         await kubectl.run("delete", LAB, *IN_TEAM, "--timeout=30s")
         await kubectl.wait(
             "--for=jsonpath={.status.allocatedIPs}=0", "np/lab-pool", "-n", "butler-system"
         )
-        left = await tenant.text("get", "ipaddresspools,l2advertisements", "-A", "-o", "name")
-    assert left == ""
+        remaining = await tenant.text("get", "ipaddresspools,l2advertisements", "-A", "-o", "name")
+    assert remaining == ""
 
 
 async def test_after_kill_9_everything_is_as_it_was(tmp_path: Path) -> None:
     flag, kubectl, tenant = in_files(tmp_path)
     arguments = ("up", flag, f"--data={tmp_path / 'data'}")
-    async with started(*arguments) as up:
+    async with start(*arguments) as up:
         await up.until(READY)
         await kubectl.wait("--for=jsonpath={.status.phase}=Allocated", "ipa", "--all", "-A")
         before = await ranges(kubectl)
         up.process.kill()
         await up.process.wait()
-    async with started(*arguments) as up:
+    async with start(*arguments) as up:
         await up.until(READY)
         assert (await ranges(kubectl)).items() >= before.items()
         await tenant.apply(_service("web"))
@@ -188,7 +201,7 @@ async def test_after_kill_9_everything_is_as_it_was(tmp_path: Path) -> None:
 async def test_a_tenant_that_names_cilium_is_served_by_it(tmp_path: Path) -> None:
     flag, kubectl, tenant = in_files(tmp_path)
     web = ("tenantcluster/web", *IN_TEAM)
-    async with started("up", "--load-balancer=cilium", flag) as up:
+    async with start("up", "--load-balancer=cilium", flag) as up:
         await up.until(READY)
         assert "get ciliumloadbalancerippools,services -A" in up.printed
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *web)
@@ -209,8 +222,8 @@ async def test_a_tenant_that_names_cilium_is_served_by_it(tmp_path: Path) -> Non
         }
         await tenant.apply(policy)
         checked = await call("check", flag, "--tenants", "-o", "json")
-        found = json.loads(checked.stdout)["findings"]
-        ours = {one["kind"] for one in found if one["subject"]["name"] == "web"}
+        findings = json.loads(checked.stdout)["findings"]
+        ours = {finding["kind"] for finding in findings if finding["subject"]["name"] == "web"}
         assert ours <= {"TenantNotAnnounced"}, "the condition may be older"
         await kubectl.run("delete", *web, "--timeout=30s")
         assert await tenant.text("get", "ciliumloadbalancerippools", "-o", "name") == ""
@@ -255,7 +268,7 @@ async def test_a_second_one_does_not_overwrite_the_kubeconfig_of_one_that_runs(
     tmp_path: Path,
 ) -> None:
     flag, kubectl, _ = in_files(tmp_path)
-    async with started("up", "--no-samples", flag) as up:
+    async with start("up", "--no-samples", flag) as up:
         await up.until(READY)
         written = (tmp_path / "config").read_text()
         second = await call("up", flag)
@@ -266,7 +279,7 @@ async def test_a_second_one_does_not_overwrite_the_kubeconfig_of_one_that_runs(
     sentence = f"error: {tmp_path / 'config'} was written by a butler-ipam that still runs"
     assert second.returncode == 1
     assert second.stderr.decode().startswith(sentence)
-    async with started("up", "--no-samples", flag) as up:
+    async with start("up", "--no-samples", flag) as up:
         await up.until(READY)
         assert (tmp_path / "config").read_text() != written, "what a killed one left is taken over"
 

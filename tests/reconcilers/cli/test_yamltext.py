@@ -5,13 +5,13 @@ import pytest
 from reconcilers.cli.reading.yamltext import Malformed, line_of, parse, pieces, resolve
 
 
-def documents(text: str) -> list[tuple[int, object]]:
-    return [one for before, piece in pieces(text) for one in parse(piece, before)]
+def documents(content: str) -> list[tuple[int, object]]:
+    return [document for before, piece in pieces(content) for document in parse(piece, before)]
 
 
-def fault(text: str) -> tuple[int, str]:
+def fault(content: str) -> tuple[int, str]:
     with pytest.raises(Malformed) as caught:
-        documents(text)
+        documents(content)
     return caught.value.line, caught.value.reason
 
 
@@ -29,8 +29,8 @@ def test_a_path_that_is_not_there_has_the_line_of_what_encloses_it() -> None:
 
 
 def test_lines_are_counted_through_all_documents_of_a_file() -> None:
-    text = "---\n# only a comment\n---\nx: 1\n...\n---\nz: 2\n--- {w: 3}\n"
-    assert documents(text) == [(4, {"x": 1}), (7, {"z": 2}), (8, {"w": 3})]
+    stream = "---\n# only a comment\n---\nx: 1\n...\n---\nz: 2\n--- {w: 3}\n"
+    assert documents(stream) == [(4, {"x": 1}), (7, {"z": 2}), (8, {"w": 3})]
 
 
 def test_a_separator_inside_a_text_separates_nothing() -> None:
@@ -62,9 +62,9 @@ def test_an_alias_stands_for_what_its_anchor_holds() -> None:
     assert value == {"a": [1, 2], "b": [1, 2]}
 
 
-@pytest.mark.parametrize("text", ["a: *nothing\n", "a: &a\n  b: *a\n"])
-def test_an_alias_to_nothing_or_to_itself_is_refused(text: str) -> None:
-    assert "refers to itself or to nothing before it" in fault(text)[1]
+@pytest.mark.parametrize("content", ["a: *nothing\n", "a: &a\n  b: *a\n"])
+def test_an_alias_to_nothing_or_to_itself_is_refused(content: str) -> None:
+    assert "refers to itself or to nothing before it" in fault(content)[1]
 
 
 def test_an_anchor_that_is_given_anew_stands_for_the_later_value() -> None:
@@ -94,7 +94,7 @@ def test_nesting_without_end_is_stopped_and_not_the_process(opening: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("content", "problem"),
     [
         ("a: !!python/object:os.system x\n", "tag"),
         ("a: !!set {b}\n", "tag"),
@@ -105,8 +105,8 @@ def test_nesting_without_end_is_stopped_and_not_the_process(opening: str) -> Non
         ("a: \x07\n", "control character"),
     ],
 )
-def test_what_means_nothing_to_kubernetes_is_refused(text: str, what: str) -> None:
-    assert what in fault(text)[1]
+def test_what_means_nothing_to_kubernetes_is_refused(content: str, problem: str) -> None:
+    assert problem in fault(content)[1]
 
 
 def test_a_syntax_error_names_its_line_and_what_is_wrong() -> None:
@@ -177,10 +177,10 @@ KUBECTL = {
 
 @pytest.mark.parametrize(("word", "value"), KUBECTL.items())
 def test_a_word_means_what_kubectl_takes_it_for(word: str, value: object) -> None:
-    found = resolve(word)
-    assert found == value
-    assert isinstance(found, bool) == isinstance(value, bool)
-    assert isinstance(found, str) == isinstance(value, str)
+    resolved = resolve(word)
+    assert resolved == value
+    assert isinstance(resolved, bool) == isinstance(value, bool)
+    assert isinstance(resolved, str) == isinstance(value, str)
 
 
 @pytest.mark.parametrize("word", [".inf", "-.Inf", "+.INF", ".nan", ".NaN"])

@@ -58,8 +58,10 @@ async def test_a_pool_is_served_again_once_the_integration_is_on_or_the_journal_
         place.home.settings = WITH_CLAIMS
         await place.restart()
         [(_, first, last)] = (await place.home.ranges()).values()
-        held = AddressRange.parse(address_of(place, "machine"), address_of(place, "machine"))
-        assert not first <= held.first <= last
+        held_address = AddressRange.parse(
+            address_of(place, "machine"), address_of(place, "machine")
+        )
+        assert not first <= held_address.first <= last
         place.home.settings = WITHOUT_CLAIMS
         await place.restart()
         await place.remove(CLAIMS, "machine")

@@ -41,7 +41,7 @@ async def cluster(settings: Settings, *kinds: Any) -> AsyncIterator[Cluster]:
         group.cancel_scope.cancel()
 
 
-async def observed(home: Cluster, name: str, addresses: str) -> None:
+async def create_observed(home: Cluster, name: str, addresses: str) -> None:
     """Create an IPAMAllocation as KKP makes them."""
     spec = {"type": "range", "dc": "dc", "addresses": [addresses]}
     await home.client.create(ALLOCATIONS, NAMESPACE, {"metadata": {"name": name}, "spec": spec})
@@ -50,11 +50,11 @@ async def observed(home: Cluster, name: str, addresses: str) -> None:
 async def ready(home: Cluster) -> Any:
     """Return condition Ready of the pool."""
     pool = await home.client.get(NETWORK_POOL, Key(NAMESPACE, "lab"))
-    return next(one for one in pool.status.conditions if one.type == "Ready")
+    return next(condition for condition in pool.status.conditions if condition.type == "Ready")
 
 
 def probe(replica: Replica) -> str:
-    """Return what /readyz?verbose says."""
+    """Return the answer of /readyz?verbose."""
     return report("readyz", replica.manager._readiness(), verbose=True).body
 
 
@@ -69,7 +69,7 @@ async def start(home: Cluster, *, hidden: str = "") -> Replica:
 
 async def test_nothing_of_a_hidden_kind_is_handed_out_where_definitions_may_not_be_read() -> None:
     async with cluster(WITH_OBSERVED, ALLOCATIONS) as home:
-        await observed(home, "kkp", "10.0.0.0-10.0.0.127")
+        await create_observed(home, "kkp", "10.0.0.0-10.0.0.127")
         replica = await start(home, hidden=ALLOCATIONS.group)
         await home.ask("first", "lab", 64)
         await home.pass_by(PATIENCE_SECONDS + 5)
@@ -121,7 +121,7 @@ async def test_observed_allocations_that_may_no_longer_be_read_are_unknown() -> 
         assert set(await home.ranges()) == {"first"}
         replica.link.forbid(ALLOCATIONS.plural)
         await home.pass_by(5)
-        await observed(home, "kkp", "10.0.0.0-10.0.0.127")
+        await create_observed(home, "kkp", "10.0.0.0-10.0.0.127")
         await home.ask("second", "lab", 64)
         await home.pass_by(PATIENCE_SECONDS + 5)
         assert set(await home.ranges()) == {"first"}
@@ -152,5 +152,5 @@ async def test_a_leader_that_does_not_know_the_holders_rewrites_no_status_of_one
         unknowing.link.sent.clear()
         await home.pass_by(60)
         assert (await ready(home)).reason == "Ready"
-        assert knowing.written()["networkpools"] == set()
-        assert unknowing.written()["networkpools"] == set()
+        assert knowing.take_written_names()["networkpools"] == set()
+        assert unknowing.take_written_names()["networkpools"] == set()

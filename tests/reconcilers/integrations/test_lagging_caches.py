@@ -106,14 +106,14 @@ async def test_a_cache_is_used_again_once_it_has_read_what_a_list_showed(
     kind: Resource[Any] = reading.cache.resource
     api.serve(kind)
     reading.cache.replace([], (await client.list(kind)).revision, {})
-    made = await client.create(kind, reading.namespace, reading.body)
+    created = await client.create(kind, reading.namespace, reading.body)
     await reading.list_now()
     with pytest.raises(Behind):
         await reading.read()
     await clock.advance(PATIENCE)
     listed = await reading.read()  # the cache is given up, and the server asked
-    assert listed.position >= made.metadata.revision
-    holder = Holder(kind.full_name, made.metadata.key)
+    assert listed.position >= created.metadata.revision
+    holder = Holder(kind.full_name, created.metadata.key)
     assert listed.find(holder) is not None
     page = await client.list(kind)
     reading.cache.replace(page.items, page.revision, {})

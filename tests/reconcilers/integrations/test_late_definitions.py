@@ -70,7 +70,9 @@ async def test_nothing_is_handed_out_while_discovery_lacks_a_kind_that_is_define
         await home.pass_by(20)
         assert set(await home.ranges()) == {"first"}
         pool = await home.client.get(NETWORK_POOL, Key(NAMESPACE, "lab"))
-        ready = next(one for one in pool.status.conditions if one.type == "Ready")
+        ready = next(
+            condition for condition in pool.status.conditions if condition.type == "Ready"
+        )
         assert ready.reason == "HoldersUnknown"
 
 

@@ -44,19 +44,19 @@ def bodies(*kinds: str) -> list[dict[str, Any]]:
 
 
 def index_of(*kinds: str) -> SpaceIndex:
-    """Return what the pools of some kinds hand out."""
+    """Return an index of the addresses that the pools of some kinds hand out."""
     pools = NetworkPools([NETWORK_POOL] if "NetworkPool" in kinds else [])
     others = [body for body in bodies(*kinds) if body["kind"] != "NetworkPool"]
     return from_manifests(others, HOME, pools, NOW).spaces
 
 
 async def warnings(kind: str, spaces: SpaceIndex) -> list[str]:
-    """Return what the webhook warns of when the pool of a kind is created."""
+    """Return the warnings of the webhook when the pool of a kind is created."""
     if kind == "NetworkPool":
         return [*networkpool.review_creation(NETWORK_POOL, spaces, 1 << 20).warnings]
     if kind == "InClusterIPPool":
-        found = clusterapi_objects.from_bodies(bodies(kind), HOME, NOW)
-        [ip_pool] = found.by_kind[kind]
+        caches = clusterapi_objects.from_bodies(bodies(kind), HOME, NOW)
+        [ip_pool] = caches.by_kind[kind]
         validator = ClusterApiPoolValidator(CLIENT, clusterapi.IN_CLUSTER_IP_POOL, spaces)
         return [*(await validator.review_creation(ip_pool)).warnings]
     read = from_bodies(bodies(kind), kubermatic.KINDS, HOME, NOW, fill_defaults)

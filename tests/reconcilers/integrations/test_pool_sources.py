@@ -120,7 +120,7 @@ async def test_pools_of_a_kkp_that_is_only_observed_count_too() -> None:
 
 
 def failing(plural: str, error: ControllerError) -> Callable[[str], ControllerError | None]:
-    """Return what makes requests for one kind fail."""
+    """Return a function that makes requests for one kind fail."""
     return lambda path: error if f"/{plural}" in path else None
 
 

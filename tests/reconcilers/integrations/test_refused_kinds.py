@@ -54,7 +54,7 @@ SHOWN = ["NetworkPool", "InClusterIPPool", "IPAMPool", "NetworkNamespace"]
 
 
 async def objects_without(refused: Resource[Any] | None, *more: Any) -> Objects:
-    """Return what a user reads who may not read one kind.
+    """Return the objects that a user reads who may not read one kind.
 
     Args:
         refused: the kind; None for none.
@@ -81,7 +81,7 @@ async def test_nothing_is_wrong_for_a_user_who_may_read_everything() -> None:
     objects = await objects_without(None)
     assert objects.all_not_read == ()
     assert all_findings(objects, datetime.now(UTC)) == []
-    assert [shown.name.kind for shown in pool_pictures(objects)] == SHOWN
+    assert [pool_picture.name.kind for pool_picture in pool_pictures(objects)] == SHOWN
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -97,11 +97,13 @@ async def test_a_pool_is_shown_though_a_kind_that_holds_addresses_of_it_is_refus
 ) -> None:
     pictures = pool_pictures(await objects_without(REFUSED[kind]))
     hidden = REFUSED[kind].kind if REFUSED[kind] in POOL_KINDS else ""
-    assert [shown.name.kind for shown in pictures] == [one for one in SHOWN if one != hidden]
-    for shown in pictures:
-        holders_are_read = kind not in HOLDERS[shown.name.kind]
-        assert shown.figures.is_known is holders_are_read
-        document = map_document(shown)
+    assert [picture.name.kind for picture in pictures] == [
+        kind_name for kind_name in SHOWN if kind_name != hidden
+    ]
+    for picture in pictures:
+        holders_are_read = kind not in HOLDERS[picture.name.kind]
+        assert picture.figures.is_known is holders_are_read
+        document = map_document(picture)
         assert (document["waiting"], document["requests"]) == (
             (0, []) if holders_are_read else (None, [])
         )

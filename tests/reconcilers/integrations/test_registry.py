@@ -19,5 +19,5 @@ def test_the_kinds_of_a_platform_include_those_that_it_names_elsewhere() -> None
     for platform in PLATFORMS:
         validated = [kind for kind, _ in platform.validated.values()]
         removable = platform.removable.values()
-        named = {*platform.pools, *platform.fenced_pools, *platform.content_kinds, *validated}
-        assert {*named, *removable, *platform.implied_kinds} <= {*platform.kinds}
+        kinds = {*platform.pools, *platform.fenced_pools, *platform.content_kinds, *validated}
+        assert {*kinds, *removable, *platform.implied_kinds} <= {*platform.kinds}

@@ -22,9 +22,9 @@ async def _claim(home: Cluster, name: str) -> None:
     await home.client.create(CLAIMS, NAMESPACE, body)
 
 
-async def _served(home: Cluster) -> set[str]:
+async def _list_served(home: Cluster) -> set[str]:
     page = await home.client.list(ADDRESSES)
-    return {one.metadata.name for one in page.items}
+    return {obj.metadata.name for obj in page.items}
 
 
 async def _edit_definition(home: Cluster, kind: Resource[Any]) -> None:
@@ -44,7 +44,7 @@ async def test_a_claim_is_served_soon_after_the_definition_of_its_pool_was_repla
         await home.client.create(POOL, NAMESPACE, {"metadata": {"name": "p"}, "spec": spec})
         await _claim(home, "one")
         await home.pass_by(5)
-        assert await _served(home) == {"one"}
+        assert await _list_served(home) == {"one"}
 
         away = ServerFailure(503, "ServiceUnavailable", "storage is (re)initializing")
         replica.link.failing = lambda path: away if path.endswith(f"/{POOL.plural}") else None
@@ -55,4 +55,4 @@ async def test_a_claim_is_served_soon_after_the_definition_of_its_pool_was_repla
         await _edit_definition(home, POOL)
         await _claim(home, "two")
         await home.pass_by(3)
-        assert await _served(home) == {"one", "two"}
+        assert await _list_served(home) == {"one", "two"}

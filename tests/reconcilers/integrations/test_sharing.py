@@ -50,31 +50,33 @@ async def claim(home: Cluster, name: str, pool: str) -> None:
     await home.client.create(CLAIMS, NAMESPACE, body)
 
 
-async def claimed(home: Cluster) -> dict[str, int]:
+async def list_claimed(home: Cluster) -> dict[str, int]:
     """Return the address of each claim that is served."""
     page = await home.client.list(ADDRESSES)
-    served = {
-        one.metadata.name for one in (await home.client.list(CLAIMS)).items if one.address_name
+    served_claims = {
+        obj.metadata.name for obj in (await home.client.list(CLAIMS)).items if obj.address_name
     }
     return {
-        one.metadata.name: int(ip_address(one.spec.address))
-        for one in page.items
-        if one.metadata.name in served
+        obj.metadata.name: int(ip_address(obj.spec.address))
+        for obj in page.items
+        if obj.metadata.name in served_claims
     }
 
 
 async def check_claims_and_ranges(home: Cluster, claims: int, allocations: int) -> None:
     """Assert that so many are served, and that no claim's address lies in a range."""
     await home.check_apart(allocations)
-    addresses = await claimed(home)
+    addresses = await list_claimed(home)
     assert len(addresses) == claims
     assert len(set(addresses.values())) == claims
-    held = [(first, last) for _, first, last in (await home.ranges()).values()]
-    assert not [a for a in addresses.values() if any(first <= a <= last for first, last in held)]
+    held_ranges = [(first, last) for _, first, last in (await home.ranges()).values()]
+    assert not [
+        a for a in addresses.values() if any(first <= a <= last for first, last in held_ranges)
+    ]
 
 
 def with_shard_0(home: Cluster) -> Replica:
-    [holder] = [one for one in home.replicas if 0 in one.held]
+    [holder] = [replica for replica in home.replicas if 0 in replica.held]
     return holder
 
 
@@ -84,7 +86,7 @@ async def test_every_replica_serves_its_pools_beside_claims() -> None:
             await claim(home, f"first-{pool}", pool)
         home.start(*"abc")
         await home.pass_by(20)
-        assert all(one.held for one in home.replicas)
+        assert all(replica.held for replica in home.replicas)
         for pool in POOLS:
             await home.ask(f"one-{pool}", pool)
         await home.pass_by(10)

@@ -26,11 +26,11 @@ Check = Callable[[], None]
 
 def failures(outline: Callable[[ObjectMeta, str], Object], pools: Iterable[str]) -> dict[Key, str]:
     """Return one unreadable object for each pool, in a namespace of the pool's name."""
-    found = dict[Key, str]()
+    reasons = dict[Key, str]()
     for pool in pools:
         meta = ObjectMeta(namespace=pool, name=pool, uid=f"uid-{pool}", resourceVersion="1")
-        found[meta.key] = DecodeFailure("odd", outline(meta, pool), meta)
-    return found
+        reasons[meta.key] = DecodeFailure("odd", outline(meta, pool), meta)
+    return reasons
 
 
 def unreadable(cache: Cache[Any], objects: dict[Key, str]) -> Cache[Any]:
@@ -57,7 +57,7 @@ def of_vitistack_allocations() -> Check:
 
     objects = failures(outline, POOLS)
     allocations = unreadable(Cache(vitistack.ALLOCATIONS, indexes=ALLOCATION_INDEXES), objects)
-    return _checked(allocations, Cache(vitistack.CONFIGURATIONS))
+    return _make_check(allocations, Cache(vitistack.CONFIGURATIONS))
 
 
 def of_vitistack_machines() -> Check:
@@ -68,10 +68,10 @@ def of_vitistack_machines() -> Check:
     indexes = {NAMESPACE_INDEX: namespace_of}
     machines = Cache(vitistack.CONFIGURATIONS, indexes=indexes)
     allocations = Cache(vitistack.ALLOCATIONS, indexes=ALLOCATION_INDEXES)
-    return _checked(allocations, unreadable(machines, failures(outline, POOLS)))
+    return _make_check(allocations, unreadable(machines, failures(outline, POOLS)))
 
 
-def _checked(allocations: Cache[Any], machines: Cache[Any]) -> Check:
+def _make_check(allocations: Cache[Any], machines: Cache[Any]) -> Check:
     networks = Cache(vitistack.NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
     caches = VitistackCaches(networks, allocations, machines, "us")
     return lambda: caches.check_readable(Key("p", "p"), allocations.unreadable)
@@ -84,12 +84,12 @@ def test_unreadable_objects_of_other_pools_are_not_looked_at(
     check, looks = make_check(), list[str]()
     outline_of = unreadables.outline_of
 
-    def counted(failure: str) -> Object | None:
+    def count_outline(failure: str) -> Object | None:
         looks.append(failure)
         return outline_of(failure)
 
-    monkeypatch.setattr(unreadables, "outline_of", counted)
+    monkeypatch.setattr(unreadables, "outline_of", count_outline)
     with pytest.raises(UnreadableHolders) as raised:
         check()
-    assert [held.key for held in raised.value.objects] == [Key("p", "p")]
+    assert [unreadable.key for unreadable in raised.value.objects] == [Key("p", "p")]
     assert len(looks) == 1

@@ -64,7 +64,7 @@ SITES: dict[str, tuple[Json, Json, Json]] = {
 }
 
 
-def planned(tmp_path: Path, *bodies: Json) -> Plan:
+def work_out_plan(tmp_path: Path, *bodies: Json) -> Plan:
     file = tmp_path / "objects.yaml"
     file.write_text(written_yaml(bodies))
     findings = Findings()
@@ -77,9 +77,9 @@ def test_a_plan_gives_nothing_of_a_pool_whose_holders_are_unknown(
     holder: str, tmp_path: Path
 ) -> None:
     pool, request, odd = SITES[holder]
-    served = planned(tmp_path, pool, request).others
-    assert [bool(request.gets) for request in served] == [True]
-    outcome = planned(tmp_path, pool, request, odd)
+    others = work_out_plan(tmp_path, pool, request).others
+    assert [bool(request.gets) for request in others] == [True]
+    outcome = work_out_plan(tmp_path, pool, request, odd)
     [refused] = outcome.others
     assert refused.gets == ""
     assert "cannot be read; correct or delete it" in refused.reason

@@ -65,19 +65,19 @@ HOLDERS: dict[str, tuple[Resource[Any], dict[str, Any], str]] = {
 
 
 async def objects_with(kind: Resource[Any] | None, spec: Any) -> Objects:
-    """Return what is read of a cluster with a pool p of each platform, and an object p."""
+    """Return the objects of a cluster with a pool p of each platform, and an object p."""
     fake = FakeApi(VirtualClock())
-    for one in SERVED:
-        fake.serve(one)
+    for served_kind in SERVED:
+        fake.serve(served_kind)
     client = Client(fake)
 
     async def make(kind: Resource[Any], spec: Any, **status: Any) -> None:
         untyped = replace(kind, type=Untyped, outline=None)
         namespace = "team" if kind.namespaced else ""
         body = {"metadata": {"name": "p"}, "spec": spec}
-        made = await client.create(untyped, namespace, body)
+        created = await client.create(untyped, namespace, body)
         if status:
-            await client.patch_status(untyped, made, status)
+            await client.patch_status(untyped, created, status)
 
     await make(NETWORK_POOL, {"cidr": "10.0.0.0/28"})
     await make(POOLS, {"addresses": ["10.1.0.1-10.1.0.9"], "prefix": 24})
@@ -121,8 +121,10 @@ async def test_nothing_that_an_unreadable_object_may_hold_is_called_free(holder:
     kinds = {finding.kind for finding in audit(objects, network_pool_pictures(objects))}
     assert "Unreadable" in kinds
     assert "StatusDrift" not in kinds
-    others = [one for one in pool_pictures(objects) if one.name != pool.name]
-    assert not any(one.not_read for one in others)
+    others = [
+        pool_picture for pool_picture in pool_pictures(objects) if pool_picture.name != pool.name
+    ]
+    assert not any(picture.not_read for picture in others)
 
 
 async def test_addresses_are_free_where_all_objects_can_be_read() -> None:

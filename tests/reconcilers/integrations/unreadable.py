@@ -29,9 +29,9 @@ class Site:
         namespace = more.get("namespace", NAMESPACE if kind.namespaced else "")
         metadata = {"name": name, **more.get("metadata", {})}
         body = {"metadata": metadata, "spec": spec}
-        made = await self.home.client.create(_untyped(kind), namespace, body)
+        created = await self.home.client.create(_make_untyped(kind), namespace, body)
         if "status" in more:
-            await self.home.client.patch_status(_untyped(kind), made, dict(more["status"]))
+            await self.home.client.patch_status(_make_untyped(kind), created, dict(more["status"]))
 
     def see(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> Json:
         """Return an object as it is stored; empty if it is gone."""
@@ -41,21 +41,21 @@ class Site:
     def ready(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> Json:
         """Return the condition Ready of an object; empty for none."""
         conditions = self.see(kind, name, namespace).get("status", {}).get("conditions", [])
-        return next((one for one in conditions if one["type"] == "Ready"), {})
+        return next((condition for condition in conditions if condition["type"] == "Ready"), {})
 
     async def edit(
         self, kind: Resource[Any], name: str, patch: Json, namespace: str = NAMESPACE
     ) -> None:
         """Merge a patch into an object, whether it can be decoded afterwards or not."""
-        untyped = _untyped(kind)
+        untyped = _make_untyped(kind)
         key = Key(namespace if kind.namespaced else "", name)
-        found = await self.home.client.get(untyped, key)
-        version = Version.from_object(found)
+        client = await self.home.client.get(untyped, key)
+        version = Version.from_object(client)
         status = patch.pop("status", None)
         if patch:
-            found = await self.home.client.patch(untyped, version, patch)
+            client = await self.home.client.patch(untyped, version, patch)
         if status is not None:
-            await self.home.client.patch_status(untyped, found, status)
+            await self.home.client.patch_status(untyped, client, status)
 
     async def remove(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> None:
         """Delete an object, finalizers or not."""
@@ -64,10 +64,10 @@ class Site:
 
     async def delete(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> None:
         """Delete an object, as a person does."""
-        untyped = _untyped(kind)
+        untyped = _make_untyped(kind)
         key = Key(namespace if kind.namespaced else "", name)
-        found = await self.home.client.get(untyped, key)
-        await self.home.client.delete(untyped, Version.from_object(found))
+        client = await self.home.client.get(untyped, key)
+        await self.home.client.delete(untyped, Version.from_object(client))
 
     def gauge(self, name: str) -> list[float]:
         """Return the values of a metric that the newest replica shows, one for each pool."""
@@ -85,8 +85,8 @@ class Site:
 
     def stop(self) -> None:
         """Stop the replica, as a rollout does."""
-        for one in self.home.replicas:
-            one.manager.stop()
+        for replica in self.home.replicas:
+            replica.manager.stop()
 
 
 @asynccontextmanager
@@ -102,5 +102,5 @@ async def site(settings: Settings, *kinds: Resource[Any]) -> AsyncIterator[Site]
         group.cancel_scope.cancel()
 
 
-def _untyped(kind: Resource[Any]) -> Resource[Any]:
+def _make_untyped(kind: Resource[Any]) -> Resource[Any]:
     return replace(kind, type=Untyped, outline=None)

@@ -26,8 +26,8 @@ def _lab(*allocations: Any, pool: Any = None) -> Lab:
     lab = Lab()
     if pool is not None:
         lab.server.add("networkpools", pool)
-    for one in allocations:
-        lab.server.add("ipallocations", one)
+    for allocation in allocations:
+        lab.server.add("ipallocations", allocation)
     return lab
 
 
@@ -97,7 +97,7 @@ async def test_an_allocation_that_the_pool_serves_is_written_once_and_never_pend
 @pytest.mark.parametrize(
     ("allocation", "seconds"),
     [
-        (make.allocation("a", held=("10.40.0.0", "10.40.0.7")), 300.0),
+        (make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")), 300.0),
         (make.allocation("a", phase="Failed"), 300.0),
     ],
     ids=["Allocated", "Failed"],
@@ -118,7 +118,7 @@ async def test_a_failed_allocation_whose_pool_is_deleted_waits_for_the_pool() ->
 
 
 async def test_released_is_written_before_the_finalizer_goes() -> None:
-    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.delete("ipallocations", "a")
     await lab.allocation("a")
     assert not lab.server.has("ipallocations", "a")
@@ -137,7 +137,7 @@ async def test_an_allocation_without_a_range_leaves_without_asking_the_tenant() 
 
 
 async def test_the_range_is_kept_while_the_tenant_has_it() -> None:
-    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     lab.gate.why = "Service default/web still shows an address of the range"
     lab.server.delete("ipallocations", "a")
     for _ in range(2):
@@ -153,33 +153,33 @@ async def test_the_range_is_kept_while_the_tenant_has_it() -> None:
 
 
 async def test_writing_why_a_release_waits_does_not_move_its_mark() -> None:
-    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.delete("ipallocations", "a")
     marked = int(lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"])
     marks = []
     check = lab.gate.check
 
-    async def noted(allocation: Any, mark: int) -> Any:
+    async def note_check(allocation: Any, mark: int) -> Any:
         marks.append(mark)
         lab.gate.why = f"reason {len(marks)}"
         return await check(allocation, mark)
 
-    lab.gate.check = noted  # type: ignore[method-assign]
+    lab.gate.check = note_check  # type: ignore[method-assign]
     for _ in range(3):
         await lab.allocation("a")
     assert marks == [marked] * 3
 
 
 async def test_a_mark_of_a_history_before_a_restore_is_replaced() -> None:
-    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.delete("ipallocations", "a")
     marks = []
 
-    async def noted(allocation: Any, mark: int) -> InUse:
+    async def answer_in_use(allocation: Any, mark: int) -> InUse:
         marks.append(mark)
         return InUse("a Service has it")
 
-    lab.gate.check = noted  # type: ignore[method-assign]
+    lab.gate.check = answer_in_use  # type: ignore[method-assign]
     await lab.allocation("a")
     gone: Any = lab.caches["ipallocations"].get(make.key("a"))
     restored = replace(gone, metadata=replace(gone.metadata, resourceVersion="3"))
@@ -191,7 +191,7 @@ async def test_a_mark_of_a_history_before_a_restore_is_replaced() -> None:
 async def test_a_finalizer_left_behind_by_a_crash_goes_too() -> None:
     said = {"reason": "Released", "message": "the range was given back"}
     status = {"phase": "Released", "conditions": [READY[0] | {"status": "False"} | said]}
-    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7"), status=status))
+    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), status=status))
     lab.gate.why = "a Service has it, too late"
     lab.server.delete("ipallocations", "a")
     await lab.allocation("a")
@@ -200,7 +200,7 @@ async def test_a_finalizer_left_behind_by_a_crash_goes_too() -> None:
 
 async def test_a_phase_released_that_a_person_wrote_gives_nothing_back() -> None:
     status = {"phase": "Released", "conditions": READY}
-    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7"), status=status))
+    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), status=status))
     lab.gate.why = "Service default/web still shows an address of the range"
     lab.server.delete("ipallocations", "a")
     assert await lab.allocation("a") == Blocked("WaitingForTenant", 5.0)
@@ -211,13 +211,13 @@ async def test_a_phase_released_that_a_person_wrote_gives_nothing_back() -> None
 
 async def test_a_phase_released_that_a_person_wrote_is_served_again_with_its_range() -> None:
     status = {"phase": "Released", "conditions": READY, "releasedAt": "2026-01-01T00:00:00Z"}
-    held = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), status=status)
-    lab = _lab(held, make.allocation("b", phase="Released"), pool=make.pool())
+    allocation = make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), status=status)
+    lab = _lab(allocation, make.allocation("b", phase="Released"), pool=make.pool())
     await lab.pool()
     for name, range_ in (("a", "10.40.0.0/29"), ("b", "10.40.0.8/29")):
-        shown = lab.see("ipallocations", name)
-        assert (shown["phase"], shown["cidr"]) == ("Allocated", range_)
-        assert not shown.get("releasedAt")
+        stored = lab.see("ipallocations", name)
+        assert (stored["phase"], stored["cidr"]) == ("Allocated", range_)
+        assert not stored.get("releasedAt")
 
 
 async def test_an_edit_meanwhile_ends_the_pass_and_is_no_error() -> None:

@@ -73,7 +73,7 @@ class OfferBalancer:
 
     def run(self) -> None:
         """Read the offer, serve all Services by it, and acknowledge it."""
-        stored = self._stored()
+        stored = self._read_stored()
         self._spans = list(_spans(stored["spec"].get("entries", ()))) if stored else []
         self._serve()
         if stored is None:
@@ -87,32 +87,34 @@ class OfferBalancer:
                 namespace=OFFER_KEY.namespace,
             )
 
-    def _stored(self) -> Json | None:
+    def _read_stored(self) -> Json | None:
         key = ("addressoffers", OFFER_KEY.namespace, OFFER_KEY.name)
         return self.tenant.objects.get(key)
 
     def _serve(self) -> None:
         services = [msgspec.convert(o, Service) for o in self.tenant.all("services")]
-        taken: set[str] = set()
+        taken_addresses: set[str] = set()
         kept: dict[str, list[str]] = {}
         for service in services:
-            shown = shown_addresses(service)
-            kept[service.metadata.name] = [ip for ip in shown if contains(self._spans, ip)]
-            taken.update(kept[service.metadata.name])
+            service_addresses = shown_addresses(service)
+            kept[service.metadata.name] = [
+                ip for ip in service_addresses if contains(self._spans, ip)
+            ]
+            taken_addresses.update(kept[service.metadata.name])
         for service in services:
             name = service.metadata.name
-            wanted = kept[name]
-            if service.spec.type == LOAD_BALANCER and not wanted:
-                wanted = self._choose(service, taken)
-                taken.update(wanted)
-            if shown_addresses(service) != wanted:
-                ingress = [{"ip": ip} for ip in wanted]
+            expected = kept[name]
+            if service.spec.type == LOAD_BALANCER and not expected:
+                expected = self._choose(service, taken_addresses)
+                taken_addresses.update(expected)
+            if shown_addresses(service) != expected:
+                ingress = [{"ip": ip} for ip in expected]
                 status = {"status": {"loadBalancer": {"ingress": ingress}}}
                 self.tenant.edit("services", name, status, namespace="default")
 
-    def _choose(self, service: Service, taken: set[str]) -> list[str]:
+    def _choose(self, service: Service, taken_addresses: set[str]) -> list[str]:
         """Return a free address of each family that a Service has; none if one is missing."""
-        chosen = choose_first_free(service, self._spans, taken)
+        chosen = choose_first_free(service, self._spans, taken_addresses)
         free = [ip for ip in chosen if ip is not None]
         is_content = len(free) == len(chosen) or (
             service.spec.ipFamilyPolicy == "PreferDualStack" and free
@@ -130,7 +132,7 @@ class OfferBalancer:
 
 
 def offered_entries(tenant: Server) -> list[str]:
-    """Return what a tenant's offer has; nothing if there is none."""
+    """Return the entries of a tenant's offer; empty if there is none."""
     return [
         entry
         for offer in tenant.all("addressoffers")

@@ -50,7 +50,7 @@ async def test_the_gauges_of_a_pool_are_its_status() -> None:
     async with platform.running() as manager:
         platform.server.add("ipallocations", make.allocation("a", size=56))
         await platform.clock.advance(1)
-        shown = {
+        samples = {
             name: _value(manager, f"butler_network_pool_{name}", **LAB)
             for name in (
                 "total_ips",
@@ -61,7 +61,7 @@ async def test_the_gauges_of_a_pool_are_its_status() -> None:
                 "largest_free_block",
             )
         }
-    assert shown == {
+    assert samples == {
         "total_ips": 256,
         "allocated_ips": 56,
         "available_ips": 200,
@@ -129,12 +129,13 @@ async def test_those_that_are_given_back_are_counted_with_the_age_of_the_oldest(
     tenant = platform.tenant("a")
     platform.server.add("tenantclusters", make.tenant())
     platform.server.add(
-        "ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7"))
+        "ipallocations", make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))
     )
     marked = {names.ANNOTATION_RELEASING: "2025-12-31T23:59:00+00:00"}
-    held = ("10.40.0.8", "10.40.0.9")
+    held_range = ("10.40.0.8", "10.40.0.9")
     platform.server.add(
-        "ipallocations", make.allocation("shrinking", tenant="x/y", held=held, annotations=marked)
+        "ipallocations",
+        make.allocation("shrinking", tenant="x/y", held_range=held_range, annotations=marked),
     )
     status = {"loadBalancer": {"ingress": [{"ip": "10.40.0.3"}]}}
     service = {
@@ -213,7 +214,7 @@ def _elastic() -> tuple[Platform, Server]:
 async def test_growth_and_shrink_are_counted_when_they_are_done() -> None:
     platform, tenant = _elastic()
     Balancer(tenant)
-    growth, shrink = (f"butler_ip_allocation_{what}_total" for what in ("growth", "shrink"))
+    growth, shrink = (f"butler_ip_allocation_{name}_total" for name in ("growth", "shrink"))
     async with platform.running() as manager:
         await platform.clock.advance(30)
         assert _value(manager, growth, **LAB) == 0, "there from the start"
@@ -234,23 +235,23 @@ async def test_growth_and_shrink_are_counted_when_they_are_done() -> None:
 @pytest.mark.slow
 async def test_the_synced_series_follows_the_tenant_and_goes_with_it() -> None:
     platform, tenant = _elastic()
-    one = {"tenant_cluster": "a", "namespace": "team"}
-    synced, met = (f"butler_tenant_cluster_{what}" for what in ("synced", "demand_met"))
+    labels = {"tenant_cluster": "a", "namespace": "team"}
+    synced, met = (f"butler_tenant_cluster_{name}" for name in ("synced", "demand_met"))
     async with platform.running() as manager:
         await platform.clock.advance(30)
-        assert _value(manager, synced, **one) == 1
-        assert _value(manager, met, **one) == 1
+        assert _value(manager, synced, **labels) == 1
+        assert _value(manager, met, **labels) == 1
         assert _value(manager, "butler_tenant_clusters", phase="Ready") == 1
         assert _value(manager, "butler_tenant_clusters", phase="Failed") == 0
         for name in ("one", "two", "three"):
             service(tenant, name)
         tenant.fail(NoAnswer("connection refused"), times=100_000)
         await platform.clock.advance(3600)
-        assert _value(manager, synced, **one) == 0
+        assert _value(manager, synced, **labels) == 0
         platform.server.vanish("tenantclusters", "a", namespace="team")
         await platform.clock.advance(5)
-        assert _value(manager, synced, **one) is None
-        assert _value(manager, met, **one) is None
+        assert _value(manager, synced, **labels) is None
+        assert _value(manager, met, **labels) is None
         assert _value(manager, "butler_tenant_clusters", phase="Ready") == 0
 
 
@@ -275,11 +276,11 @@ async def test_all_metrics_are_shown_in_openmetrics_to_those_who_ask_for_it() ->
     platform = _platform()
     async with platform.running() as manager:
         await platform.clock.advance(5)
-        text, _ = manager.metrics.exposition()
+        exposition, _ = manager.metrics.exposition()
         newer, _ = manager.metrics.exposition("application/openmetrics-text;version=1.0.0")
     assert b"\n# TYPE butler_ip_allocation_processed counter\n" in newer
     assert newer.endswith(b"\n# EOF\n")
-    assert _series(newer) == _series(text) != set()
+    assert _series(newer) == _series(exposition) != set()
 
 
 async def test_a_scrape_costs_no_request() -> None:

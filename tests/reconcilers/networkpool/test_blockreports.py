@@ -25,7 +25,7 @@ def _lab(*allocations: Any, settings: Settings | None = None) -> Lab:
     return lab
 
 
-def _shown(lab: Lab, name: str) -> tuple[Any, Any, Any]:
+def _read_status(lab: Lab, name: str) -> tuple[Any, Any, Any]:
     ready = lab.condition("ipallocations", name, "Ready")
     phase = lab.see("ipallocations", name).get("phase")
     return phase, ready.get("reason"), ready.get("message")
@@ -41,7 +41,7 @@ async def test_an_allocation_shows_in_the_same_pass_why_its_pool_hands_out_nothi
 ) -> None:
     lab = _lab(make.allocation("a", phase=phase))
     assert await lab.pool() == Blocked("ValidationFailed")
-    assert _shown(lab, "a") == ("Pending", "PoolNotReady", NOT_READY)
+    assert _read_status(lab, "a") == ("Pending", "PoolNotReady", NOT_READY)
 
 
 async def test_a_reason_is_written_once_and_replaced_when_the_pool_serves_again() -> None:
@@ -53,7 +53,7 @@ async def test_a_reason_is_written_once_and_replaced_when_the_pool_serves_again(
     _mend(lab)
     await lab.pool()
     assert lab.see("ipallocations", "a")["phase"] == "Allocated"
-    assert _shown(lab, "huge")[:2] == ("Failed", "PoolExhausted")
+    assert _read_status(lab, "huge")[:2] == ("Failed", "PoolExhausted")
 
 
 async def test_an_allocation_without_our_finalizer_is_not_written() -> None:
@@ -67,7 +67,7 @@ async def test_many_allocations_are_written_in_batches_by_passes_that_follow_at_
     outcomes = [await lab.pool() for _ in range(3)]
     at_once = Blocked("ValidationFailed", 0.0)
     assert outcomes == [at_once, at_once, Blocked("ValidationFailed")]
-    assert {_shown(lab, f"a{number}") for number in range(10)} == {
+    assert {_read_status(lab, f"a{number}") for number in range(10)} == {
         ("Pending", "PoolNotReady", NOT_READY)
     }
     assert lab.server.count(verb="patch", plural="ipallocations") == 10
@@ -80,7 +80,7 @@ async def test_a_refused_write_keeps_no_other_allocation_waiting_and_is_retried_
         lab.server.fail(Invalid(422, "Invalid", "no"), times=1, verb="patch", name=name)
     for _ in range(3):
         await lab.pool()
-    assert [_shown(lab, name)[0] for name in names] == [None] * 4 + ["Pending"] * 6
+    assert [_read_status(lab, name)[0] for name in names] == [None] * 4 + ["Pending"] * 6
     lab.server.requests.clear()
     outcome = await lab.pool()
     assert lab.server.requests == []
@@ -88,7 +88,7 @@ async def test_a_refused_write_keeps_no_other_allocation_waiting_and_is_retried_
     assert outcome.after is not None
     await lab.clock.advance(outcome.after)
     await lab.pool()
-    assert [_shown(lab, name)[0] for name in names] == ["Pending"] * 10
+    assert [_read_status(lab, name)[0] for name in names] == ["Pending"] * 10
 
 
 async def test_a_replica_with_an_old_view_of_the_pool_overwrites_no_answer_of_another() -> None:
@@ -98,10 +98,10 @@ async def test_a_replica_with_an_old_view_of_the_pool_overwrites_no_answer_of_an
     old.hold("networkpools")
     _mend(lab)
     await lab.pool()
-    answer = _shown(lab, "a")
+    answer = _read_status(lab, "a")
     assert answer[:2] == ("Failed", "PoolExhausted")
     await old.pools.reconcile(make.key("lab"))
-    assert _shown(lab, "a") == answer
+    assert _read_status(lab, "a") == answer
 
 
 async def test_two_leaders_do_not_write_in_turn() -> None:
@@ -119,22 +119,22 @@ async def test_the_reason_of_a_missing_pool_is_replaced_once_there_is_one() -> N
     lab = Lab()
     lab.server.add("ipallocations", make.allocation("a"))
     await lab.allocation("a")
-    assert _shown(lab, "a")[1] == "PoolNotFound"
+    assert _read_status(lab, "a")[1] == "PoolNotFound"
     lab.server.add("networkpools", make.pool(reserved=UNSOUND))
     for _ in range(2):
         await lab.pool()
         await lab.allocation("a")
-    assert _shown(lab, "a") == ("Pending", "PoolNotReady", NOT_READY)
+    assert _read_status(lab, "a") == ("Pending", "PoolNotReady", NOT_READY)
 
 
 async def test_allocations_of_a_pool_that_is_deleted_show_that_and_nothing_in_turn() -> None:
-    lab = _lab(make.allocation("a"), make.allocation("b", held=("10.40.0.0", "10.40.0.7")))
+    lab = _lab(make.allocation("a"), make.allocation("b", held_range=("10.40.0.0", "10.40.0.7")))
     await lab.pool()
     lab.server.delete("networkpools", "lab")
     for _ in range(3):
         await lab.pool()
         await lab.allocation("a")
-    assert _shown(lab, "a")[2] == "NetworkPool butler-system/lab is being deleted"
+    assert _read_status(lab, "a")[2] == "NetworkPool butler-system/lab is being deleted"
     assert lab.server.count(verb="patch", plural="ipallocations", name="a") == 2
 
 

@@ -33,7 +33,7 @@ class Gauge:
 
     async def fill(self, used: int) -> list[tuple[str, str, str]]:
         """Let `used` addresses be held, and return what is told of it."""
-        holder = make.allocation("holder", held=("10.40.0.0", f"10.40.0.{used - 1}"))
+        holder = make.allocation("holder", held_range=("10.40.0.0", f"10.40.0.{used - 1}"))
         self.lab.server.add("ipallocations", holder)
         return await self.look()
 
@@ -60,7 +60,7 @@ CRITICAL = (
 )
 
 
-def _recovered(tier: int, used: int) -> tuple[str, str, str]:
+def _make_recovery(tier: int, used: int) -> tuple[str, str, str]:
     note = f"NetworkPool utilization recovered below {tier}% ({used}/100 IPs allocated)"
     return ("Normal", "PoolCapacityRecovered", note)
 
@@ -76,8 +76,8 @@ async def test_only_the_highest_tier_reached_is_reported() -> None:
 async def test_each_tier_left_is_reported_once_and_named() -> None:
     gauge = Gauge()
     await gauge.fill(100)
-    assert await gauge.fill(80) == [_recovered(85, 80), _recovered(95, 80)]
-    assert await gauge.fill(60) == [_recovered(70, 60)]
+    assert await gauge.fill(80) == [_make_recovery(85, 80), _make_recovery(95, 80)]
+    assert await gauge.fill(60) == [_make_recovery(70, 60)]
 
 
 async def test_tiers_left_in_one_moment_are_events_of_their_own() -> None:
@@ -86,11 +86,11 @@ async def test_tiers_left_in_one_moment_are_events_of_their_own() -> None:
     await gauge.fill(100)
     record = gauge.lab.recorded.record
 
-    def noted(*args: Any, action: str, **more: Any) -> None:
+    def note(*args: Any, action: str, **more: Any) -> None:
         seen.append(action)
         record(*args, action=action, **more)
 
-    gauge.lab.recorded.record = noted  # type: ignore[method-assign]
+    gauge.lab.recorded.record = note  # type: ignore[method-assign]
     await gauge.fill(10)
     assert seen == ["LeaveCapacityWarning", "LeaveCapacityCritical", "LeaveCapacityExhausted"]
 
@@ -124,7 +124,7 @@ async def test_a_pool_that_flaps_reports_each_tier_once_in_ten_minutes() -> None
         await gauge.lab.clock.advance(15)
         reported += await gauge.fill(60)
         await gauge.lab.clock.advance(15)
-    assert reported == [WARNING, _recovered(70, 60)]
+    assert reported == [WARNING, _make_recovery(70, 60)]
 
 
 async def test_what_came_too_soon_is_reported_later_if_it_is_still_true() -> None:
@@ -147,7 +147,7 @@ async def test_what_came_too_soon_and_passed_is_not_reported() -> None:
     await gauge.lab.clock.advance(60)
     await gauge.fill(60)
     await gauge.lab.clock.advance(600)
-    assert await gauge.look() == [_recovered(70, 60)]
+    assert await gauge.look() == [_make_recovery(70, 60)]
     await gauge.lab.clock.advance(600)
     assert await gauge.look() == []
 
@@ -157,8 +157,8 @@ async def test_pools_are_independent() -> None:
     hundred = {"start": "10.41.0.0", "end": "10.41.0.99"}
     gauge.lab.server.add("networkpools", make.pool("other", "10.41.0.0/24", tenant=hundred))
     assert await gauge.fill(75) == [WARNING]
-    held = make.allocation("b", of="other", held=("10.41.0.0", "10.41.0.74"))
-    gauge.lab.server.add("ipallocations", held)
+    allocation = make.allocation("b", of="other", held_range=("10.41.0.0", "10.41.0.74"))
+    gauge.lab.server.add("ipallocations", allocation)
     gauge.lab.recorded.events.clear()
     await gauge.lab.pool("other")
     assert gauge.lab.recorded.events == [WARNING]
@@ -170,7 +170,7 @@ async def test_a_recovery_is_reported_by_another_process_than_the_warning() -> N
     await gauge.lab.clock.advance(3600)
     gauge.restart()
     assert await gauge.look() == [], "a restart repeats nothing"
-    assert await gauge.fill(60) == [_recovered(70, 60), _recovered(85, 60)]
+    assert await gauge.fill(60) == [_make_recovery(70, 60), _make_recovery(85, 60)]
     await gauge.lab.clock.advance(3600)
     gauge.restart()
     assert await gauge.look() == [], "nor a recovery"
@@ -180,7 +180,7 @@ async def test_a_restart_does_not_break_the_limit() -> None:
     gauge = Gauge()
     await gauge.fill(75)
     await gauge.lab.clock.advance(60)
-    assert await gauge.fill(60) == [_recovered(70, 60)]
+    assert await gauge.fill(60) == [_make_recovery(70, 60)]
     await gauge.lab.clock.advance(60)
     gauge.restart()
     assert await gauge.fill(75) == [], "the warning was two minutes ago, for all it knows"

@@ -30,12 +30,12 @@ def _message(pool: Any, *allocations: Any) -> str:
 
 def test_the_message_names_pool_block_and_candidates() -> None:
     # 10.40.0.8 to .15, .32 to .47 and .64 on are free: the first does not fit.
-    held = [
-        make.allocation("a", held=("10.40.0.0", "10.40.0.7")),
-        make.allocation("b", held=("10.40.0.16", "10.40.0.31")),
-        make.allocation("c", held=("10.40.0.48", "10.40.0.63")),
+    holders = [
+        make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")),
+        make.allocation("b", held_range=("10.40.0.16", "10.40.0.31")),
+        make.allocation("c", held_range=("10.40.0.48", "10.40.0.63")),
     ]
-    assert _message(make.pool(), *held, make.allocation("d", size=12)) == (
+    assert _message(make.pool(), *holders, make.allocation("d", size=12)) == (
         "allocated 12 IPs: 10.40.0.32-10.40.0.43 from lab, out of the smallest free block that"
         " fits (16 addresses; 2 blocks fitted)"
     )
@@ -66,7 +66,7 @@ def test_each_family_says_how_its_range_was_chosen() -> None:
 
 
 def test_a_range_that_was_held_before_was_not_chosen_now() -> None:
-    wiped = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), phase="Pending")
+    wiped = make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), phase="Pending")
     assert _message(make.pool(), wiped) == "allocated 8 IPs: 10.40.0.0/29 from lab"
 
 
@@ -78,7 +78,9 @@ async def test_a_replica_that_keeps_anothers_promise_writes_the_words_of_the_cho
     await lab.pool()
     [promise] = lab.see("networkpools", "lab")["assignments"]
     lab.server.recover()
-    lab.server.add("ipallocations", make.allocation("later", held=("10.40.0.64", "10.40.0.79")))
+    lab.server.add(
+        "ipallocations", make.allocation("later", held_range=("10.40.0.64", "10.40.0.79"))
+    )
     successor = lab.another()
     for _ in range(2):  # a promise of another replica is kept once it was seen for a while
         await successor.pools.reconcile(Key(make.NAMESPACE, "lab"))
@@ -104,10 +106,10 @@ async def test_the_words_do_not_change_when_the_pool_does() -> None:
 def test_a_promise_that_was_stored_without_words_is_kept_without_them() -> None:
     allocation = make.allocation("a", size=8)
     promise = make.promise(allocation, "10.40.0.0", "10.40.0.7")
-    pool = make.pool(status={"assignments": [make.listed(promise)]})
+    pool = make.pool(status={"assignments": [make.list_promise(promise)]})
     [stored] = STATUS_JOURNALS.read(pool).promises
-    given = tuple(part.range for part in stored.ranges)
-    written = granted_status(allocation, pool, given, make.EPOCH, stored.choice)
+    ranges = tuple(part.range for part in stored.ranges)
+    written = granted_status(allocation, pool, ranges, make.EPOCH, stored.choice)
     assert written["conditions"][0]["message"] == "allocated 8 IPs: 10.40.0.0/29 from lab"
 
 

@@ -13,7 +13,7 @@ from tests.reconcilers.lab import Lab
 DELETING = Blocked("Deleting", 10.0)
 
 
-async def _served(*names: str, **pool: Any) -> Lab:
+async def _make_served_lab(*names: str, **pool: Any) -> Lab:
     """Return a site whose pool has served an allocation of 64 addresses for each name."""
     lab = Lab()
     lab.server.add("networkpools", make.pool(**pool))
@@ -39,7 +39,7 @@ def _reason(lab: Lab, kind: str) -> str:
 
 
 async def test_what_is_released_is_free_in_the_figures_of_a_pool_that_is_being_deleted() -> None:
-    lab = await _served("a", "b", "c")
+    lab = await _make_served_lab("a", "b", "c")
     assert _figures(lab) == (256, 192, 64, 3)
     assert lab.condition("networkpools", "lab", "CapacityWarning")["status"] == "True"
     lab.server.delete("networkpools", "lab")
@@ -60,7 +60,7 @@ async def test_what_is_released_is_free_in_the_figures_of_a_pool_that_is_being_d
 
 
 async def test_an_edit_of_the_spec_counts_while_the_deletion_waits() -> None:
-    lab = await _served("a")
+    lab = await _make_served_lab("a")
     lab.server.delete("networkpools", "lab")
     await lab.pool()
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/25"}})
@@ -76,9 +76,9 @@ async def test_an_edit_of_the_spec_counts_while_the_deletion_waits() -> None:
 
 
 async def test_figures_of_a_deleted_pool_drop_no_promise() -> None:
-    lab = await _served("a")
+    lab = await _make_served_lab("a")
     promised = lab.see("networkpools", "lab")["assignments"]
-    assert [one["name"] for one in promised] == ["a"]
+    assert [promise["name"] for promise in promised] == ["a"]
     lab.server.delete("networkpools", "lab")
     assert await lab.pool() == DELETING
     assert lab.see("networkpools", "lab")["assignments"] == promised
@@ -94,7 +94,7 @@ class AbsentClaims(ClaimService):
 
 async def test_figures_of_a_deleted_pool_do_not_count_what_is_promised_to_claims() -> None:
     """How many of these promises are over depends on what a replica has read of claims."""
-    lab = await _served("a")
+    lab = await _make_served_lab("a")
     pool = lab.server.see("networkpools", "lab")
     [to_allocation] = pool["status"]["assignments"]
     to_claim = make.listed_for_claim("10.40.0.200", "10.40.0.200", name="vm")

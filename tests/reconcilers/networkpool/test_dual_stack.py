@@ -26,7 +26,7 @@ def decide(pool: Any, *allocations: Any) -> protocol.Decision:
     return protocol.decide(pool, make.view(*allocations), geometry, 256)
 
 
-def served(pool: Any, *allocations: Any) -> dict[str, Any]:
+def compute_status(pool: Any, *allocations: Any) -> dict[str, Any]:
     return make.pool_status(pool, make.view(*allocations), decide(pool, *allocations), make.EPOCH)
 
 
@@ -35,31 +35,32 @@ def both(name: str, four: tuple[str, str], six: tuple[str, str]) -> Any:
         {"family": "IPv4", "startAddress": four[0], "endAddress": four[1]},
         {"family": "IPv6", "startAddress": six[0], "endAddress": six[1]},
     ]
-    return make.allocation(name, held=four, asks=REQUIRE, status={"families": families})
+    return make.allocation(name, held_range=four, asks=REQUIRE, status={"families": families})
 
 
 def test_nothing_new_is_written_about_pools_and_requests_of_one_family() -> None:
     waiting = make.allocation("a", size=2)
-    found = served(make.pool(), waiting)
-    [promise] = found["assignments"]
+    pool = compute_status(make.pool(), waiting)
+    [promise] = pool["assignments"]
     assert list(promise) == [*OLD_PROMISE, "choice"]
-    assert "secondary" not in found
+    assert "secondary" not in pool
     [grant] = decide(make.pool(), waiting).choice.grants
     written = granted_status(waiting, make.pool(), grant.addresses, make.EPOCH)
     assert written.keys() == OLD_STATUS
-    assert [one["type"] for one in written["conditions"]] == ["Ready"]
+    assert [condition["type"] for condition in written["conditions"]] == ["Ready"]
 
 
 def test_an_old_promise_is_read_as_it_was_and_written_as_it_is() -> None:
     allocation = make.allocation("a")
     promise = make.promise(allocation, "10.40.0.0", "10.40.0.7")
-    old = make.listed(promise)
+    old = make.list_promise(promise)
     assert list(old) == OLD_PROMISE
     pool = make.pool(secondary=SECOND, status={"assignments": [old]})
-    assert [one.text for one in statusranges.list_promised_ranges(pool.status.assignments[0])] == [
-        "10.40.0.0/29"
-    ]
-    assert served(pool, allocation)["assignments"] == [old]
+    assert [
+        promised_range.text
+        for promised_range in statusranges.list_promised_ranges(pool.status.assignments[0])
+    ] == ["10.40.0.0/29"]
+    assert compute_status(pool, allocation)["assignments"] == [old]
 
 
 @pytest.mark.parametrize(
@@ -71,19 +72,19 @@ def test_an_old_promise_is_read_as_it_was_and_written_as_it_is() -> None:
 )
 def test_a_promise_of_which_a_part_was_edited_is_none(second: dict[str, str]) -> None:
     allocation = make.allocation("a", asks=REQUIRE, size=1)
-    old = make.listed(make.promise(allocation, "10.40.0.0", "10.40.0.0")) | second
+    old = make.list_promise(make.promise(allocation, "10.40.0.0", "10.40.0.0")) | second
     pool = make.pool(secondary=SECOND, status={"assignments": [old]})
     assert settle_pool(pool, make.view(allocation)).promises == ()
     [grant] = decide(pool, allocation).choice.grants
-    assert [one.text for one in grant.addresses] == ["10.40.0.0/32", "fd00::/128"]
+    assert [address.text for address in grant.addresses] == ["10.40.0.0/32", "fd00::/128"]
 
 
 def test_a_pool_of_two_families_counts_each() -> None:
     holder = both("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
-    found = served(make.pool(secondary=SECOND), holder)
-    assert [found[name] for name in COUNTS] == [256, 8, 248, 248, 3]
-    assert [found["secondary"][name] for name in COUNTS] == [4, 3, 1, 1, 75]
-    conditions = {one["type"]: one for one in found["conditions"]}
+    pool = compute_status(make.pool(secondary=SECOND), holder)
+    assert [pool[name] for name in COUNTS] == [256, 8, 248, 248, 3]
+    assert [pool["secondary"][name] for name in COUNTS] == [4, 3, 1, 1, 75]
+    conditions = {condition["type"]: condition for condition in pool["conditions"]}
     assert conditions["Ready"]["message"] == "248/256 and 1/4 IPs available (1 allocation)"
     assert conditions["CapacityWarning"]["status"] == "True", "by the fuller family"
     assert conditions["CapacityWarning"]["message"] == "Pool utilization is 75% (3/4 IPs)"
@@ -94,28 +95,32 @@ def test_a_pool_of_two_families_counts_each() -> None:
 def test_a_second_family_that_is_gone_is_counted_no_more_and_who_holds_it_is_named() -> None:
     before = {"secondary": {"totalIPs": 4}}
     holder = both("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
-    found = served(make.pool(status=before), holder)
-    assert found["secondary"] is None
-    [outside] = [one for one in found["conditions"] if one["type"] == "OutOfRange"]
+    pool = compute_status(make.pool(status=before), holder)
+    assert pool["secondary"] is None
+    [outside] = [
+        condition for condition in pool["conditions"] if condition["type"] == "OutOfRange"
+    ]
     assert outside["status"] == "True"
     assert "a (fd00::-fd00::2)" in outside["message"]
 
 
 def test_ranges_of_the_second_family_that_overlap_are_named() -> None:
-    one = both("a", ("10.40.0.0", "10.40.0.0"), ("fd00::", "fd00::1"))
+    first = both("a", ("10.40.0.0", "10.40.0.0"), ("fd00::", "fd00::1"))
     other = both("b", ("10.40.0.1", "10.40.0.1"), ("fd00::1", "fd00::2"))
-    found = served(make.pool(secondary=SECOND), one, other)
-    [overlap] = [one for one in found["conditions"] if one["type"] == "RangesOverlap"]
+    pool = compute_status(make.pool(secondary=SECOND), first, other)
+    [overlap] = [
+        condition for condition in pool["conditions"] if condition["type"] == "RangesOverlap"
+    ]
     assert overlap["status"] == "True"
     assert "a (fd00::-fd00::1) and IPAllocation b (fd00::1-fd00::2)" in overlap["message"]
 
 
 def test_who_lost_one_of_two_required_families_gets_that_one_anew() -> None:
     lost = make.allocation(
-        "a", held=("10.40.0.8", "10.40.0.9"), phase="Pending", asks=REQUIRE, size=2
+        "a", held_range=("10.40.0.8", "10.40.0.9"), phase="Pending", asks=REQUIRE, size=2
     )
     [grant] = decide(make.pool(secondary=SECOND), lost).choice.grants
-    assert [one.text for one in grant.addresses] == ["10.40.0.8/31", "fd00::/127"]
+    assert [address.text for address in grant.addresses] == ["10.40.0.8/31", "fd00::/127"]
 
 
 def test_what_was_taken_for_a_refused_request_is_there_for_the_next_one() -> None:
@@ -124,7 +129,9 @@ def test_what_was_taken_for_a_refused_request_is_there_for_the_next_one() -> Non
     choice = decide(make.pool(secondary=SECOND), large, small).choice
     [refusal] = choice.refusals
     assert (refusal.reason, refusal.message[:20]) == ("PoolExhausted", "IPv6: pool exhausted")
-    assert [one.text for grant in choice.grants for one in grant.addresses] == ["10.40.0.0/24"]
+    assert [address.text for grant in choice.grants for address in grant.addresses] == [
+        "10.40.0.0/24"
+    ]
 
 
 async def test_events_about_capacity_count_the_fuller_family() -> None:
@@ -154,7 +161,7 @@ async def test_two_families_cost_as_many_writes_as_one(asks: dict[str, Any]) -> 
     for name in ("a", "b", "c"):
         lab.server.add("ipallocations", make.allocation(name, size=2, asks=asks))
     await lab.pool()
-    assert sorted((one.plural, one.name) for one in lab.server.requests) == [
+    assert sorted((request.plural, request.name) for request in lab.server.requests) == [
         *(("ipallocations", name) for name in ("a", "b", "c")),
         ("networkpools", "lab"),
     ]

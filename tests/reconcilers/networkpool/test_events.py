@@ -31,7 +31,7 @@ def _ask(lab: Lab, count: int, size: int = 2, stem: str = "a") -> None:
 
 @asynccontextmanager
 async def _telling(lab: Lab) -> AsyncIterator[Callable[[], Awaitable[list[str]]]]:
-    """Yield what runs a pass with the real recorder, and returns the notes on the server."""
+    """Yield a function that runs a pass with the real recorder and returns the notes."""
     recorder = Recorder(Client(lab.server), lab.clock, "test/pools")
     pools = lab.make_pool_reconciler(recorder=recorder)
 
@@ -102,8 +102,8 @@ async def test_the_event_of_very_many_grants_says_how_many_it_does_not_name() ->
     await lab.pool()
     ((_, _, note),) = lab.recorded.events
     assert 900 < len(note.encode()) <= 1024
-    named = note.count(" - ")
-    assert note.endswith(f", ... and {100 - named} more")
+    named_count = note.count(" - ")
+    assert note.endswith(f", ... and {100 - named_count} more")
 
 
 async def test_the_event_of_many_failures_names_the_batch() -> None:
@@ -181,6 +181,6 @@ async def test_a_thousand_allocations_cost_few_events() -> None:
         for _ in range(11):
             await one_pass()
         notes = await one_pass()
-    assert all("cidr" in one["status"] for one in lab.server.all("ipallocations"))
+    assert all("cidr" in allocation["status"] for allocation in lab.server.all("ipallocations"))
     assert 1 <= len(notes) <= 4
     assert lab.server.count(plural="events") <= 12

@@ -14,8 +14,8 @@ from tests.reconcilers.lab import Lab
 def _lab(*allocations: Any, pool: Any = None) -> Lab:
     lab = Lab()
     lab.server.add("networkpools", pool or make.pool(memory=None))
-    for one in allocations:
-        lab.server.add("ipallocations", one)
+    for allocation in allocations:
+        lab.server.add("ipallocations", allocation)
     return lab
 
 
@@ -26,7 +26,7 @@ def _writes(lab: Lab, name: str) -> int:
 async def test_a_pool_without_memory_voids_each_idle_allocation_once_before_it_serves() -> None:
     lab = _lab(
         make.allocation("idle"),
-        make.allocation("holder", held=("10.40.0.0", "10.40.0.7")),
+        make.allocation("holder", held_range=("10.40.0.0", "10.40.0.7")),
         make.allocation("leaving", deletionTimestamp="2026-01-01T00:00:00Z"),
     )
     await lab.pool()
@@ -48,7 +48,7 @@ async def test_an_allocation_without_our_finalizer_needs_no_voiding() -> None:
 
 
 async def test_the_memory_is_the_highest_version_seen() -> None:
-    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     highest = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     lab.server.add("providerconfigs", make.provider())
     await lab.pool()
@@ -91,8 +91,12 @@ async def test_a_promise_kept_during_the_fence_is_seen() -> None:
         nonlocal late
         if happening.plural == "ipallocations" and not late:
             late = True  # the late write of a promise that the pool has forgotten
-            held = {"startAddress": "10.40.0.0", "endAddress": "10.40.0.7", "phase": "Allocated"}
-            lab.server.edit("ipallocations", "b", {"status": held})
+            held_range = {
+                "startAddress": "10.40.0.0",
+                "endAddress": "10.40.0.7",
+                "phase": "Allocated",
+            }
+            lab.server.edit("ipallocations", "b", {"status": held_range})
 
     lab.server.listeners.insert(0, keep)
     await lab.pool()
@@ -152,9 +156,9 @@ async def test_a_memory_from_another_history_is_fenced_too() -> None:
 async def test_while_the_history_may_be_another_one_nothing_is_promised_and_nothing_kept(
     kind: str,
 ) -> None:
-    one, other = make.allocation("a"), make.allocation("b")
-    promised = make.listed(make.promise(other, "10.40.0.0", "10.40.0.0"))
-    lab = _lab(one, other, pool=make.pool(status={"assignments": [promised]}))
+    allocation, other = make.allocation("a"), make.allocation("b")
+    promised = make.list_promise(make.promise(other, "10.40.0.0", "10.40.0.0"))
+    lab = _lab(allocation, other, pool=make.pool(status={"assignments": [promised]}))
     lab.caches[kind].unconfirm_history()
     assert await lab.pool() == Again(1.0)
     assert lab.server.requests == []
@@ -175,7 +179,7 @@ async def test_a_fence_that_cannot_be_finished_leaves_the_pool_without_memory() 
 
 async def test_a_pool_that_is_being_deleted_is_blocked_by_holders_only() -> None:
     lab = _lab(
-        make.allocation("holder", held=("10.40.0.0", "10.40.0.7")),
+        make.allocation("holder", held_range=("10.40.0.0", "10.40.0.7")),
         make.allocation("pending", phase="Pending"),
         make.allocation("failed", phase="Failed"),
         pool=make.pool(),
@@ -198,7 +202,7 @@ async def test_an_open_promise_blocks_a_pools_deletion_and_is_kept() -> None:
     waiting = make.allocation("a")
     lab = _lab(waiting, pool=make.pool())
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
-    entry = make.listed(make.promise(waiting, "10.40.0.0", "10.40.0.7", version=version))
+    entry = make.list_promise(make.promise(waiting, "10.40.0.0", "10.40.0.7", version=version))
     stored = lab.server.see("networkpools", "lab")
     lab.server.edit("networkpools", "lab", make.with_promises(stored, entry))
     lab.server.delete("networkpools", "lab")
@@ -212,7 +216,9 @@ async def test_an_open_promise_blocks_a_pools_deletion_and_is_kept() -> None:
 async def test_a_deleted_pool_is_removed_only_after_a_live_list() -> None:
     lab = _lab(pool=make.pool())
     lab.hold("ipallocations")
-    lab.server.add("ipallocations", make.allocation("unseen", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.add(
+        "ipallocations", make.allocation("unseen", held_range=("10.40.0.0", "10.40.0.7"))
+    )
     lab.server.delete("networkpools", "lab")
     assert isinstance(await lab.pool(), Blocked)
     assert lab.server.has("networkpools", "lab")
@@ -223,8 +229,8 @@ async def test_finalizers_of_others_stay_on_a_pool() -> None:
     lab = _lab(pool=make.pool(finalizers=["example.com/other", ours]))
     lab.server.delete("networkpools", "lab")
     await lab.pool()
-    left = lab.server.see("networkpools", "lab")["metadata"]["finalizers"]
-    assert left == ["example.com/other"]
+    finalizers = lab.server.see("networkpools", "lab")["metadata"]["finalizers"]
+    assert finalizers == ["example.com/other"]
     assert await lab.pool() == SETTLED
 
 

@@ -42,20 +42,20 @@ async def test_a_pool_that_another_controller_writes_hands_out_nothing_and_says_
     lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
     assert await lab.pool() == Blocked("ForeignManager", 120.0)
     assert lab.see("ipallocations", "a")["phase"] == "Pending"
-    found = lab.condition("networkpools", "lab", "ForeignManager")
-    assert (found["status"], found["reason"]) == ("True", "StatusWrittenByOthers")
+    condition = lab.condition("networkpools", "lab", "ForeignManager")
+    assert (condition["status"], condition["reason"]) == ("True", "StatusWrittenByOthers")
     message = (
         "manager writes the status of this NetworkPool: nothing is handed out while another"
         " controller does that; scale it to zero"
     )
-    assert found["message"] == message
+    assert condition["message"] == message
     assert lab.condition("networkpools", "lab", "Ready")["reason"] == "ForeignManager"
     assert lab.recorded.events == [("Warning", "StatusWrittenByOthers", message)]
 
 
 async def test_writes_to_a_pools_allocations_count_too() -> None:
     lab = _lab()
-    lab.server.add("ipallocations", make.allocation("held", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.add("ipallocations", make.allocation("held", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("ipallocations", "held", _wrote("manager", _now(lab)))
     assert await lab.pool() == Blocked("ForeignManager", 120.0)
@@ -170,8 +170,10 @@ async def test_an_unreadable_time_in_managed_fields_is_no_write() -> None:
 async def test_no_orphans_are_collected_while_another_controller_writes() -> None:
     lab = _lab()
     stamped = {"butler.butlerlabs.dev/tenant-uid": "gone"}
-    held = ("10.40.0.0", "10.40.0.7")
-    lab.server.add("ipallocations", make.allocation("a", held=held, annotations=stamped))
+    held_range = ("10.40.0.0", "10.40.0.7")
+    lab.server.add(
+        "ipallocations", make.allocation("a", held_range=held_range, annotations=stamped)
+    )
     lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
     await lab.pool()
     lab.server.requests.clear()
@@ -218,7 +220,7 @@ async def test_two_leaders_do_not_correct_each_others_condition() -> None:
 async def test_two_leaders_report_one_of_two_writes_of_the_same_second() -> None:
     lab = _lab()
     first = lab.pools
-    lab.server.add("ipallocations", make.allocation("held", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.add("ipallocations", make.allocation("held", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.edit("ipallocations", "held", _wrote("manager", _now(lab)))
     await lab.pool()
     lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))

@@ -29,19 +29,19 @@ def _range(number: int) -> tuple[str, str]:
     [
         (None, {"finalizers": []}, False),
         (None, {}, True),
-        (None, {"held": HELD}, True),
+        (None, {"held_range": HELD}, True),
         ({"finalizers": []}, {}, True),
         ({}, {"labels": {"a": "b"}}, True),
-        ({}, {"held": HELD}, True),
+        ({}, {"held_range": HELD}, True),
         ({}, MARKED, True),
-        ({"held": HELD}, {"held": HELD, "labels": {"a": "b"}}, False),
-        ({"held": HELD}, {"held": HELD} | MARKED, False),
-        ({"held": HELD} | MARKED, {"held": HELD, "phase": "Released"} | MARKED, True),
-        ({"held": HELD}, {"held": HELD, "phase": "Pending"}, True),
-        ({"held": HELD}, {"held": HELD, "managedFields": THEIRS}, True),
-        ({"held": HELD}, {"held": HELD, "uid": "another"}, True),
-        ({"held": HELD}, {"held": HELD, "of": "other"}, True),
-        ({"held": HELD} | MARKED, None, True),
+        ({"held_range": HELD}, {"held_range": HELD, "labels": {"a": "b"}}, False),
+        ({"held_range": HELD}, {"held_range": HELD} | MARKED, False),
+        ({"held_range": HELD} | MARKED, {"held_range": HELD, "phase": "Released"} | MARKED, True),
+        ({"held_range": HELD}, {"held_range": HELD, "phase": "Pending"}, True),
+        ({"held_range": HELD}, {"held_range": HELD, "managedFields": THEIRS}, True),
+        ({"held_range": HELD}, {"held_range": HELD, "uid": "another"}, True),
+        ({"held_range": HELD}, {"held_range": HELD, "of": "other"}, True),
+        ({"held_range": HELD} | MARKED, None, True),
         ({}, None, True),
         (MARKED, None, False),
     ],
@@ -69,8 +69,8 @@ async def test_releases_and_relabellings_of_many_cost_few_passes_and_one_write(
     platform = Platform()
     platform.server.add("networkpools", make.pool(cidr="10.40.0.0/20"))
     for number in range(64):
-        held = make.allocation(f"held-{number:02}", held=_range(number), size=8)
-        platform.server.add("ipallocations", held)
+        allocation = make.allocation(f"held-{number:02}", held_range=_range(number), size=8)
+        platform.server.add("ipallocations", allocation)
     async with platform.running():
         await platform.clock.advance(2)
         passes = 0
@@ -106,8 +106,8 @@ async def test_releases_that_go_on_while_the_pool_is_written_are_gathered_all_th
     monkeypatch.setattr(platform.server, "request", slow)
     platform.server.add("networkpools", make.pool(cidr="10.40.0.0/20"))
     for number in range(128):
-        held = make.allocation(f"held-{number:03}", held=_range(number), size=8)
-        platform.server.add("ipallocations", held)
+        allocation = make.allocation(f"held-{number:03}", held_range=_range(number), size=8)
+        platform.server.add("ipallocations", allocation)
     async with platform.running():
         await platform.clock.advance(2)
         platform.server.requests.clear()
@@ -125,7 +125,7 @@ async def test_a_request_does_not_wait_for_releases_to_gather() -> None:
     settings = replace(platform.settings.pool, gather=5.0)
     platform.settings = replace(platform.settings, pool=settings)
     platform.server.add("networkpools", make.pool())
-    platform.server.add("ipallocations", make.allocation("held", held=HELD))
+    platform.server.add("ipallocations", make.allocation("held", held_range=HELD))
     async with platform.running():
         await platform.clock.advance(7)
         platform.server.vanish("ipallocations", "held")
@@ -140,7 +140,7 @@ async def test_a_request_does_not_wait_for_releases_to_gather() -> None:
 async def test_a_repaired_allocation_lets_its_pool_go_on_at_once() -> None:
     platform = Platform()
     platform.server.add("networkpools", make.pool())
-    platform.server.add("ipallocations", make.allocation("odd", held=HELD))
+    platform.server.add("ipallocations", make.allocation("odd", held_range=HELD))
     async with platform.running():
         await platform.clock.advance(1)
         count: dict[str, Any] = {"spec": {"count": "many"}}

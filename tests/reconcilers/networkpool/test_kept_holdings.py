@@ -36,9 +36,9 @@ ENDS = st.integers(0, 80)  # the pool has 64 addresses: some ranges leave it
 
 @st.composite
 def _objects(draw: st.DrawFn, name: str) -> dict[str, Any]:
-    """Return what `make.allocation` needs: waiting, held, overlapping, outside, by others."""
+    """Draw arguments of `make.allocation`: waiting, held, overlapping, outside, by others."""
     first, size = draw(ENDS), draw(st.integers(1, 12))
-    held = (f"10.40.0.{first}", f"10.40.0.{first + size - 1}")
+    held_range = (f"10.40.0.{first}", f"10.40.0.{first + size - 1}")
     writers = [
         {"manager": manager, "subresource": "status", "time": f"2026-01-01T00:00:0{second}Z"}
         for manager, second in draw(
@@ -47,7 +47,7 @@ def _objects(draw: st.DrawFn, name: str) -> dict[str, Any]:
     ]
     return {
         "of": draw(POOLS),
-        "held": draw(st.sampled_from([None, held])),
+        "held_range": draw(st.sampled_from([None, held_range])),
         "phase": draw(st.sampled_from([None, "Pending", "Allocated", "Failed", "Released"])),
         "age": float(draw(st.integers(0, 3))),
         "finalizers": draw(st.sampled_from([[], ["butler.butlerlabs.dev/ipallocation"]])),
@@ -66,7 +66,7 @@ class _PoolCaches:
         self.cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
         self.reported: Differences = []
         self.kept = keep_holdings(
-            self.cache, OURS, VirtualClock(), 0.0, lambda *found: self.reported.append(found)
+            self.cache, OURS, VirtualClock(), 0.0, lambda *report: self.reported.append(report)
         )
         self.cache.replace([], self.revision)
 
@@ -99,11 +99,11 @@ class _PoolCaches:
         self.cache.unconfirm_history()
 
     def list_(self) -> None:
-        listed = {one.metadata.name: one for one in self._some()}
+        listed = {allocation.metadata.name: allocation for allocation in self._some()}
         self.cache.replace(listed.values(), self.revision)
 
-    def restored(self) -> None:
-        listed = {one.metadata.name: one for one in self._some()}
+    def restore(self) -> None:
+        listed = {allocation.metadata.name: allocation for allocation in self._some()}
         old = {n: replace(o, metadata=_at(o, 5)) for n, o in listed.items()}
         self.revision = max(1, self.revision - 5)
         self.cache.replace(old.values(), self.revision, replaced=True)
@@ -125,8 +125,8 @@ class _PoolCaches:
         assert kept.state() == anew.state(kept.derived)
 
 
-def _at(one: IPAllocation, revision: int) -> Any:
-    return replace(one.metadata, resourceVersion=str(revision))
+def _at(allocation: IPAllocation, revision: int) -> Any:
+    return replace(allocation.metadata, resourceVersion=str(revision))
 
 
 @given(data=st.data())
@@ -137,7 +137,7 @@ def test_kept_holdings_never_differ_from_those_read_anew(data: st.DataObject) ->
     happens = [
         *(caches.event, caches.event, caches.event, caches.own_write, caches.deletion),
         *(caches.own_deletion, caches.unreadable, caches.bookmark, caches.doubt, caches.list_),
-        caches.restored,
+        caches.restore,
     ]
     for _ in range(data.draw(st.integers(1, 8))):
         for happening in data.draw(st.lists(st.sampled_from(happens), max_size=3)):
@@ -155,8 +155,8 @@ def _lab(check: float = 600.0) -> Lab:
     lab = Lab()
     lab.settings = replace(lab.settings, pool=PoolSettings(contents_check=check))
     lab.server.add("networkpools", make.pool())
-    held = make.allocation("held", held=("10.40.0.0", "10.40.0.7"))
-    lab.server.add("ipallocations", held)
+    allocation = make.allocation("held", held_range=("10.40.0.0", "10.40.0.7"))
+    lab.server.add("ipallocations", allocation)
     return lab
 
 
@@ -198,7 +198,7 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
         VirtualClock(),
         [],
     )
-    kept = keep_holdings(cache, OURS, clock, 600.0, lambda *found: reported.append(found))
+    kept = keep_holdings(cache, OURS, clock, 600.0, lambda *cache: reported.append(cache))
     kept._check_interval = 600.0
     cache.replace([make.allocation("a")], 2000)
     kept.holdings(make.key("lab"), None).remove(A)
@@ -229,12 +229,12 @@ def test_after_an_error_all_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_deletion_waits_for_a_promise_to_another_object_of_the_name_of_a_holder() -> None:
-    held = make.allocation("a", held=("10.40.0.0", "10.40.0.7"))
+    allocation = make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"))
     recreated = make.allocation("a", uid="another")
-    for promised_to, count in ((recreated, 2), (held, 1)):
+    for promised_to, count in ((recreated, 2), (allocation, 1)):
         promise = make.promise(promised_to, "10.40.0.8", "10.40.0.15", version="9999")
-        pool = make.pool(status={"assignments": [make.listed(promise)]})
-        assert blockers(STATUS_JOURNALS.read(pool), make.view(held, position=10)) == count
+        pool = make.pool(status={"assignments": [make.list_promise(promise)]})
+        assert blockers(STATUS_JOURNALS.read(pool), make.view(allocation, position=10)) == count
 
 
 def test_the_holdings_of_a_pool_that_is_gone_are_kept_no_longer() -> None:

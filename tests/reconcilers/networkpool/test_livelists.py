@@ -25,7 +25,7 @@ def _lists(lab: Lab) -> int:
     return lab.server.count(verb="list", plural="ipallocations")
 
 
-def _served(lab: Lab, pools: int) -> bool:
+def _are_served(lab: Lab, pools: int) -> bool:
     phases = [lab.see("ipallocations", f"of-p{n:02}").get("phase") for n in range(pools)]
     return phases == ["Allocated"] * pools
 
@@ -41,7 +41,7 @@ async def test_pools_that_need_a_fence_at_the_same_time_share_a_list() -> None:
     for _ in range(3):
         await _pass_over_all(lab, POOLS)
         await lab.clock.advance(0.5)
-    assert _served(lab, POOLS)
+    assert _are_served(lab, POOLS)
     # One for the first pool, and one that began after all others had asked.
     assert _lists(lab) == 2
 
@@ -52,7 +52,7 @@ async def test_a_pool_that_waits_for_a_list_keeps_no_worker_busy() -> None:
 
     async def reconcile_second() -> None:
         outcomes.append(await lab.pools.reconcile(make.key("p01")))
-        assert not _served(lab, 1), "the LIST of the first pool is still under way"
+        assert not _are_served(lab, 1), "the LIST of the first pool is still under way"
 
     async with anyio.create_task_group() as group:
         group.start_soon(lab.pools.reconcile, make.key("p00"))
@@ -89,7 +89,7 @@ async def test_after_a_list_that_failed_each_pool_that_waited_for_it_is_served_b
     for _ in range(3):
         await lab.clock.advance(0.5)
         await _pass_over_all(lab, 3)
-    assert _served(lab, 3)
+    assert _are_served(lab, 3)
 
 
 async def test_no_list_of_the_time_before_is_used_where_the_history_may_be_another_one() -> None:

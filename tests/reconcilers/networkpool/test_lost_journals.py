@@ -21,7 +21,7 @@ OUTDATED = Blocked("DefinitionOutdated", 60.0)
 
 def promised_to(allocation: IPAllocation, **edits: str) -> dict[str, str]:
     """Return an assignment as a status has it."""
-    return make.listed(make.promise(allocation, *RANGE)) | edits
+    return make.list_promise(make.promise(allocation, *RANGE)) | edits
 
 
 def lab_of(status: Mapping[str, Any], *allocations: IPAllocation) -> Lab:
@@ -37,9 +37,9 @@ def writes(lab: Lab, name: str) -> int:
     return lab.server.count(verb="patch", plural="ipallocations", name=name)
 
 
-def sealed(status: Mapping[str, Any]) -> dict[str, Any]:
+def seal(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a status whose journal was written for the pool as it is."""
-    return make.sealed("of the pool", status)
+    return make.seal_status("of the pool", status)
 
 
 OURS = make.journal_of("of the pool", 1)
@@ -47,8 +47,8 @@ LOST: dict[str, Mapping[str, Any]] = {
     "wiped": {},
     "restored to another object": make.journal_of("of an earlier pool", 1),
     "without uid": {"revisions": {KIND: "1"}},
-    "without revision": sealed({}),
-    "with a revision that is no number": sealed({"revisions": {KIND: "x"}}),
+    "without revision": seal({}),
+    "with a revision that is no number": seal({"revisions": {KIND: "x"}}),
     "with the uid alone": {"revisions": {KIND: "1"}, "journalOf": "of the pool"},
     "with another checksum": OURS | {"revisions": {KIND: "2"}},
 }
@@ -61,9 +61,9 @@ async def test_a_pool_whose_journal_is_lost_voids_earlier_promises_before_it_all
     lab = lab_of(status, make.allocation("b", size=8))
     await lab.pool()
     assert writes(lab, "b") == 2, "voided, then served"
-    found = lab.see("networkpools", "lab")
-    assert (found["journalOf"], make.revision_of(found)) != ("of the pool", "")
-    assert [entry["name"] for entry in found["assignments"]] == ["b"]
+    pool = lab.see("networkpools", "lab")
+    assert (pool["journalOf"], make.revision_of(pool)) != ("of the pool", "")
+    assert [entry["name"] for entry in pool["assignments"]] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_one_assignment_that_cannot_be_read_voids_earlier_promises(
     edit: Mapping[str, str],
 ) -> None:
     waiting = make.allocation("b", size=8)
-    lab = lab_of(sealed(OURS | {"assignments": [promised_to(waiting, **edit)]}), waiting)
+    lab = lab_of(seal(OURS | {"assignments": [promised_to(waiting, **edit)]}), waiting)
     await lab.pool()
     assert writes(lab, "b") == 2, "voided, then served"
 
@@ -90,7 +90,7 @@ async def test_what_a_status_promised_as_that_of_another_object_holds_nothing() 
 
 async def test_a_pool_whose_promises_were_dropped_by_another_writer_voids_them() -> None:
     waiting = make.allocation("a", size=8)
-    lab = lab_of(sealed(OURS | {"assignments": [promised_to(waiting)]}), waiting)
+    lab = lab_of(seal(OURS | {"assignments": [promised_to(waiting)]}), waiting)
     lab.server.edit("networkpools", "lab", {"status": {"assignments": None}})
     await lab.pool()
     assert writes(lab, "a") == 2, "voided, then served"
@@ -112,13 +112,13 @@ async def test_a_pool_whose_journal_names_a_kind_that_is_not_known_allocates_not
 ) -> None:
     """Requests of that kind hold what nobody reads here; their promises would starve the rest."""
     status = OURS | entry
-    lab = lab_of(status if is_lost else sealed(status), make.allocation("a", size=8))
+    lab = lab_of(status if is_lost else seal(status), make.allocation("a", size=8))
     for _ in range(4):
         await lab.pool()
         await lab.clock.advance(6)
     assert "startAddress" not in lab.see("ipallocations", "a")
-    found = lab.see("networkpools", "lab")
-    assert found["assignments"] == status["assignments"]
+    pool = lab.see("networkpools", "lab")
+    assert pool["assignments"] == status["assignments"]
     ready = lab.condition("networkpools", "lab", "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "HoldersUnknown")
     assert UNKNOWN in ready["message"]
@@ -129,7 +129,7 @@ async def test_a_pool_whose_journal_names_a_kind_that_is_not_known_allocates_not
 async def test_a_pool_allocates_again_once_a_person_has_removed_what_names_that_kind(
     entry: dict[str, Any],
 ) -> None:
-    lab = lab_of(sealed(OURS | entry), make.allocation("a", size=8))
+    lab = lab_of(seal(OURS | entry), make.allocation("a", size=8))
     await lab.pool()
     lab.server.edit("networkpools", "lab", {"status": {"assignments": None, "revisions": None}})
     await lab.pool()
@@ -143,7 +143,7 @@ async def test_a_deletion_waits_while_the_journal_names_a_kind_that_is_not_known
     entry: dict[str, Any], is_lost: bool
 ) -> None:
     status = OURS | entry
-    lab = lab_of(status if is_lost else sealed(status))
+    lab = lab_of(status if is_lost else seal(status))
     lab.server.delete("networkpools", "lab")
     await lab.pool()
     assert ("networkpools", "butler-system", "lab") in lab.server.objects
@@ -166,8 +166,8 @@ async def test_a_journal_that_was_not_stored_as_written_is_lost_for_every_replic
     lab = lab_of(OURS, make.allocation("a", size=8))
     lab.server.unknown = frozenset({"assignments"})
     await lab.pool()
-    found = lab.see("networkpools", "lab")
-    assert found["journalOf"] != sealed(found)["journalOf"]
+    pool = lab.see("networkpools", "lab")
+    assert pool["journalOf"] != seal(pool)["journalOf"]
     lab.server.unknown = frozenset()
     lab.server.requests.clear()
     await lab.clock.advance(61)

@@ -32,33 +32,35 @@ async def test_an_allocation_with_several_ranges_of_one_family_keeps_no_other_wa
 ) -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
-    odd = make.allocation("odd", size=8, held=HELD, phase="Pending", status={"families": families})
+    odd = make.allocation(
+        "odd", size=8, held_range=HELD, phase="Pending", status={"families": families}
+    )
     lab.server.add("ipallocations", odd)
     names = [f"w{number:02}" for number in range(20)]
     for name in names:
         lab.server.add("ipallocations", make.allocation(name, size=1))
     await lab.pool()
     addresses = [lab.see("ipallocations", name).get("startAddress") for name in names]
-    taken = {f"10.40.0.{last}" for last in (*range(8, 16), *range(32, 40))}
+    taken_addresses = {f"10.40.0.{last}" for last in (*range(8, 16), *range(32, 40))}
     assert len({*addresses}) == 20
-    assert not taken & {*addresses}
-    shown = lab.see("ipallocations", "odd")
-    assert (shown["startAddress"], shown["families"]) == ("10.40.0.8", families)
-    assert shown["phase"] == "Failed"
-    assert "several ranges of one family" in str(shown["conditions"])
+    assert not taken_addresses & {*addresses}
+    allocation = lab.see("ipallocations", "odd")
+    assert (allocation["startAddress"], allocation["families"]) == ("10.40.0.8", families)
+    assert allocation["phase"] == "Failed"
+    assert "several ranges of one family" in str(allocation["conditions"])
     assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
 
 
 async def test_a_restored_allocation_whose_range_was_handed_out_since_is_refused() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
-    lab.server.add("ipallocations", make.allocation("new", held=("10.40.0.8", "10.40.0.15")))
-    restored = make.allocation("old", held=("10.40.0.12", "10.40.0.19"), phase="Pending")
+    lab.server.add("ipallocations", make.allocation("new", held_range=("10.40.0.8", "10.40.0.15")))
+    restored = make.allocation("old", held_range=("10.40.0.12", "10.40.0.19"), phase="Pending")
     lab.server.add("ipallocations", restored)
     await lab.pool()
     assert lab.see("ipallocations", "new")["phase"] == "Allocated"
-    shown = lab.see("ipallocations", "old")
-    assert (shown["phase"], shown["startAddress"]) == ("Failed", "10.40.0.12")
+    allocation = lab.see("ipallocations", "old")
+    assert (allocation["phase"], allocation["startAddress"]) == ("Failed", "10.40.0.12")
     ready = lab.condition("ipallocations", "old", "Ready")
     assert ready["reason"] == "RangeInUse"
     assert "IPAllocation new" in str(ready["message"])
@@ -67,10 +69,10 @@ async def test_a_restored_allocation_whose_range_was_handed_out_since_is_refused
 async def test_a_restored_allocation_gets_its_range_again_once_the_other_one_is_gone() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
-    lab.server.add("ipallocations", make.allocation("new", held=HELD))
-    lab.server.add("ipallocations", make.allocation("old", held=HELD, phase="Pending"))
+    lab.server.add("ipallocations", make.allocation("new", held_range=HELD))
+    lab.server.add("ipallocations", make.allocation("old", held_range=HELD, phase="Pending"))
     await lab.pool()
     lab.server.vanish("ipallocations", "new")
     await lab.pool()
-    shown = lab.see("ipallocations", "old")
-    assert (shown["phase"], shown["startAddress"]) == ("Allocated", HELD[0])
+    allocation = lab.see("ipallocations", "old")
+    assert (allocation["phase"], allocation["startAddress"]) == ("Allocated", HELD[0])

@@ -38,15 +38,15 @@ def _lab(*allocations: Any, owner: Any = None) -> Lab:
     lab.server.add("networkpools", make.pool())
     if owner is not None:
         lab.server.add("tenantclusters", owner)
-    for one in allocations:
-        lab.server.add("ipallocations", one)
+    for allocation in allocations:
+        lab.server.add("ipallocations", allocation)
     lab.server.requests.clear()
     return lab
 
 
 def _going(lab: Lab) -> list[str]:
-    found = [obj["metadata"] for obj in lab.server.all("ipallocations")]
-    return [meta["name"] for meta in found if "deletionTimestamp" in meta]
+    metadata_list = [obj["metadata"] for obj in lab.server.all("ipallocations")]
+    return [meta["name"] for meta in metadata_list if "deletionTimestamp" in meta]
 
 
 @pytest.mark.parametrize("phase", ["Allocated", "Pending", "Failed"])
@@ -142,9 +142,9 @@ async def test_an_owner_never_seen_gets_a_condition_and_not_a_deletion() -> None
     for _ in range(3):
         await lab.orphans.sweep()
     assert _going(lab) == []
-    found = lab.condition("ipallocations", "lb", "OwnerFound")
-    assert (found["status"], found["reason"]) == ("False", "TenantClusterNeverSeen")
-    assert found["message"].startswith("TenantCluster team/a was never seen")
+    condition = lab.condition("ipallocations", "lb", "OwnerFound")
+    assert (condition["status"], condition["reason"]) == ("False", "TenantClusterNeverSeen")
+    assert condition["message"].startswith("TenantCluster team/a was never seen")
     assert len(lab.server.requests) == 1, "said once is enough"
     assert lab.see("ipallocations", "lb")["phase"] == "Allocated"
 
@@ -218,12 +218,12 @@ async def test_labels_never_decide_who_is_an_orphan() -> None:
 
 
 async def test_an_allocation_that_is_about_to_be_served_is_not_changed() -> None:
-    fresh = _orphan("fresh", phase=None, labels={}, held=None)
+    fresh = _orphan("fresh", phase=None, labels={}, held_range=None)
     promised = _orphan("promised", phase="Pending", labels={})
     lab = _lab(fresh, promised, owner=make.tenant())
     version = lab.server.see("ipallocations", "promised")["metadata"]["resourceVersion"]
     uid = lab.server.see("ipallocations", "promised")["metadata"]["uid"]
-    entry = make.listed(make.promise(promised, "10.40.0.0", "10.40.0.7", version=version))
+    entry = make.list_promise(make.promise(promised, "10.40.0.0", "10.40.0.7", version=version))
     stored = lab.server.see("networkpools", "lab")
     lab.server.edit("networkpools", "lab", make.with_promises(stored, entry | {"uid": uid}))
     await lab.orphans.sweep()
@@ -319,8 +319,8 @@ async def test_the_conditions_of_a_pool_survive_each_others_writers() -> None:
     await lab.orphans.sweep()
     await lab.pool()
     assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
-    found = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
-    assert found["status"] == "True"
+    condition = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
+    assert condition["status"] == "True"
 
 
 async def test_a_cluster_that_was_forced_away_gives_its_addresses_back_within_a_minute() -> None:

@@ -57,7 +57,7 @@ async def test_a_failed_request_does_not_make_controllers_write_over_and_over() 
     platform.server.add("ipallocations", make.allocation("huge", size=100_000))
     async with platform.running():
         await platform.clock.advance(10)
-        writes = [one for one in platform.server.requests if one.verb == "patch"]
+        writes = [request for request in platform.server.requests if request.verb == "patch"]
         assert len(writes) < 10
 
 

@@ -25,14 +25,14 @@ def _range(number: int) -> tuple[str, str]:
     return address_text(first, 4), address_text(first + 7, 4)
 
 
-def _filled(count: int) -> Replica:
+def _fill_pool(count: int) -> Replica:
     """Return a replica whose pool holds `count` ranges and has been served."""
     lab = Lab()
     lab.server.listeners.clear()
     lab.server.add("networkpools", make.pool(cidr="10.64.0.0/12"))
     for number in range(count):
-        held = make.allocation(f"held-{number:05}", held=_range(number), size=8)
-        lab.server.add("ipallocations", held)
+        allocation = make.allocation(f"held-{number:05}", held_range=_range(number), size=8)
+        lab.server.add("ipallocations", allocation)
     return lab.another()
 
 
@@ -77,7 +77,7 @@ async def test_a_pass_with_one_change_calls_as_much_in_a_large_pool_as_in_a_smal
     monkeypatch.setattr(KeptHoldings, "_check_kept", lambda _self, _pool, kept: kept)
     calls = {}
     for count in (FEW, MANY):
-        replica = _filled(count)
+        replica = _fill_pool(count)
         await replica.pools.reconcile(make.key("lab"))
         await replica.pools.reconcile(make.key("lab"))
         await change(replica)
@@ -89,7 +89,7 @@ async def test_a_pass_with_one_change_calls_as_much_in_a_large_pool_as_in_a_smal
 async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    replica = _filled(FEW)
+    replica = _fill_pool(FEW)
     server = replica.lab.server
     await replica.pools.reconcile(make.key("lab"))
     await replica.pools.reconcile(make.key("lab"))
@@ -127,7 +127,7 @@ async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_onc
 async def test_a_pass_calls_as_much_among_many_pools_as_among_few() -> None:
     calls = {}
     for count in (2, 60):
-        replica = _filled(FEW)
+        replica = _fill_pool(FEW)
         for number in range(count):
             other = make.pool(f"other-{number}", cidr=f"10.{100 + number}.0.0/16")
             replica.lab.server.add("networkpools", other)
@@ -142,7 +142,7 @@ async def test_a_scrape_of_the_metrics_reads_only_allocations_that_wait_or_are_g
 ):
     calls = {}
     for count in (FEW, MANY):
-        replica = _filled(count)
+        replica = _fill_pool(count)
         pools, allocations, clusters, providers = replica.caches.values()
         clock = replica.lab.clock
         gauges = Gauges(
@@ -155,8 +155,8 @@ async def test_a_scrape_of_the_metrics_reads_only_allocations_that_wait_or_are_g
             count_promises=count_promises,
         )
 
-        async def scrape(shown: Gauges = gauges) -> None:
-            list(shown.collect())
+        async def scrape(scraped: Gauges = gauges) -> None:
+            list(scraped.collect())
 
         await scrape()
         calls[count] = await calls_of(scrape)
@@ -166,15 +166,15 @@ async def test_a_scrape_of_the_metrics_reads_only_allocations_that_wait_or_are_g
 async def test_a_judgement_of_a_request_by_count_reads_no_allocations() -> None:
     calls = {}
     for count in (FEW, MANY):
-        replica = _filled(count)
+        replica = _fill_pool(count)
         pools, allocations, clusters, _ = replica.caches.values()
         judge = AllocationValidator(
             *(replica.client, pools, allocations, replica.lab.clock, 1 << 20), clusters=clusters
         )
 
-        async def judged(by: AllocationValidator = judge) -> None:
+        async def judge_request(by: AllocationValidator = judge) -> None:
             assert (await by.review_creation(make.allocation("new", size=8))).allowed
 
-        await judged()
-        calls[count] = await calls_of(judged)
+        await judge_request()
+        calls[count] = await calls_of(judge_request)
     assert calls[MANY] <= 1.1 * calls[FEW], calls

@@ -17,19 +17,21 @@ LIMIT = 1 << 20
 
 
 def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
-    shown = make.view(*allocations)
-    decision = protocol.decide(pool, shown, poolgeometry.parse_layouts(pool.spec, LIMIT), 256)
+    view = make.view(*allocations)
+    decision = protocol.decide(pool, view, poolgeometry.parse_layouts(pool.spec, LIMIT), 256)
     overlapping = make.spaces(*others).finding(offers_of(pool, LIMIT))
-    return {one.type: one for one in problems.findings(pool, shown, decision, overlapping)}
+    return {
+        finding.type: finding for finding in problems.findings(pool, view, decision, overlapping)
+    }
 
 
-def _held(name: str, first: int, last: int, **more: Any) -> Any:
-    return make.allocation(name, held=(f"10.40.0.{first}", f"10.40.0.{last}"), **more)
+def _make_holder(name: str, first: int, last: int, **more: Any) -> Any:
+    return make.allocation(name, held_range=(f"10.40.0.{first}", f"10.40.0.{last}"), **more)
 
 
 def test_a_sound_pool_has_all_four_conditions_and_all_are_false() -> None:
-    found = _findings(make.pool(), _held("a", 0, 7), make.allocation("waiting"))
-    assert {kind: one.status for kind, one in found.items()} == {
+    findings = _findings(make.pool(), _make_holder("a", 0, 7), make.allocation("waiting"))
+    assert {kind: condition.status for kind, condition in findings.items()} == {
         "Overlapping": False,
         "RangesOverlap": False,
         "OutOfRange": False,
@@ -38,15 +40,15 @@ def test_a_sound_pool_has_all_four_conditions_and_all_are_false() -> None:
 
 
 def test_pools_that_hand_out_the_same_addresses_name_each_other() -> None:
-    one, two = make.pool("one"), make.pool("two", cidr="10.40.0.128/25")
+    pool, two = make.pool("one"), make.pool("two", cidr="10.40.0.128/25")
     apart = make.pool("apart", cidr="10.41.0.0/24")
-    found = _findings(one, others=[one, two, apart])["Overlapping"]
-    assert (found.status, found.reason) == (True, "PoolsOverlap")
+    overlap = _findings(pool, others=[pool, two, apart])["Overlapping"]
+    assert (overlap.status, overlap.reason) == (True, "PoolsOverlap")
     reported = "addresses are also handed out by NetworkPool butler-system/two (128 addresses)"
-    assert found.message == reported
-    found = _findings(two, others=[one, two, apart])["Overlapping"]
-    assert found.message.endswith("NetworkPool butler-system/one (128 addresses)")
-    assert not _findings(apart, others=[one, two, apart])["Overlapping"].status
+    assert overlap.message == reported
+    overlap = _findings(two, others=[pool, two, apart])["Overlapping"]
+    assert overlap.message.endswith("NetworkPool butler-system/one (128 addresses)")
+    assert not _findings(apart, others=[pool, two, apart])["Overlapping"].status
 
 
 def test_pools_that_divide_a_cidr_among_them_do_not_overlap() -> None:
@@ -61,30 +63,32 @@ def test_an_invalid_pool_offers_nothing_and_so_overlaps_with_no_other() -> None:
 
 
 def test_ranges_that_others_made_overlap_are_named_in_pairs() -> None:
-    found = _findings(make.pool(), _held("a", 0, 7), _held("b", 4, 11), _held("c", 12, 15))
-    overlap = found["RangesOverlap"]
+    findings = _findings(
+        make.pool(), _make_holder("a", 0, 7), _make_holder("b", 4, 11), _make_holder("c", 12, 15)
+    )
+    overlap = findings["RangesOverlap"]
     assert (overlap.status, overlap.reason) == (True, "AllocationsOverlap")
     assert overlap.message == (
         "addresses are held twice: IPAllocation a (10.40.0.0-10.40.0.7)"
         " and IPAllocation b (10.40.0.4-10.40.0.11)"
     )
-    assert not found["OutOfRange"].status
+    assert not findings["OutOfRange"].status
 
 
 def test_a_range_within_a_larger_one_does_not_hide_the_next() -> None:
-    held = [_held("a", 0, 31), _held("b", 4, 5), _held("c", 20, 21)]
-    message = _findings(make.pool(), *held)["RangesOverlap"].message
+    holders = [_make_holder("a", 0, 31), _make_holder("b", 4, 5), _make_holder("c", 20, 21)]
+    message = _findings(make.pool(), *holders)["RangesOverlap"].message
     assert "10.40.0.31) and IPAllocation b (" in message
     assert "10.40.0.31) and IPAllocation c (" in message
 
 
 def test_many_offenders_are_counted_and_not_all_named() -> None:
-    held = [_held(f"a{n}", 0, 7) for n in range(9)]
-    assert _findings(make.pool(), *held)["RangesOverlap"].message.endswith("), and 3 more")
+    holders = [_make_holder(f"a{n}", 0, 7) for n in range(9)]
+    assert _findings(make.pool(), *holders)["RangesOverlap"].message.endswith("), and 3 more")
 
 
 def test_an_allocation_whose_phase_was_wiped_overlaps_with_no_other() -> None:
-    wiped = _held("a", 0, 7, phase="Pending")
+    wiped = _make_holder("a", 0, 7, phase="Pending")
     assert not _findings(make.pool(), wiped)["RangesOverlap"].status
 
 
@@ -98,26 +102,26 @@ def test_an_allocation_whose_phase_was_wiped_overlaps_with_no_other() -> None:
     ],
 )
 def test_ranges_outside_what_the_pool_hands_out_are_named(pool: Any, why: str) -> None:
-    found = _findings(pool, _held("a", 0, 7))["OutOfRange"]
-    assert (found.status, found.reason) == (True, "AllocationsOutOfRange"), why
-    assert found.message.endswith("held by IPAllocation a (10.40.0.0-10.40.0.7)")
+    out_of_range = _findings(pool, _make_holder("a", 0, 7))["OutOfRange"]
+    assert (out_of_range.status, out_of_range.reason) == (True, "AllocationsOutOfRange"), why
+    assert out_of_range.message.endswith("held by IPAllocation a (10.40.0.0-10.40.0.7)")
 
 
 def test_a_promise_outside_a_narrowed_pool_is_reported_and_not_revoked() -> None:
     waiting = make.allocation("a")
-    entry = make.listed(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
+    entry = make.list_promise(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
     status = {"assignments": [entry]}
     pool = make.pool(tenant={"start": "10.40.0.8", "end": "10.40.0.255"}, status=status)
-    found = _findings(pool, waiting)["OutOfRange"]
-    assert found.status
-    assert found.message.endswith("held by IPAllocation a (10.40.0.0-10.40.0.7)")
+    out_of_range = _findings(pool, waiting)["OutOfRange"]
+    assert out_of_range.status
+    assert out_of_range.message.endswith("held by IPAllocation a (10.40.0.0-10.40.0.7)")
 
 
 def test_free_space_in_bits_too_small_for_a_default_request_is_degraded() -> None:
-    held = [_held(f"a{n}", n, n) for n in range(0, 256, 4)]
-    found = _findings(make.pool(), *held)["Degraded"]
-    assert (found.status, found.reason) == (True, "HighFragmentation")
-    assert found.message == (
+    holders = [_make_holder(f"a{n}", n, n) for n in range(0, 256, 4)]
+    condition = _findings(make.pool(), *holders)["Degraded"]
+    assert (condition.status, condition.reason) == (True, "HighFragmentation")
+    assert condition.message == (
         "192 IPs are free, the largest free block has 3 (fragmentation 99%);"
         " a request of default size needs 8"
     )
@@ -134,8 +138,8 @@ def test_free_space_in_bits_too_small_for_a_default_request_is_degraded() -> Non
 def test_a_pool_is_not_degraded_where_contiguous_space_would_change_nothing(
     holes: range, why: str
 ) -> None:
-    held = [_held(f"a{n}", n, n) for n in holes]
-    assert not _findings(make.pool(), *held)["Degraded"].status, why
+    holders = [_make_holder(f"a{n}", n, n) for n in holes]
+    assert not _findings(make.pool(), *holders)["Degraded"].status, why
 
 
 spans = st.tuples(st.integers(0, 255), st.integers(0, 15)).map(lambda s: (s[0], min(255, sum(s))))
@@ -148,18 +152,20 @@ spans = st.tuples(st.integers(0, 255), st.integers(0, 15)).map(lambda s: (s[0], 
     st.sampled_from([4, 6]),
 )
 def test_the_quick_check_misses_nothing_that_the_full_check_finds(
-    held: list[tuple[int, int]], low: int, size: int, family: int
+    held_ranges: list[tuple[int, int]], low: int, size: int, family: int
 ) -> None:
     tenant = {"start": make.address(low, family), "end": make.address(low + size, family)}
     pool = make.pool(cidr=make.cidr(8, family), tenant=tenant)
     holders = [
-        make.allocation(f"a{n}", held=(make.address(first, family), make.address(last, family)))
-        for n, (first, last) in enumerate(held)
+        make.allocation(
+            f"a{n}", held_range=(make.address(first, family), make.address(last, family))
+        )
+        for n, (first, last) in enumerate(held_ranges)
     ]
-    found = _findings(pool, *holders)
-    everything = [address for first, last in held for address in range(first, last + 1)]
-    assert found["RangesOverlap"].status == (len(set(everything)) < len(everything))
-    assert found["OutOfRange"].status == any(not low <= a <= low + size for a in everything)
+    findings = _findings(pool, *holders)
+    everything = [address for first, last in held_ranges for address in range(first, last + 1)]
+    assert findings["RangesOverlap"].status == (len(set(everything)) < len(everything))
+    assert findings["OutOfRange"].status == any(not low <= a <= low + size for a in everything)
 
 
 async def test_narrowing_a_pool_shows_who_is_outside_and_widening_clears_it() -> None:

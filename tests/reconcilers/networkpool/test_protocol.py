@@ -36,17 +36,17 @@ def _decide(pool: Any, *allocations: Any, position: int = 10**9, batch: int = 25
 def test_a_promise_stays_open_while_its_allocation_is_at_the_promised_version() -> None:
     waiting = make.allocation("a")
     pool = _pool(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
-    found = settle_pool(pool, make.view(waiting))
-    assert [p.key.name for p in found.promises] == ["a"]
-    assert found.revisions == {KIND: 7}
+    settled = settle_pool(pool, make.view(waiting))
+    assert [p.key.name for p in settled.promises] == ["a"]
+    assert settled.revisions == {KIND: 7}
 
 
 def test_a_promise_is_settled_by_any_later_version_and_that_raises_the_revision() -> None:
     edited = make.allocation("a", resourceVersion="900")
     pool = _pool(make.promise(edited, "10.40.0.0", "10.40.0.7", version="899"))
-    found = settle_pool(pool, make.view(edited))
-    assert found.promises == ()
-    assert found.revisions == {KIND: 900}
+    settled = settle_pool(pool, make.view(edited))
+    assert settled.promises == ()
+    assert settled.revisions == {KIND: 900}
 
 
 def test_a_promise_to_an_absent_allocation_is_open_until_the_view_has_read_that_far() -> None:
@@ -91,7 +91,7 @@ def test_an_open_promise_keeps_its_range_from_others() -> None:
 
 @pytest.mark.parametrize("phase", ["Allocated", "Pending", "Failed", "Released"])
 def test_a_range_in_a_status_is_taken_in_whatever_phase(phase: str) -> None:
-    holder = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), phase=phase)
+    holder = make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), phase=phase)
     other = make.allocation("b", size=8)
     decision = _decide(make.pool(), holder, other)
     granted = {g.asker.metadata.name: g.addresses[0].text for g in decision.choice.grants}
@@ -99,7 +99,7 @@ def test_a_range_in_a_status_is_taken_in_whatever_phase(phase: str) -> None:
 
 
 def test_an_allocation_whose_phase_was_wiped_gets_the_range_it_still_holds() -> None:
-    wiped = make.allocation("a", held=("10.40.0.32", "10.40.0.39"), phase="Pending")
+    wiped = make.allocation("a", held_range=("10.40.0.32", "10.40.0.39"), phase="Pending")
     decision = _decide(make.pool(), wiped)
     assert [g.addresses[0].text for g in decision.choice.grants] == ["10.40.0.32/29"]
 
@@ -109,7 +109,7 @@ def test_an_allocation_whose_phase_was_wiped_gets_the_range_it_still_holds() -> 
     [
         make.allocation("no-finalizer", finalizers=[]),
         make.allocation("terminating", deletionTimestamp="2026-01-01T00:00:00Z"),
-        make.allocation("served", held=("10.40.0.0", "10.40.0.7")),
+        make.allocation("served", held_range=("10.40.0.0", "10.40.0.7")),
     ],
     ids=lambda a: a.metadata.name,
 )
@@ -200,16 +200,16 @@ def test_the_status_never_carries_more_promises_than_the_schema_allows() -> None
 
 
 @given(
-    held=st.lists(st.integers(0, 60), max_size=6, unique=True),
+    held_sizes=st.lists(st.integers(0, 60), max_size=6, unique=True),
     sizes=st.lists(st.integers(1, 9), max_size=12),
     blocks=st.lists(st.integers(0, 6), max_size=6),
     family=st.sampled_from([4, 6]),
 )
 def test_grants_overlap_neither_each_other_nor_what_is_held(
-    held: list[int], sizes: list[int], blocks: list[int], family: int
+    held_sizes: list[int], sizes: list[int], blocks: list[int], family: int
 ) -> None:
-    ends = {n: (make.address(n * 4, family), make.address(n * 4 + 3, family)) for n in held}
-    holders = [make.allocation(f"h{n}", held=ends[n]) for n in held]
+    ends = {n: (make.address(n * 4, family), make.address(n * 4 + 3, family)) for n in held_sizes}
+    holders = [make.allocation(f"h{n}", held_range=ends[n]) for n in held_sizes]
     asking = [make.allocation(f"w{n}", size=size) for n, size in enumerate(sizes)]
     lengths = [make.prefix_length(bits, family) for bits in blocks]
     asking += [make.allocation(f"b{n}", prefix=length) for n, length in enumerate(lengths)]

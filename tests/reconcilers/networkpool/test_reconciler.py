@@ -17,8 +17,8 @@ FINALIZER = "butler.butlerlabs.dev/networkpool"
 def _lab(*allocations: Any, pool: Any = None, settings: Settings | None = None) -> Lab:
     lab = Lab(settings)
     lab.server.add("networkpools", pool or make.pool())
-    for one in allocations:
-        lab.server.add("ipallocations", one)
+    for allocation in allocations:
+        lab.server.add("ipallocations", allocation)
     return lab
 
 
@@ -116,23 +116,23 @@ async def test_settled_promises_go_with_the_next_assigning_write() -> None:
     await lab.pool()
     await lab.pool()
     assert len(lab.see("networkpools", "lab")["assignments"]) == 1, "no write of their own"
-    served = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
+    resource_version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     lab.server.add("ipallocations", make.allocation("b"))
     await lab.pool()
     status = lab.see("networkpools", "lab")
     assert [p["name"] for p in status["assignments"]] == ["b"]
-    assert make.revision_of(status) == served
+    assert make.revision_of(status) == resource_version
 
 
 async def test_a_pool_whose_kind_is_not_served_for_a_moment_is_not_taken_for_deleted() -> None:
     lab = _lab()
     await _until_calm(lab)
-    served = lab.server.served
+    served_kinds = lab.server.served
     lab.server.add("ipallocations", make.allocation("a"))
-    lab.server.served = tuple(kind for kind in served if kind != "networkpools")
+    lab.server.served = tuple(kind for kind in served_kinds if kind != "networkpools")
     with pytest.raises(NotFound, match="404 page not found"):  # tried again, ever later
         await lab.pools.reconcile(make.key("lab"))
-    lab.server.served = served
+    lab.server.served = served_kinds
     await _until_calm(lab)
     assert _ranges(lab) == {"a": "10.40.0.0/29"}
 
@@ -156,7 +156,7 @@ async def test_a_count_that_can_never_fit_says_what_would() -> None:
 
 
 async def test_an_allocation_that_does_not_fit_is_failed_with_the_reason() -> None:
-    lab = _lab(make.allocation("holder", held=("10.40.0.9", "10.40.0.9")))
+    lab = _lab(make.allocation("holder", held_range=("10.40.0.9", "10.40.0.9")))
     lab.server.add("ipallocations", make.allocation("a", size=256))
     await lab.pool()
     assert lab.see("ipallocations", "a")["phase"] == "Failed"
@@ -174,7 +174,7 @@ async def test_an_allocation_that_does_not_fit_is_failed_with_the_reason() -> No
 
 async def test_a_failed_allocation_is_served_when_space_is_freed() -> None:
     lab = _lab(
-        make.allocation("holder", held=("10.40.0.0", "10.40.0.255")),
+        make.allocation("holder", held_range=("10.40.0.0", "10.40.0.255")),
         make.allocation("waiter"),
     )
     await lab.pool()
@@ -193,7 +193,7 @@ async def test_nothing_is_failed_unless_the_pool_could_be_written() -> None:
 
 
 async def test_a_replica_with_an_old_view_of_the_pool_marks_no_allocation_as_failed() -> None:
-    lab = _lab(make.allocation("b", age=9, held=("10.40.0.0", "10.40.0.255")))
+    lab = _lab(make.allocation("b", age=9, held_range=("10.40.0.0", "10.40.0.255")))
     slow = lab.another()
     lab.server.add("ipallocations", make.allocation("a", size=8))
     slow.hold("networkpools", "ipallocations")
@@ -271,7 +271,7 @@ async def test_promises_of_others_are_completed_after_two_seconds_unchanged() ->
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     entry = make.promise(waiting, "10.40.0.64", "10.40.0.71", version=version)
     stored = lab.server.see("networkpools", "lab")
-    lab.server.edit("networkpools", "lab", make.with_promises(stored, make.listed(entry)))
+    lab.server.edit("networkpools", "lab", make.with_promises(stored, make.list_promise(entry)))
     assert await lab.pool() == Again(2.0)
     await lab.clock.advance(1.9)
     await lab.pool()
@@ -287,7 +287,7 @@ async def test_promises_of_others_are_checked_in_time_despite_own_work() -> None
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     entry = make.promise(foreign, "10.40.0.64", "10.40.0.71", version=version)
     stored = lab.server.see("networkpools", "lab")
-    lab.server.edit("networkpools", "lab", make.with_promises(stored, make.listed(entry)))
+    lab.server.edit("networkpools", "lab", make.with_promises(stored, make.list_promise(entry)))
     assert await lab.pool() == Again(2.0)
 
 
@@ -330,11 +330,13 @@ async def test_a_full_list_of_open_promises_is_waited_for_without_spinning() -> 
     waiting = [make.allocation(f"a{n:03}", size=1) for n in range(520)]
     lab.server.add("networkpools", pool)
     entries = []
-    for number, one in enumerate(waiting):
-        made = lab.server.add("ipallocations", one)
+    for number, allocation in enumerate(waiting):
+        created = lab.server.add("ipallocations", allocation)
         address = f"10.40.{number >> 8}.{number & 255}"
-        version = made["metadata"]["resourceVersion"]
-        entries.append(make.listed(make.promise(one, address, address, version=version)))
+        version = created["metadata"]["resourceVersion"]
+        entries.append(
+            make.list_promise(make.promise(allocation, address, address, version=version))
+        )
     stored = lab.server.see("networkpools", "lab")
     lab.server.edit("networkpools", "lab", make.with_promises(stored, *entries[:512]))
     outcome = await lab.pool()

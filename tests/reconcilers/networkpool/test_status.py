@@ -15,17 +15,17 @@ from tests.reconcilers import make
 
 
 def _status(pool: Any, *allocations: Any) -> dict[str, Any]:
-    shown = make.view(*allocations)
-    decision = protocol.decide(pool, shown, poolgeometry.parse_layouts(pool.spec, 1 << 20), 256)
-    return make.pool_status(pool, shown, decision, make.EPOCH)
+    view = make.view(*allocations)
+    decision = protocol.decide(pool, view, poolgeometry.parse_layouts(pool.spec, 1 << 20), 256)
+    return make.pool_status(pool, view, decision, make.EPOCH)
 
 
-def _conditions(found: dict[str, Any]) -> dict[str, Any]:
-    return {condition["type"]: condition for condition in found["conditions"]}
+def _conditions(status_body: dict[str, Any]) -> dict[str, Any]:
+    return {condition["type"]: condition for condition in status_body["conditions"]}
 
 
-def _used(addresses: int) -> Any:
-    return make.allocation("holder", held=("10.40.0.0", ranges_text(addresses - 1)))
+def _make_holder(addresses: int) -> Any:
+    return make.allocation("holder", held_range=("10.40.0.0", ranges_text(addresses - 1)))
 
 
 def ranges_text(number: int) -> str:
@@ -50,37 +50,39 @@ TIERS = ("CapacityWarning", "CapacityCritical", "CapacityExhausted")
 )
 def test_each_tier_is_true_from_its_threshold_on(used: int, expected: str) -> None:
     pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": "10.40.0.99"}]})
-    found = _conditions(_status(pool, _used(used)))
-    assert "".join(found[tier]["status"][0] for tier in TIERS) == expected
-    assert found["CapacityWarning"]["message"] == f"Pool utilization is {used}% ({used}/100 IPs)"
+    conditions = _conditions(_status(pool, _make_holder(used)))
+    assert "".join(conditions[tier]["status"][0] for tier in TIERS) == expected
+    assert (
+        conditions["CapacityWarning"]["message"] == f"Pool utilization is {used}% ({used}/100 IPs)"
+    )
     above = {"T": "UtilizationAboveThreshold", "F": "UtilizationBelowThreshold"}
-    assert [found[tier]["reason"] for tier in TIERS] == [above[letter] for letter in expected]
+    assert [conditions[tier]["reason"] for tier in TIERS] == [above[letter] for letter in expected]
 
 
 @pytest.mark.parametrize(
-    ("tenants", "shown", "percent", "expected"),
+    ("tenants", "allocated", "percent", "expected"),
     [(8, "50", 50, "FFF"), (12, "75", 75, "TFF"), (14, "87", 87, "TTF"), (16, "100", 100, "TTT")],
 )
 def test_the_status_of_the_operations_guides_pool_of_32(
-    tenants: int, shown: str, percent: int, expected: str
+    tenants: int, allocated: str, percent: int, expected: str
 ) -> None:
     pool = make.pool(cidr="10.40.0.0/27")
-    found = _status(pool, *(make.allocation(f"t{n}", size=2) for n in range(tenants)))
-    conditions = _conditions(found)
+    status = _status(pool, *(make.allocation(f"t{n}", size=2) for n in range(tenants)))
+    conditions = _conditions(status)
     assert "".join(conditions[tier]["status"][0] for tier in TIERS) == expected
-    reported = f"Pool utilization is {shown}% ({2 * tenants}/32 IPs)"
+    reported = f"Pool utilization is {allocated}% ({2 * tenants}/32 IPs)"
     assert conditions["CapacityExhausted"]["message"] == reported
-    assert found["utilizationPercent"] == percent, "rounded down"
+    assert status["utilizationPercent"] == percent, "rounded down"
 
 
 @given(total=st.integers(1, 256), used=st.integers(0, 256))
 def test_a_pool_shows_one_percentage_wherever_it_is_shown(total: int, used: int) -> None:
     used = min(used, total)
     pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": ranges_text(total - 1)}]})
-    allocations = [_used(used)] if used else []
+    allocations = [_make_holder(used)] if used else []
     document = _status(pool, *allocations)
     picture = picture_of(pool, allocations)
-    shown = {
+    percentages = {
         document["utilizationPercent"],
         picture.families[0].figures.capacity.utilization_percent,
         pool_document(picture)["families"][0]["utilizationPercent"],
@@ -91,24 +93,24 @@ def test_a_pool_shows_one_percentage_wherever_it_is_shown(total: int, used: int)
         ),
         int(str(bar(used, total).content).partition("]")[2].rstrip("%")),
     }
-    assert shown == {100 * used // total}
+    assert percentages == {100 * used // total}
 
 
 def test_tiers_fall_back_when_space_is_freed() -> None:
     pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": "10.40.0.99"}]})
-    high = _conditions(_status(pool, _used(90)))
-    low = _conditions(_status(pool, _used(50)))
+    high = _conditions(_status(pool, _make_holder(90)))
+    low = _conditions(_status(pool, _make_holder(50)))
     assert [high[t]["status"] for t in TIERS] == ["True", "True", "False"]
     assert [low[t]["status"] for t in TIERS] == ["False", "False", "False"]
 
 
 def test_a_pool_with_nothing_to_hand_out_has_no_capacity() -> None:
     pool = make.pool(cidr="10.40.0.0/29", reserved=["10.40.0.0/29"])
-    found = _status(pool)
-    conditions = _conditions(found)
+    status = _status(pool)
+    conditions = _conditions(status)
     assert [conditions[tier]["reason"] for tier in TIERS] == ["NoCapacity"] * 3
     assert [conditions[tier]["status"] for tier in TIERS] == ["False"] * 3
-    assert (found["totalIPs"], found["utilizationPercent"]) == (0, 0)
+    assert (status["totalIPs"], status["utilizationPercent"]) == (0, 0)
 
 
 def test_reserved_addresses_and_gaps_count_for_nothing() -> None:
@@ -117,37 +119,42 @@ def test_reserved_addresses_and_gaps_count_for_nothing() -> None:
         {"start": "10.40.0.64", "end": "10.40.0.95"},
     ]
     pool = make.pool(reserved=["10.40.0.0/28"], tenant={"ranges": spans})
-    found = _status(pool, make.allocation("a", held=("10.40.0.16", "10.40.0.23")))
-    assert (found["totalIPs"], found["allocatedIPs"], found["availableIPs"]) == (48, 8, 40)
-    assert found["largestFreeBlock"] == 32
-    assert found["fragmentationPercent"] == 20
-    assert found["allocationCount"] == 1
-    ready = _conditions(found)["Ready"]
+    status = _status(pool, make.allocation("a", held_range=("10.40.0.16", "10.40.0.23")))
+    assert (status["totalIPs"], status["allocatedIPs"], status["availableIPs"]) == (48, 8, 40)
+    assert status["largestFreeBlock"] == 32
+    assert status["fragmentationPercent"] == 20
+    assert status["allocationCount"] == 1
+    ready = _conditions(status)["Ready"]
     assert ready["message"] == "40/48 IPs available (1 allocation)"
 
 
 def test_what_an_integer_of_32_bits_cannot_count_is_a_text_beside_it() -> None:
     pool = make.pool(cidr="fd00::/64")
-    found = _status(pool, make.allocation("a", held=("fd00::", "fd00::3")))
+    pool_status = _status(pool, make.allocation("a", held_range=("fd00::", "fd00::3")))
     names = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
-    assert [found[name] for name in names] == [2**31 - 1, 4, 2**31 - 1, 2**31 - 1]
+    assert [pool_status[name] for name in names] == [2**31 - 1, 4, 2**31 - 1, 2**31 - 1]
     free = str(2**64 - 4)
-    assert found["exactCounts"] == dict(zip(names, (str(2**64), "4", free, free), strict=True))
-    assert _conditions(found)["Ready"]["message"] == f"{free}/{2**64} IPs available (1 allocation)"
-    assert (found["utilizationPercent"], found["fragmentationPercent"]) == (0, 0)
-    known = make.pool(cidr="fd00::/64", status=found).status
+    assert pool_status["exactCounts"] == dict(
+        zip(names, (str(2**64), "4", free, free), strict=True)
+    )
+    assert (
+        _conditions(pool_status)["Ready"]["message"]
+        == f"{free}/{2**64} IPs available (1 allocation)"
+    )
+    assert (pool_status["utilizationPercent"], pool_status["fragmentationPercent"]) == (0, 0)
+    known = make.pool(cidr="fd00::/64", status=pool_status).status
     assert (known.total, known.allocated) == (2**64, 4)
     assert (known.available, known.largest_free) == (2**64 - 4, 2**64 - 4)
-    assert not status.differs(known, found)
+    assert not status.differs(known, pool_status)
 
 
 def test_exact_counts_go_when_the_numbers_fit_again() -> None:
     huge = make.pool(cidr="fd00::/64", status=_status(make.pool(cidr="fd00::/64")))
     part = {"ranges": [{"start": "fd00::", "end": "fd00::ff"}]}
     shrunk = make.pool(cidr="fd00::/64", tenant=part, status=_status(huge))
-    found = _status(shrunk)
-    assert (found["totalIPs"], found["exactCounts"]) == (256, None)
-    assert status.differs(shrunk.status, found)
+    pool_status = _status(shrunk)
+    assert (pool_status["totalIPs"], pool_status["exactCounts"]) == (256, None)
+    assert status.differs(shrunk.status, pool_status)
 
 
 def test_a_pool_that_32_bits_count_has_no_exact_counts() -> None:
@@ -155,28 +162,28 @@ def test_a_pool_that_32_bits_count_has_no_exact_counts() -> None:
 
 
 def test_a_huge_pool_that_turns_invalid_serves_nothing_and_keeps_what_it_gave() -> None:
-    block = make.allocation("a", held=("fd00::", "fd00::ffff:ffff:ffff"))
+    block = make.allocation("a", held_range=("fd00::", "fd00::ffff:ffff:ffff"))
     pool = make.pool(cidr="fd00::/64", status=_status(make.pool(cidr="fd00::/64"), block))
-    found = status.invalid(pool, ["broken"], make.EPOCH)
-    assert found["exactCounts"] == {
+    pool_status = status.invalid(pool, ["broken"], make.EPOCH)
+    assert pool_status["exactCounts"] == {
         "totalIPs": "0",
         "allocatedIPs": str(2**48),
         "availableIPs": "0",
         "largestFreeBlock": "0",
     }
-    assert (found["totalIPs"], found["allocatedIPs"]) == (0, 2**31 - 1)
+    assert (pool_status["totalIPs"], pool_status["allocatedIPs"]) == (0, 2**31 - 1)
     assert "allocatedIPs" not in status.invalid(make.pool(), ["broken"], make.EPOCH)
 
 
 def test_promises_count_as_allocated_in_the_write_that_makes_them() -> None:
-    found = _status(make.pool(), make.allocation("a"), make.allocation("b"))
-    assert (found["allocatedIPs"], found["allocationCount"]) == (16, 2)
+    status = _status(make.pool(), make.allocation("a"), make.allocation("b"))
+    assert (status["allocatedIPs"], status["allocationCount"]) == (16, 2)
 
 
 def test_a_held_range_whose_phase_was_wiped_is_counted_once() -> None:
-    wiped = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), phase="Pending")
-    found = _status(make.pool(), wiped)
-    assert (found["allocatedIPs"], found["allocationCount"]) == (8, 1)
+    wiped = make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), phase="Pending")
+    status = _status(make.pool(), wiped)
+    assert (status["allocatedIPs"], status["allocationCount"]) == (8, 1)
 
 
 def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
@@ -201,8 +208,8 @@ def test_counters_never_exceed_what_the_schema_takes() -> None:
     decision = protocol.decide(
         pool, make.view(), poolgeometry.parse_layouts(pool.spec, 1 << 33), 256
     )
-    found = make.pool_status(pool, make.view(), decision, make.EPOCH)
-    assert found["totalIPs"] == found["largestFreeBlock"] == 2**31 - 1
+    pool_status = make.pool_status(pool, make.view(), decision, make.EPOCH)
+    assert pool_status["totalIPs"] == pool_status["largestFreeBlock"] == 2**31 - 1
 
 
 def test_a_pool_whose_spec_turned_invalid_offers_nothing() -> None:

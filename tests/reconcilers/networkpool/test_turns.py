@@ -44,44 +44,47 @@ SIZES = st.integers(1, 5)
 def choose_by_trying_all(
     taker: AllocationTaker, view: View, promises: Sequence[Promise], room: int
 ) -> Choice[IPAllocation]:
-    """Return what a pass hands out that tries each one that waits, in one queue."""
-    promised = {one.uid for one in promises}
-    queue = sorted((one for one in view.of_pool if waits(one)), key=place)
+    """Return the choice of a pass that tries each waiting request, in one queue."""
+    promised = {promise.uid for promise in promises}
+    queue = sorted((request for request in view.of_pool if waits(request)), key=place)
     grants: list[Grant[IPAllocation]] = []
     refusals: list[Refusal[IPAllocation]] = []
-    for one in queue:
-        if one.metadata.uid in promised:
+    for request in queue:
+        if request.metadata.uid in promised:
             continue
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
-        holder = holder_of(one)
+        holder = holder_of(request)
         try:
-            grants.append(Grant(holder, one, *taker.take(one)))
+            grants.append(Grant(holder, request, *taker.take(request)))
         except Refused as refused:
-            is_shown = taker.shows(one, refused)
-            refusals.append(Refusal(holder, one, refused.reason, refused.message, is_shown))
+            is_shown = taker.shows(request, refused)
+            refusals.append(Refusal(holder, request, refused.reason, refused.message, is_shown))
     return Choice(tuple(grants), tuple(refusals), more=False)
 
 
 @st.composite
 def _requests(draw: st.DrawFn) -> dict[str, Any]:
-    """Return what `make.allocation` needs: by count, as a block, by address, of any families."""
+    """Draw arguments of `make.allocation`: by count, as a block, by address, of any families."""
     policy = draw(st.sampled_from([None, "SingleStack", "PreferDualStack", "RequireDualStack"]))
-    named = draw(st.sampled_from([[], [], ["IPv4"], ["IPv6"], ["IPv6", "IPv4"]]))
+    families = draw(st.sampled_from([[], [], ["IPv4"], ["IPv6"], ["IPv6", "IPv4"]]))
     asks = ({"ipFamilyPolicy": policy} if policy else {}) | (
-        {"ipFamilies": named} if named else {}
+        {"ipFamilies": families} if families else {}
     )
-    found: dict[str, Any] = {"age": float(draw(st.integers(0, 3))), "asks": asks}
+    fields_of_request: dict[str, Any] = {"age": float(draw(st.integers(0, 3))), "asks": asks}
     first = draw(st.integers(0, 17))
     kind = draw(st.sampled_from(["count", "count", "count", "default", "block", "pin"]))
     if kind == "count":
-        found["size"] = draw(SIZES)
+        fields_of_request["size"] = draw(SIZES)
     elif kind == "block":
-        found["prefix"] = draw(st.sampled_from([29, 30, 31, 125, 126, 200]))
+        fields_of_request["prefix"] = draw(st.sampled_from([29, 30, 31, 125, 126, 200]))
     elif kind == "pin":
-        found["pin"] = make.address(first), make.address(first + draw(st.integers(0, 2)))
-    held = make.address(first), make.address(first + 1)
-    return found | draw(
+        fields_of_request["pin"] = (
+            make.address(first),
+            make.address(first + draw(st.integers(0, 2))),
+        )
+    held_range = make.address(first), make.address(first + 1)
+    return fields_of_request | draw(
         st.sampled_from(
             [
                 *(
@@ -89,8 +92,8 @@ def _requests(draw: st.DrawFn) -> dict[str, Any]:
                     {},
                     {},
                     {"finalizers": []},
-                    {"held": held},
-                    {"held": held, "phase": "Failed"},
+                    {"held_range": held_range},
+                    {"held_range": held_range, "phase": "Failed"},
                 ),
                 {"phase": "Failed", "status": {"conditions": [_odd_refusal()]}},
             ]
@@ -109,34 +112,36 @@ class PoolPasses:
 
     pool: NetworkPool
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
-    shown: dict[str, IPAllocation] = field(default_factory=dict)
+    allocations: dict[str, IPAllocation] = field(default_factory=dict)
 
     def ask(self, name: str, request: dict[str, Any]) -> None:
         self.asked[name] = request
-        self.shown[name] = make.allocation(name, **request)
+        self.allocations[name] = make.allocation(name, **request)
 
     def vanish(self, name: str) -> None:
-        self.shown.pop(name, None)
+        self.allocations.pop(name, None)
 
-    def write(self, one: IPAllocation, status: dict[str, Any]) -> None:
-        name = one.metadata.name
-        left_out = {"phase", "status"} | ({"held"} if "startAddress" in status else set())
+    def write(self, allocation: IPAllocation, status: dict[str, Any]) -> None:
+        name = allocation.metadata.name
+        left_out = {"phase", "status"} | ({"held_range"} if "startAddress" in status else set())
         kept = {k: v for k, v in self.asked[name].items() if k not in left_out}
-        self.shown[name] = make.allocation(name, phase=status["phase"], status=status, **kept)
+        self.allocations[name] = make.allocation(
+            name, phase=status["phase"], status=status, **kept
+        )
 
     def pass_(self, promised: Sequence[str], room: int) -> None:
         """Choose both ways, compare, and write what was chosen."""
-        view = make.view(*self.shown.values())
+        view = make.view(*self.allocations.values())
         at_the_end = AddressRange.parse(make.address(20), make.address(20))
         promises = [
             Promise(
                 KIND,
-                one.metadata.key,
-                one.metadata.uid,
-                one.metadata.resourceVersion,
+                allocation.metadata.key,
+                allocation.metadata.uid,
+                allocation.metadata.resourceVersion,
                 (PromisedRange(at_the_end, "IPv4"),),
             )
-            for name, one in self.shown.items()
+            for name, allocation in self.allocations.items()
             if name in promised
         ]
         geometry = poolgeometry.parse_layouts(self.pool.spec, 1 << 20)
@@ -156,18 +161,18 @@ class PoolPasses:
                 return choose_by_trying_all(taker(), view, promises, room)
 
         with exclude_ranges(view.holdings, ranges):
-            found = choose(view.holdings, [taker()], promises, room, count=count_promise)
+            decided = choose(view.holdings, [taker()], promises, room, count=count_promise)
         expected = by_trying_all(room)
-        told = new_refusals(found.refusals)
-        assert found.grants == expected.grants
+        told = new_refusals(decided.refusals)
+        assert decided.grants == expected.grants
         assert told == new_refusals(expected.refusals)
-        assert bool(found.refusals) == bool(expected.refusals)
-        if found.more != expected.more:
+        assert bool(decided.refusals) == bool(expected.refusals)
+        if decided.more != expected.more:
             # Of those that are left none would get or be told anything.
-            whole = by_trying_all(len(self.shown))
+            whole = by_trying_all(len(self.allocations))
             assert expected.more
-            assert (whole.grants, new_refusals(whole.refusals)) == (found.grants, told)
-        for grant in found.grants:
+            assert (whole.grants, new_refusals(whole.refusals)) == (decided.grants, told)
+        for grant in decided.grants:
             status = granted_status(grant.asker, self.pool, grant.addresses, make.EPOCH)
             self.write(grant.asker, status)
         for refusal in told:
@@ -183,7 +188,7 @@ STEPS = st.one_of(
 PASS: tuple[str, Any, Any] = ("pass", [], 99)
 SIX = ("a", {"asks": {"ipFamilies": ["IPv6"]}, "size": 8, "age": 9.0})  # all of the second family
 BOTH = {"asks": {"ipFamilyPolicy": "RequireDualStack"}, "size": 4}
-LOST = BOTH | {"held": (make.address(0), make.address(0)), "phase": "Pending"}
+LOST = BOTH | {"held_range": (make.address(0), make.address(0)), "phase": "Pending"}
 PIN = {"pin": (make.address(0), make.address(2))}
 
 
@@ -213,7 +218,7 @@ def _example(
     then=("ask", "d", {"size": 15, "age": 7.0}),
 )
 @_example(
-    ("a", {"held": (make.address(1), make.address(1))}),
+    ("a", {"held_range": (make.address(1), make.address(1))}),
     ("b", PIN | {"age": 5.0}),
     ("c", PIN | {"age": 1.0}),
     then=("ask", "d", {"pin": (make.address(0), make.address(0)), "age": 3.0}),
@@ -225,13 +230,13 @@ def test_every_request_gets_the_result_that_it_would_get_if_all_were_tried(
     passes = PoolPasses(make.pool(cidr=make.cidr(BITS), secondary=SECOND if both else None))
     for name, request in first:
         passes.ask(name, request)
-    for what, who, how in [PASS, *steps, PASS]:
-        if what == "ask":
-            passes.ask(who, how)
-        elif what == "vanish":
-            passes.vanish(who)
+    for case, holder_name, how in [PASS, *steps, PASS]:
+        if case == "ask":
+            passes.ask(holder_name, how)
+        elif case == "vanish":
+            passes.vanish(holder_name)
         else:
-            passes.pass_(who, how)
+            passes.pass_(holder_name, how)
 
 
 def test_all_that_a_request_may_say_decides_on_its_row() -> None:
@@ -248,7 +253,7 @@ def test_all_that_a_request_may_say_decides_on_its_row() -> None:
         },
     }
     without = {"poolRef", "tenantClusterRef"}
-    assert {one.name for one in fields(IPAllocationSpec)} == asked.keys() | without
+    assert {field.name for field in fields(IPAllocationSpec)} == asked.keys() | without
     rows = {row(make.allocation("a", **request)) for request in asked.values()}
     assert len({*rows, row(make.allocation("a"))}) == len(asked)  # the two pins are of one name
 
@@ -264,8 +269,10 @@ def _full(waiting: int, asks: Sequence[dict[str, Any]]) -> Replica:
         "networkpools", make.pool(cidr="10.40.0.0/24", secondary={"cidr": "fd00::/120"})
     )
     for number in range(127):
-        held = make.address(2 * number), make.address(2 * number + 1)
-        lab.server.add("ipallocations", make.allocation(f"held-{number:03}", held=held))
+        held_range = make.address(2 * number), make.address(2 * number + 1)
+        lab.server.add(
+            "ipallocations", make.allocation(f"held-{number:03}", held_range=held_range)
+        )
     for number in range(waiting):
         request = asks[number % len(asks)]
         lab.server.add("ipallocations", make.allocation(f"waits-{number:05}", **request))

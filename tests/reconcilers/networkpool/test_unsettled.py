@@ -21,23 +21,27 @@ LABELS = {
 def _allocation(name: str, tenant: str, number: int, **more: Any) -> Any:
     labels = LABELS | {names.LABEL_TENANT: tenant}
     annotations = {names.ANNOTATION_TENANT_UID: f"uid-team-{tenant}"}
-    held = (f"10.40.0.{number}", f"10.40.0.{number}")
-    given = {"labels": labels, "annotations": annotations, "held": held} | more
-    return make.allocation(name, tenant=f"team/{tenant}", **given)
+    held_range = (f"10.40.0.{number}", f"10.40.0.{number}")
+    fields_of_allocation = {
+        "labels": labels,
+        "annotations": annotations,
+        "held_range": held_range,
+    } | more
+    return make.allocation(name, tenant=f"team/{tenant}", **fields_of_allocation)
 
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the allocations whose owner was looked for, as they are."""
-    found: list[str] = []
+    keys: list[str] = []
     is_settled = owners.is_settled
 
     def noting(allocation: Any, clusters: Any) -> bool:
-        found.append(allocation.metadata.name)
+        keys.append(allocation.metadata.name)
         return is_settled(allocation, clusters)
 
     monkeypatch.setattr(owners, "is_settled", noting)
-    return found
+    return keys
 
 
 def _lab() -> Replica:
@@ -51,8 +55,8 @@ def _lab() -> Replica:
 
 
 def _going(replica: Replica) -> list[str]:
-    found = [obj["metadata"] for obj in replica.lab.server.all("ipallocations")]
-    return [meta["name"] for meta in found if "deletionTimestamp" in meta]
+    metadata_list = [obj["metadata"] for obj in replica.lab.server.all("ipallocations")]
+    return [meta["name"] for meta in metadata_list if "deletionTimestamp" in meta]
 
 
 async def test_a_settled_allocation_is_checked_once(looked_at: list[str]) -> None:

@@ -28,22 +28,22 @@ def _platform() -> Platform:
     return platform
 
 
-async def _served(platform: Platform) -> dict[str, bool]:
-    """Return which pools serve a request that comes now."""
-    wanted = {"lab": make.NAMESPACE, "other": make.NAMESPACE, "far": "far"}
-    for pool, namespace in wanted.items():
+async def _find_served_pools(platform: Platform) -> dict[str, bool]:
+    """Return the pools that serve a request that comes now."""
+    expected = {"lab": make.NAMESPACE, "other": make.NAMESPACE, "far": "far"}
+    for pool, namespace in expected.items():
         asks = make.allocation(f"asks-{pool}", of=pool, namespace=namespace)
         platform.server.add("ipallocations", asks)
     await platform.clock.advance(1)
     return {
         pool: platform.phase("ipallocations", f"asks-{pool}", namespace) == "Allocated"
-        for pool, namespace in wanted.items()
+        for pool, namespace in expected.items()
     }
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["in the list", "in the watch"])
 @pytest.mark.parametrize(
-    ("spec", "served"),
+    ("spec", "expected"),
     [
         (NAMES_LAB, {"lab": False, "other": True, "far": True}),
         (WITHOUT_TENANT, {"lab": False, "other": False, "far": True}),
@@ -51,7 +51,7 @@ async def _served(platform: Platform) -> dict[str, bool]:
     ids=["it names its pool", "its pool cannot be read"],
 )
 async def test_an_unreadable_allocation_stops_the_pools_that_it_may_concern(
-    spec: Any, served: dict[str, bool], early: bool
+    spec: Any, expected: dict[str, bool], early: bool
 ) -> None:
     platform = _platform()
     if early:
@@ -59,7 +59,7 @@ async def test_an_unreadable_allocation_stops_the_pools_that_it_may_concern(
     async with platform.running():
         platform.server.add("ipallocations", _odd(spec))
         await platform.clock.advance(1)
-        assert await _served(platform) == served
+        assert await _find_served_pools(platform) == expected
         conditions = platform.server.see("networkpools", "lab")["status"]["conditions"]
         ready = next(c for c in conditions if c["type"] == "Ready")
         assert (ready["reason"], "odd" in ready["message"]) == ("UnreadableAllocation", True)
@@ -69,7 +69,7 @@ async def test_a_repaired_allocation_lets_its_pool_go_on() -> None:
     platform = _platform()
     platform.server.add("ipallocations", _odd(NAMES_LAB))
     async with platform.running():
-        assert not (await _served(platform))["lab"]
+        assert not (await _find_served_pools(platform))["lab"]
         platform.server.vanish("ipallocations", "odd")
         await platform.clock.advance(61)
         assert platform.phase("ipallocations", "asks-lab") == "Allocated"

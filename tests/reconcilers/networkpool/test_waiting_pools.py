@@ -44,7 +44,7 @@ def _lab() -> Lab:
 
 def _message(lab: Lab) -> str:
     conditions = lab.see("networkpools", "lab")["conditions"]
-    ready = next(one for one in conditions if one["type"] == "Ready")
+    ready = next(condition for condition in conditions if condition["type"] == "Ready")
     message: str = ready["message"]
     return message
 

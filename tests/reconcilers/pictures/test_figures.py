@@ -47,15 +47,15 @@ def check_figures(family: PoolFamily) -> None:
     unit = 1
     if family.prefix_length is not None:
         unit = 1 << BITS[family.family] - family.prefix_length
-    capacity, free, held = family.figures.capacity, 0, 0
+    capacity, free, held_count = family.figures.capacity, 0, 0
     for extent in family.extents:
         if extent.state is AddressState.FREE:
             free += extent.range.size
         elif extent.state not in NOT_USABLE:
             usable = [extent.range.intersection(part) for part in family.usable]
-            held += sum(part.size for part in usable if part is not None)
+            held_count += sum(part.size for part in usable if part is not None)
     assert capacity.available * unit == free
-    assert capacity.allocated * unit == held
+    assert capacity.allocated * unit == held_count
     assert capacity.total == capacity.available + capacity.allocated
     is_outside = any(extent.state is AddressState.STRAY for extent in family.extents)
     assert bool(family.figures.outside) == is_outside
@@ -70,17 +70,17 @@ def test_figures_of_pools_of_other_platforms_count_what_is_shown(pool: PoolPictu
 spans = st.tuples(st.integers(0, 70), st.integers(1, 9)).map(lambda s: (s[0], s[0] + s[1] - 1))
 
 
-@given(held=st.lists(spans, max_size=6), window=spans)
+@given(held_ranges=st.lists(spans, max_size=6), window=spans)
 def test_figures_of_network_pools_count_what_is_shown(
-    held: list[tuple[int, int]], window: tuple[int, int]
+    held_ranges: list[tuple[int, int]], window: tuple[int, int]
 ) -> None:
     first, last = (make.address(min(end, 63)) for end in window)
     pool = make.pool(cidr=make.cidr(6), tenant={"ranges": [{"start": first, "end": last}]})
     allocations = [
         make.allocation(
-            f"a{at}", phase="Allocated", held=(make.address(span[0]), make.address(span[1]))
+            f"a{at}", phase="Allocated", held_range=(make.address(span[0]), make.address(span[1]))
         )
-        for at, span in enumerate(held)
+        for at, span in enumerate(held_ranges)
     ]
     picture = picture_of(pool, allocations)
     for family in picture.families:

@@ -75,11 +75,11 @@ class Gate:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    """Return what the API server asks before each write."""
+    """Return the gate that the API server asks before each write."""
     opened = Gate()
     answer = FakeApi._answer
 
-    def guarded(self: FakeApi, request: Request, target: Any, sent: Any, *more: Any) -> Json:
+    def guard(self: FakeApi, request: Request, target: Any, sent: Any, *more: Any) -> Json:
         method, plural, key = request.method, request.plural, target.key
         if method == "GET" or plural in {"events", "leases"}:
             return answer(self, request, target, sent, *more)
@@ -96,7 +96,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
         opened.accepted.append(write)
         return answer(self, request, target, sent, *more)
 
-    monkeypatch.setattr(FakeApi, "_answer", guarded)
+    monkeypatch.setattr(FakeApi, "_answer", guard)
     return opened
 
 
@@ -126,11 +126,11 @@ class Pool(ABC):
 
     @abstractmethod
     def address(self, name: str) -> str:
-        """Return what a request got; empty for nothing."""
+        """Return the address of a request; empty if it has none."""
 
     @abstractmethod
-    def shown(self, name: str) -> str:
-        """Return what a request shows of why it waits."""
+    def find_shown_reason(self, name: str) -> str:
+        """Return the reason that a request shows for waiting."""
 
     @abstractmethod
     def promises(self) -> list[str]:
@@ -183,10 +183,10 @@ def _namespace_of(name: str, elsewhere: str) -> str:
 
 
 def _promised_names(stored: Json, *, by_namespace: bool = False) -> list[str]:
-    text = stored["metadata"].get("annotations", {}).get(ANNOTATION, "")
-    if not text:
+    annotation = stored["metadata"].get("annotations", {}).get(ANNOTATION, "")
+    if not annotation:
         return []
-    promises = json.loads(text).get("promises", [])  # an empty list is not stored
+    promises = json.loads(annotation).get("promises", [])  # an empty list is not stored
     return [str(entry[0 if by_namespace else 1]) for entry in promises]
 
 
@@ -225,7 +225,7 @@ class ClaimPool(Pool):
         return str(self.place.see(ADDRESSES, name, namespace)["spec"]["address"])
 
     @override
-    def shown(self, name: str) -> str:
+    def find_shown_reason(self, name: str) -> str:
         ready = self.place.ready(CLAIMS, name, self._namespace(name))
         return f"{ready.get('reason')}: {ready.get('message')}" if ready else ""
 
@@ -283,7 +283,7 @@ class RangePool(Pool):
         return str(status.get("startAddress") or "")
 
     @override
-    def shown(self, name: str) -> str:
+    def find_shown_reason(self, name: str) -> str:
         ready = self.place.ready(IP_ALLOCATION, name)
         return f"{ready.get('reason')}: {ready.get('message')}" if ready else ""
 
@@ -339,7 +339,7 @@ class MachineNetwork(Pool):
         return str(status.get("address") or "")
 
     @override
-    def shown(self, name: str) -> str:
+    def find_shown_reason(self, name: str) -> str:
         status = self.place.see(vitistack.ALLOCATIONS, name).get("status", {})
         return str(status.get("message") or "")
 
@@ -383,10 +383,10 @@ class ClusterPool(Pool):
         return ",".join(spec.get("addresses") or [])
 
     @override
-    def shown(self, name: str) -> str:
+    def find_shown_reason(self, name: str) -> str:
         conditions = self.place.see(kubermatic.CLUSTERS, name).get("status", {}).get("conditions")
-        found = (conditions or {}).get(kubermatic.CONDITION, {})
-        return f"{found.get('reason')}: {found.get('message')}"
+        condition = (conditions or {}).get(kubermatic.CONDITION, {})
+        return f"{condition.get('reason')}: {condition.get('message')}"
 
     @override
     def promises(self) -> list[str]:
@@ -419,7 +419,7 @@ KINDS: dict[str, type[Pool]] = {
 
 
 @asynccontextmanager
-async def opened(kind: str | type[Pool]) -> AsyncIterator[Pool]:
+async def open_pool(kind: str | type[Pool]) -> AsyncIterator[Pool]:
     """Return a pool of a kind, which a replica serves, and which has served one request.
 
     So it has a journal. A pool without one writes each waiting request first, and hands out

@@ -23,7 +23,7 @@ class Request:
     """A request, and the refusal that its object shows."""
 
     metadata: ObjectMeta
-    shown: tuple[str, str] | None
+    shown_refusal: tuple[str, str] | None
 
 
 class RequestTaker:
@@ -54,7 +54,7 @@ class RequestTaker:
         return Taken((PromisedRange(address),))
 
     def shows(self, asker: Request, refused: Refused) -> bool:
-        return self._in_rows and asker.shown == (refused.reason, refused.message)
+        return self._in_rows and asker.shown_refusal == (refused.reason, refused.message)
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Pool:
         for key, request in self.requests.items():
             holder = Holder("Request", key)
             place = (EPOCH + timedelta(seconds=self.ages[key]), holder)
-            row = ("Request", request.shown) if in_rows else None
+            row = ("Request", request.shown_refusal) if in_rows else None
             holdings.put(holder, Facts(place=place, row=row))
         find = find_by_key("Request", self.requests.get)
         taker = RequestTaker(find, holdings, in_rows=in_rows)
@@ -97,11 +97,11 @@ def test_rows_change_neither_who_is_served_nor_who_is_told_of_a_refusal(
     ages: list[tuple[int, bool]], batch: int
 ) -> None:
     pool = pool_of(ages)
-    each, rows = pool.choose(in_rows=False, batch=batch), pool.choose(in_rows=True, batch=batch)
-    assert rows.grants == each.grants
-    assert rows.more == each.more
-    new = [refusal for refusal in each.refusals if refusal.asker.shown is None]
-    assert [refusal for refusal in rows.refusals if refusal.asker.shown is None] == new
+    choose, rows = pool.choose(in_rows=False, batch=batch), pool.choose(in_rows=True, batch=batch)
+    assert rows.grants == choose.grants
+    assert rows.more == choose.more
+    new = [refusal for refusal in choose.refusals if refusal.asker.shown_refusal is None]
+    assert [refusal for refusal in rows.refusals if refusal.asker.shown_refusal is None] == new
 
 
 def test_thousands_that_wait_for_a_full_pool_cost_a_pass_one_attempt() -> None:

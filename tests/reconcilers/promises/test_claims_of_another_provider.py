@@ -14,7 +14,7 @@ from tests.reconcilers.promises.refusing import (
     ClaimPool,
     Gate,
     gate,
-    opened,
+    open_pool,
 )
 
 __all__ = ["gate"]
@@ -53,12 +53,12 @@ async def _serve_by_another(
 async def test_a_claim_with_an_address_stays_ready_although_its_promise_is_voided(
     gate: Gate,
 ) -> None:
-    async with opened(ClaimPool) as pool:
+    async with open_pool(ClaimPool) as pool:
         place, name = pool.place, f"{GREEDY}-000"
         gate.refuses = lambda sent: sent.method != "POST" and pool.is_keep(sent)
         await _serve_by_another(place, name, POOL)
         await place.home.pass_by(10)
-        assert SENTENCE in pool.shown(name)
+        assert SENTENCE in pool.find_shown_reason(name)
         assert place.ready(CLAIMS, name, GREEDY)["status"] == "True"
 
 
@@ -90,7 +90,7 @@ async def _name_a_missing_pool(place: Site) -> Json:
 async def test_a_claim_with_an_address_stays_ready_and_says_what_keeps_us_from_serving_it(
     block: Callable[[Site], Awaitable[Json]], why: str
 ) -> None:
-    async with opened(ClaimPool) as pool:
+    async with open_pool(ClaimPool) as pool:
         place = pool.place
         ref = await block(place)
         await _serve_by_another(place, GREEDY, ref)
@@ -111,7 +111,7 @@ async def test_a_claim_with_an_address_stays_ready_and_says_what_keeps_us_from_s
 async def test_a_claim_whose_addressref_gives_it_nothing_is_not_ready_while_it_is_refused(
     has_address: bool, claim: str
 ) -> None:
-    async with opened(ClaimPool) as pool:
+    async with open_pool(ClaimPool) as pool:
         place = pool.place
         ref = await _block_by_an_invalid_spec(place)
         await _serve_by_another(place, GREEDY, ref, has_address=has_address, claim=claim)

@@ -1,7 +1,7 @@
 """IPAddresses whose creation an admission webhook denies with the status code of a conflict."""
 
 from controller.errors import Conflict
-from tests.reconcilers.promises.refusing import ADDRESSES, ClaimPool, Gate, Sent, gate, opened
+from tests.reconcilers.promises.refusing import ADDRESSES, ClaimPool, Gate, Sent, gate, open_pool
 
 __all__ = ["gate"]
 
@@ -15,13 +15,13 @@ def _is_creation(sent: Sent) -> bool:
 async def test_an_ipaddress_that_is_denied_as_a_conflict_is_tried_once_per_resync(
     gate: Gate,
 ) -> None:
-    async with opened(ClaimPool) as pool:
+    async with open_pool(ClaimPool) as pool:
         denial = 'admission webhook "x" denied the request'
         gate.error = Conflict(409, "Conflict", denial)
         gate.refuses = _is_creation
         [name] = await pool.ask_greedily(1)
         await pool.place.home.pass_by(20)
-        assert denial in pool.shown(name)
+        assert denial in pool.find_shown_reason(name)
         gate.forget()
         await pool.place.home.pass_by(5 * RESYNC)
         assert 4 <= len(gate.refused) <= 6

@@ -16,7 +16,7 @@ from tests.reconcilers.promises.refusing import (
     MachineNetwork,
     Pool,
     gate,
-    opened,
+    open_pool,
 )
 
 __all__ = ["gate"]
@@ -35,7 +35,7 @@ def _deny(gate: Gate) -> None:
 async def test_a_request_that_is_denied_as_a_conflict_is_written_once_per_resync(
     kind: str, gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         _deny(gate)
         gate.refuses = pool.is_any
         names = await pool.ask_greedily(COUNT)
@@ -52,23 +52,23 @@ async def test_a_request_that_is_denied_as_a_conflict_is_written_once_per_resync
 async def test_a_request_shows_that_its_range_was_denied_as_a_conflict(
     kind: str, gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         _deny(gate)
         gate.refuses = pool.is_keep
         [name] = await pool.ask_greedily(1)
         await pool.place.home.pass_by(50)
-        assert DENIAL in pool.shown(name)
+        assert DENIAL in pool.find_shown_reason(name)
 
 
 @pytest.mark.parametrize("kind", ANNOTATED)
 async def test_a_pool_gets_no_memory_while_a_voiding_write_is_denied_as_a_conflict(
     kind: type[Pool], gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         [name] = await pool.ask_greedily(1)
         await pool.place.home.pass_by(5)
-        held = pool.address(name)
-        assert held
+        address = pool.address(name)
+        assert address
         if not isinstance(pool, ClusterPool):  # a fence of these pools voids what waits
             gate.refuses = pool.is_any
             [name] = [f"{GREEDY}-waiting"]

@@ -24,7 +24,7 @@ def _revision(lab: Lab, name: str) -> int:
     return int(lab.server.see("ipallocations", name)["metadata"]["resourceVersion"])
 
 
-async def _listed(lab: Lab) -> list[IPAllocation]:
+async def _list_allocations(lab: Lab) -> list[IPAllocation]:
     return list((await lab.client.list(IP_ALLOCATION)).items)
 
 
@@ -45,7 +45,7 @@ def _fence(
 async def test_each_request_that_may_be_promised_gets_another_version() -> None:
     lab = _lab("a", "held")
     before = _revision(lab, "a"), _revision(lab, "held")
-    current = await _fence(lab).void_earlier(await _listed(lab))
+    current = await _fence(lab).void_earlier(await _list_allocations(lab))
     assert (_revision(lab, "a") > before[0], _revision(lab, "held")) == (True, before[1])
     assert highest_revision(current) == _revision(lab, "a")
     assert {allocation.metadata.name for allocation in current} == {"a", "held"}
@@ -53,7 +53,7 @@ async def test_each_request_that_may_be_promised_gets_another_version() -> None:
 
 async def test_a_request_that_moved_meanwhile_is_read_again_and_the_memory_reaches_it() -> None:
     lab = _lab("a", "b")
-    listed = await _listed(lab)
+    listed = await _list_allocations(lab)
     lab.server.edit("ipallocations", "b", {"status": {"startAddress": "10.40.0.0"}})
     current = await _fence(lab).void_earlier(listed)
     by_name = {allocation.metadata.name: allocation for allocation in current}
@@ -64,7 +64,7 @@ async def test_a_request_that_moved_meanwhile_is_read_again_and_the_memory_reach
 
 async def test_a_request_that_is_gone_is_left_out() -> None:
     lab = _lab("a", "b")
-    listed = await _listed(lab)
+    listed = await _list_allocations(lab)
     lab.server.vanish("ipallocations", "b")
     current = await _fence(lab).void_earlier(listed)
     assert [allocation.metadata.name for allocation in current] == ["a"]
@@ -82,5 +82,5 @@ async def test_a_request_that_is_gone_is_left_out() -> None:
 async def test_a_refused_write_keeps_the_pool_without_memory(error: ControllerError) -> None:
     lab = _lab("a", "b")
     with pytest.raises(ControllerError) as raised:
-        await _fence(lab, error, refused="b").void_earlier(await _listed(lab))
+        await _fence(lab, error, refused="b").void_earlier(await _list_allocations(lab))
     assert not isinstance(raised.value, Conflict), "a pass would begin again at once"

@@ -39,7 +39,7 @@ def holding(*spans: tuple[int, int], **more: Any) -> Facts:
     return Facts(tuple(PromisedRange(addresses(*span)) for span in spans), **more)
 
 
-def queued(holdings: Holdings) -> list[Holder]:
+def list_queued(holdings: Holdings) -> list[Holder]:
     return [holder for _, holder in holdings.turns()]
 
 
@@ -97,9 +97,9 @@ def test_who_waits_is_in_the_order_of_age_then_holder_and_leaves_when_served() -
     holdings = Holdings(LAYOUTS)
     holdings.put(B, Facts(place=(EARLY, B)))
     holdings.put(A, Facts(place=(LATE, A)))
-    assert queued(holdings) == [B, A]
+    assert list_queued(holdings) == [B, A]
     holdings.put(B, holding((0, 0)))
-    assert queued(holdings) == [A]
+    assert list_queued(holdings) == [A]
 
 
 def test_equal_askers_wait_in_one_row_and_one_without_row_waits_alone() -> None:
@@ -117,7 +117,7 @@ def test_equal_askers_wait_in_one_row_and_one_without_row_waits_alone() -> None:
     assert list(turns) == [(LATE, A)]
     holdings.put(A, Facts(place=(LATE, A), row="equal"))
     holdings.remove(B)
-    assert queued(holdings) == [A]
+    assert list_queued(holdings) == [A]
     assert (holdings.waiting_count, holdings.oldest_wait) == (1, LATE)
 
 
@@ -178,8 +178,8 @@ def test_all_that_is_derived_follows_the_facts(data: st.DataObject) -> None:
             if other != holder
             and any(part.space == "" and part.range.overlaps(span) for part in its_facts.ranges)
         }
-        found = kept.other_holder(span, holder)
-        assert found in others if others else found is None
+        other_holder = kept.other_holder(span, holder)
+        assert other_holder in others if others else other_holder is None
         assert differences(kept, Holdings(layouts, known.items())) == []
 
 
@@ -210,8 +210,8 @@ class _TwoKinds:
         of_pool = [state for state in states if state is not None and state.pool_key == pool]
         if not of_pool:
             return None
-        held = {PromisedRange(AddressRange.parse(*_span(state))) for state in of_pool}
-        return Facts(tuple(held), is_in_use=len(of_pool) == 2)
+        promised_ranges = {PromisedRange(AddressRange.parse(*_span(state))) for state in of_pool}
+        return Facts(tuple(promised_ranges), is_in_use=len(of_pool) == 2)
 
 
 def _span(state: IPAllocation) -> tuple[str, str]:
@@ -229,8 +229,8 @@ def _holder(state: IPAllocation) -> Holder:
 
 
 def _object(name: str, revision: int, of: str = "lab") -> IPAllocation:
-    held = ("10.40.0.0", "10.40.0.3")
-    return make.allocation(name, held=held, of=of, resourceVersion=str(revision))
+    held_range = ("10.40.0.0", "10.40.0.3")
+    return make.allocation(name, held_range=held_range, of=of, resourceVersion=str(revision))
 
 
 @pytest.mark.usefixtures("contents_differences")

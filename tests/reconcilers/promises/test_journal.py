@@ -33,35 +33,35 @@ def pool(uid: str, annotations: Mapping[str, str] | None = None) -> MetadataOnly
     return MetadataOnly(ObjectMeta(uid=uid, annotations=dict(annotations or {})))
 
 
-def stored(uid: str, journal: Journal, journals: AnnotatedJournal = JOURNALS) -> MetadataOnly:
+def make_stored(uid: str, journal: Journal, journals: AnnotatedJournal = JOURNALS) -> MetadataOnly:
     """Return a pool as it is after the journal was written."""
     return pool(uid, journals.patch(pool(uid), journal)["metadata"]["annotations"])
 
 
-def sealed(text: str) -> str:
+def seal(content: str) -> str:
     """Return the text of a journal with its checksum, if it can be decoded."""
     try:
-        decoded = stored_journal._decoder.decode(text)
+        decoded = stored_journal._decoder.decode(content)
     except ValueError:
-        return text
+        return content
     return msgspec.json.encode(decoded.with_checksum()).decode()
 
 
 def test_what_was_written_is_read() -> None:
     journal = JOURNALS.with_revision(17, [promise(1), promise(2)])
-    assert JOURNALS.read(stored("u", journal)) == journal
+    assert JOURNALS.read(make_stored("u", journal)) == journal
 
 
 def test_the_revision_of_what_kept_promises_leave_is_read() -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
     journal = journals.with_revision(17, [promise()], 12)
-    assert journals.read(stored("u", journal, journals)) == journal
+    assert journals.read(make_stored("u", journal, journals)) == journal
     assert journals.has_memory(journal)
 
 
 def test_a_revision_of_zero_is_stored_because_a_missing_one_is_no_memory() -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
-    read = journals.read(stored("u", journals.with_revision(17), journals))
+    read = journals.read(make_stored("u", journals.with_revision(17), journals))
     assert read.revisions == {"Claim": 17, "Address": 0}
 
 
@@ -80,14 +80,16 @@ def test_a_revision_of_zero_is_stored_because_a_missing_one_is_no_memory() -> No
 )
 def test_a_journal_that_lacks_one_of_its_two_revisions_has_no_memory(revisions: str) -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
-    edited = pool("u", {ANNOTATION: sealed(f'{{"uid":"u",{revisions}}}')})
+    edited = pool("u", {ANNOTATION: seal(f'{{"uid":"u",{revisions}}}')})
     assert not journals.has_memory(journals.read(edited))
 
 
 def test_a_journal_that_lacks_the_revision_of_effects_keeps_its_promises() -> None:
     journals = AnnotatedJournal("Claim", effects="Address")
-    text = stored("u", JOURNALS.with_revision(17, [promise()])).metadata.annotations[ANNOTATION]
-    read = journals.read(pool("u", {ANNOTATION: text}))
+    annotation = make_stored("u", JOURNALS.with_revision(17, [promise()])).metadata.annotations[
+        ANNOTATION
+    ]
+    read = journals.read(pool("u", {ANNOTATION: annotation}))
     assert read == Journal({"Claim": 17}, (promise(),))
 
 
@@ -97,7 +99,7 @@ def test_all_ranges_of_a_promise_are_read_with_their_spaces() -> None:
     of_parts = Promise("Claim", Key("team", "a"), "uid", "1", ranges)
     west = Promise("Claim", Key("team", "b"), "uid-2", "2", (PromisedRange(ADDRESS, "west"),))
     journal = OF_SPACES.with_revision(17, [of_parts, west])
-    assert OF_SPACES.read(stored("u", journal)) == journal
+    assert OF_SPACES.read(make_stored("u", journal)) == journal
 
 
 def test_an_object_without_a_journal_has_no_memory() -> None:
@@ -105,12 +107,12 @@ def test_an_object_without_a_journal_has_no_memory() -> None:
 
 
 def test_the_journal_of_another_object_is_no_memory() -> None:
-    original = stored("of the original", JOURNALS.with_revision(17, [promise()]))
+    original = make_stored("of the original", JOURNALS.with_revision(17, [promise()]))
     assert JOURNALS.read(pool("of the copy", original.metadata.annotations)) == Journal()
 
 
 @pytest.mark.parametrize(
-    "text",
+    "content",
     [
         "",
         "nonsense",
@@ -120,8 +122,8 @@ def test_the_journal_of_another_object_is_no_memory() -> None:
         '{"uid":"u","revision":"1","promises":[["team","a","u","1","10.0.0.1"]]}',
     ],
 )
-def test_a_journal_that_was_edited_into_nonsense_is_no_memory(text: str) -> None:
-    assert JOURNALS.read(pool("u", {ANNOTATION: sealed(text)})) == Journal()
+def test_a_journal_that_was_edited_into_nonsense_is_no_memory(content: str) -> None:
+    assert JOURNALS.read(pool("u", {ANNOTATION: seal(content)})) == Journal()
 
 
 def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object() -> None:
@@ -129,8 +131,8 @@ def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object()
     promised = (PromisedRange(address, "d" * 63),)
     longest = Promise("Claim", Key("n" * 63, "a" * 253), "u" * 36, "9" * 19, promised)
     journal = JOURNALS.with_revision(10**18, [longest] * MOST_RANGES)
-    [text] = stored("u" * 36, journal).metadata.annotations.values()
-    assert len(text) < 256 * 1024 * 7 // 8
+    [annotation] = make_stored("u" * 36, journal).metadata.annotations.values()
+    assert len(annotation) < 256 * 1024 * 7 // 8
 
 
 @pytest.mark.parametrize(
@@ -151,12 +153,12 @@ def test_a_promise_that_was_edited_into_nonsense_is_none(
 
 def test_a_journal_with_a_promise_that_was_edited_into_nonsense_is_no_memory() -> None:
     """What it promised may still be written, and only a fence voids that."""
-    text = (
+    journal_text = (
         '{"uid":"u","revision":"1","promises":['
         '["team","b","u-b","x",[["10.0.0.2","10.0.0.2"]]],'
         '["team","a","uid-1","1",[["10.0.0.1","10.0.0.1"]]]]}'
     )
-    journal = JOURNALS.read(pool("u", {ANNOTATION: sealed(text)}))
+    journal = JOURNALS.read(pool("u", {ANNOTATION: seal(journal_text)}))
     assert journal == Journal()
 
 
@@ -172,8 +174,8 @@ def test_a_journal_with_a_promise_that_was_edited_into_nonsense_is_no_memory() -
 def test_a_journal_with_ranges_that_no_pass_would_write_together_is_no_memory(
     journals: AnnotatedJournal, ranges: str
 ) -> None:
-    text = f'{{"uid":"u","revision":"1","promises":[["team","a","uid","1",[{ranges}]]]}}'
-    read = journals.read(pool("u", {ANNOTATION: sealed(text)}))
+    journal_text = f'{{"uid":"u","revision":"1","promises":[["team","a","uid","1",[{ranges}]]]}}'
+    read = journals.read(pool("u", {ANNOTATION: seal(journal_text)}))
     assert read == Journal()
 
 
@@ -183,18 +185,18 @@ OF_TWO = AnnotatedJournal("Claim", effects="Address", others=(("Other", "Effect"
 def test_a_journal_of_two_kinds_names_the_kind_of_each_promise_and_revision() -> None:
     other = Promise("Other", Key("team", "a"), "uid-2", "2", (PromisedRange(ADDRESS),))
     journal = Journal({"Claim": 17, "Address": 3, "Other": 5, "Effect": 9}, (promise(), other))
-    assert OF_TWO.read(stored("u", journal, OF_TWO)) == journal
+    assert OF_TWO.read(make_stored("u", journal, OF_TWO)) == journal
     assert OF_TWO.has_memory(journal)
 
 
 @pytest.mark.parametrize("fenced", [{"Claim": 17, "Address": 3}, {"Other": 5, "Effect": 9}])
 def test_kinds_get_their_revisions_one_after_the_other(fenced: Mapping[str, int]) -> None:
     journal = Journal(fenced)
-    assert OF_TWO.read(stored("u", journal, OF_TWO)) == journal
+    assert OF_TWO.read(make_stored("u", journal, OF_TWO)) == journal
     assert not OF_TWO.has_memory(journal)
 
 
 def test_a_journal_that_names_an_unknown_kind_is_lost() -> None:
     unknown = Promise("Unknown", Key("team", "a"), "uid-2", "2", (PromisedRange(ADDRESS),))
     for journal in (Journal({"Claim": 1, "Unknown": 2}), Journal({"Claim": 1}, (unknown,))):
-        assert OF_TWO.read(stored("u", journal, OF_TWO)) == Journal()
+        assert OF_TWO.read(make_stored("u", journal, OF_TWO)) == Journal()

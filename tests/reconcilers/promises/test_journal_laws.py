@@ -32,7 +32,7 @@ CLAIMS, ADDRESSES = "ipaddressclaims.ipam.cluster.x-k8s.io", "ipaddresses.ipam.c
 
 def promise(kind: str, number: int, *texts: str, space: str = "") -> Promise:
     """Return a promise of single addresses."""
-    parsed = (AddressRange.parse(text, text) for text in texts)
+    parsed = (AddressRange.parse(address, address) for address in texts)
     spaces = {4: "IPv4", 6: "IPv6"}
     ranges = tuple(
         PromisedRange(part, spaces[part.family] if space == "family" else space) for part in parsed
@@ -67,7 +67,7 @@ class Place:
         meta = {"name": "p", "namespace": "team", "uid": uid}
         return {"metadata": meta, "spec": {"cidr": "10.0.0.0/24"}}
 
-    def written(self, journal: Journal, before: Json | None = None) -> Json:
+    def write_journal(self, journal: Journal, before: Json | None = None) -> Json:
         """Return a pool after a journal was written.
 
         Args:
@@ -136,7 +136,7 @@ PLACES = pytest.mark.parametrize("place", [STATUS, OF_ANNOTATION], ids=["status"
 
 @PLACES
 def test_what_was_written_is_read_and_counts_as_stored(place: Place) -> None:
-    document = place.written(place.journal)
+    document = place.write_journal(place.journal)
     assert place.read(document) == place.journal
     assert place.store.is_stored(place.decode(document), place.journal)
 
@@ -148,28 +148,28 @@ def test_a_pool_without_journal_has_lost_it(place: Place) -> None:
 
 @PLACES
 def test_the_journal_of_an_object_with_another_uid_is_lost(place: Place) -> None:
-    document = place.written(place.journal)
+    document = place.write_journal(place.journal)
     document["metadata"]["uid"] = "another"
     assert place.read(document) == Journal()
 
 
 @PLACES
 def test_nothing_of_an_earlier_journal_is_left_once_another_is_written(place: Place) -> None:
-    before = place.written(place.earlier)
-    assert place.read(place.written(place.journal, before)) == place.journal
+    before = place.write_journal(place.earlier)
+    assert place.read(place.write_journal(place.journal, before)) == place.journal
 
 
 @PLACES
 def test_nothing_of_another_objects_journal_is_believed_after_a_write(place: Place) -> None:
     """A fence gives one kind memory; the revisions of others came with the copied status."""
-    before = place.written(place.earlier)
+    before = place.write_journal(place.earlier)
     before["metadata"]["uid"] = "another"
-    assert place.read(place.written(place.journal, before)) == place.journal
+    assert place.read(place.write_journal(place.journal, before)) == place.journal
 
 
 @PLACES
 def test_another_journal_than_the_one_that_was_written_is_not_stored(place: Place) -> None:
-    document = place.written(place.earlier)
+    document = place.write_journal(place.earlier)
     assert not place.store.is_stored(place.decode(document), place.journal)
 
 
@@ -180,23 +180,23 @@ def test_a_journal_without_one_promise_or_revision_is_not_the_one_that_was_writt
     journal = place.journal
     for number in range(len(journal.promises)):
         rest = (*journal.promises[:number], *journal.promises[number + 1 :])
-        stored = place.decode(place.written(replace(journal, promises=rest)))
+        stored = place.decode(place.write_journal(replace(journal, promises=rest)))
         assert not place.store.is_stored(stored, journal), number
     for kind in journal.revisions:
         revisions = {**journal.revisions, kind: 1}
-        stored = place.decode(place.written(replace(journal, revisions=revisions)))
+        stored = place.decode(place.write_journal(replace(journal, revisions=revisions)))
         assert not place.store.is_stored(stored, journal), kind
 
 
 @PLACES
 def test_a_journal_of_which_a_writer_dropped_or_replaced_a_part_is_lost(place: Place) -> None:
     """A promise that is missing may still be written, and only a fence voids it."""
-    fields = place.fields(place.written(place.journal))
-    earlier = place.fields(place.written(place.earlier))
+    fields = place.fields(place.write_journal(place.journal))
+    earlier = place.fields(place.write_journal(place.earlier))
     edits = [(name, {k: v for k, v in fields.items() if k != name}) for name in fields]
     edits += [(name, {**fields, name: earlier[name]}) for name in fields]
     for name, edited in edits:
-        document = place.written(place.journal)
+        document = place.write_journal(place.journal)
         place.replace_fields(document, edited)
         if edited != fields:
             assert place.read(document) == Journal(), name
@@ -205,8 +205,8 @@ def test_a_journal_of_which_a_writer_dropped_or_replaced_a_part_is_lost(place: P
 @PLACES
 def test_each_promise_takes_up_room(place: Place) -> None:
     assert place.store.room(Journal()) == place.room
-    one = Journal({}, place.earlier.promises)
-    assert place.store.room(one) == place.room - 1
+    journal = Journal({}, place.earlier.promises)
+    assert place.store.room(journal) == place.room - 1
 
 
 @PLACES
@@ -214,14 +214,14 @@ def test_as_many_promises_as_there_is_room_for_are_stored(place: Place) -> None:
     [pattern] = place.earlier.promises
     promises = tuple(replace(pattern, uid=f"u{number}") for number in range(place.room))
     journal = replace(place.journal, promises=promises)
-    assert place.read(place.written(journal)) == journal
+    assert place.read(place.write_journal(journal)) == journal
     assert place.store.room(journal) == 0
 
 
 # The status alone: an API server may prune each of its fields.
 
 
-def pruned(document: Json) -> Iterator[tuple[str, Json]]:
+def list_pruned(document: Json) -> Iterator[tuple[str, Json]]:
     """Yield the pool without one of the fields that carry its journal, and which that is."""
     for field in ("assignments", "revisions", "journalOf"):
         without = copy.deepcopy(document)
@@ -244,8 +244,8 @@ REQUIRED = {"name", "uid", "resourceVersion", "startAddress", "endAddress"}
 
 
 def test_no_field_of_a_journal_may_be_dropped_for_it_to_count_as_stored() -> None:
-    document = STATUS.written(STATUS.journal)
-    fields = dict(pruned(document))
+    document = STATUS.write_journal(STATUS.journal)
+    fields = dict(list_pruned(document))
     assert {"revisions", "assignments[1].kind", "assignments[0].secondaryEndAddress"} <= {*fields}
     for field, stored in fields.items():
         assert not STATUS.store.is_stored(pool_of(stored), STATUS.journal), field
@@ -254,7 +254,7 @@ def test_no_field_of_a_journal_may_be_dropped_for_it_to_count_as_stored() -> Non
 def test_the_words_of_a_choice_may_be_dropped() -> None:
     first, *others = STATUS.journal.promises
     spoken = replace(first, choice="first free block")
-    document = STATUS.written(replace(STATUS.journal, promises=(spoken, *others)))
+    document = STATUS.write_journal(replace(STATUS.journal, promises=(spoken, *others)))
     assert document["status"]["assignments"][0].pop("choice") == spoken.choice
     assert STATUS.store.is_stored(pool_of(document), STATUS.journal)
 
@@ -272,31 +272,31 @@ def test_the_words_of_a_choice_may_be_dropped() -> None:
         {"uid": ""},
         {"name": ""},
     ],
-    ids=lambda edit: "-".join(f"{name}={text[:9]}" for name, text in edit.items()),
+    ids=lambda edit: "-".join(f"{name}={value[:9]}" for name, value in edit.items()),
 )
 def test_one_assignment_that_cannot_be_read_makes_the_journal_count_as_lost(
     edit: Mapping[str, str],
 ) -> None:
     """What it promised may still be written, and only a fence voids that."""
-    document = STATUS.written(STATUS.journal)
+    document = STATUS.write_journal(STATUS.journal)
     document["status"]["assignments"][0] |= edit
-    document["status"] = make.sealed("u", document["status"])
+    document["status"] = make.seal_status("u", document["status"])
     assert STATUS.read(document) == Journal()
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "-1", "1.5", "9" * 21, "9" * 5000, "\u0663"], ids=range(7)
+    "content", ["", "x", "-1", "1.5", "9" * 21, "9" * 5000, "\u0663"], ids=range(7)
 )
-def test_a_revision_that_is_no_number_leaves_its_kind_without_memory(text: str) -> None:
-    document = STATUS.written(STATUS.journal)
-    document["status"]["revisions"][KIND] = text
-    document["status"] = make.sealed("u", document["status"])
+def test_a_revision_that_is_no_number_leaves_its_kind_without_memory(content: str) -> None:
+    document = STATUS.write_journal(STATUS.journal)
+    document["status"]["revisions"][KIND] = content
+    document["status"] = make.seal_status("u", document["status"])
     read = STATUS.read(document)
     assert read == replace(STATUS.journal, revisions={CLAIMS: 9})
 
 
 def test_a_promise_without_kind_is_to_an_allocation() -> None:
-    document = STATUS.written(STATUS.journal)
+    document = STATUS.write_journal(STATUS.journal)
     first, second = document["status"]["assignments"]
     assert ("kind" in first, second["kind"]) == (False, CLAIMS)
     assert [read.kind for read in STATUS.read(document).promises] == [KIND, CLAIMS]
@@ -309,7 +309,7 @@ def test_a_fence_of_one_kind_leaves_what_other_kinds_have() -> None:
 
 def test_promises_are_counted_without_being_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each scrape of the metrics counts the promises of all pools."""
-    document = STATUS.written(STATUS.journal)
+    document = STATUS.write_journal(STATUS.journal)
     monkeypatch.delattr(statusjournal, "_parse")
     assert count_promises(pool_of(document)) == 2
     del document["status"]["assignments"]

@@ -1,7 +1,7 @@
 """A datacenter leaves an IPAMPool while a promise of its addresses is open."""
 
 from reconcilers.integrations.kubermatic import api as kubermatic
-from tests.reconcilers.promises.refusing import Gate, gate, opened
+from tests.reconcilers.promises.refusing import Gate, gate, open_pool
 
 __all__ = ["gate"]
 
@@ -11,7 +11,7 @@ RESYNC = 60.0
 async def test_a_cluster_is_served_in_another_datacenter_once_its_promised_one_has_left_the_pool(
     gate: Gate,
 ) -> None:
-    async with opened("IPAMPool") as pool:
+    async with open_pool("IPAMPool") as pool:
         gate.refuses = pool.is_any
         [name] = await pool.ask_greedily(1)
         await pool.place.home.pass_by(20)

@@ -11,10 +11,10 @@ def row_of(tenant: str, answer: str) -> TenantRow:
 
 
 def rows(*entries: tuple[TenantRow | str, int, str]) -> Rows[Place]:
-    made = Rows[Place]()
+    rows = Rows[Place]()
     for row, since, name in entries:
-        made.add(row, (since, name))
-    return made
+        rows.add(row, (since, name))
+    return rows
 
 
 def test_a_tenant_is_left_out_without_a_look_at_each_of_its_requests() -> None:

@@ -1,7 +1,7 @@
 """IPAMAllocations whose creation the API server refuses."""
 
 from reconcilers.integrations.kubermatic import api as kubermatic
-from tests.reconcilers.promises.refusing import SENTENCE, Gate, Sent, gate, opened
+from tests.reconcilers.promises.refusing import SENTENCE, Gate, Sent, gate, open_pool
 
 __all__ = ["gate"]
 
@@ -16,14 +16,14 @@ def _is_creation(sent: Sent) -> bool:
 async def test_an_allocation_whose_creation_is_refused_is_tried_once_per_resync(
     gate: Gate,
 ) -> None:
-    async with opened("IPAMPool") as pool:
+    async with open_pool("IPAMPool") as pool:
         gate.refuses = _is_creation
         names = await pool.ask_greedily(CLUSTERS)
         await pool.place.home.pass_by(10)
         gate.forget()
         await pool.place.home.pass_by(5 * RESYNC)
         assert 4 * CLUSTERS <= len(gate.refused) <= 6 * CLUSTERS
-        assert all(SENTENCE in pool.shown(name) for name in names)
+        assert all(SENTENCE in pool.find_shown_reason(name) for name in names)
         gate.refuses = lambda _: False
         await pool.place.home.pass_by(RESYNC + 5)
         assert all(pool.address(name) for name in names)

@@ -3,7 +3,7 @@
 import pytest
 
 from controller.errors import ServerFailure
-from tests.reconcilers.promises.refusing import GREEDY, KINDS, SENTENCE, Gate, gate, opened
+from tests.reconcilers.promises.refusing import GREEDY, KINDS, SENTENCE, Gate, gate, open_pool
 
 __all__ = ["gate"]
 
@@ -17,7 +17,7 @@ HAS_TENANTS = ["NetworkPool", "GlobalInClusterIPPool"]
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_refused_writes_do_not_keep_another_tenant_waiting(kind: str, gate: Gate) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         gate.refuses = pool.is_keep
         greedy = await pool.ask_greedily(MANY)
         await pool.place.home.pass_by(5)
@@ -31,7 +31,7 @@ async def test_refused_writes_do_not_keep_another_tenant_waiting(kind: str, gate
 async def test_requests_are_served_within_a_resync_once_their_writes_are_accepted(
     kind: str, gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         gate.refuses = pool.is_keep
         greedy = await pool.ask_greedily(FEW)
         await pool.place.home.pass_by(90)
@@ -44,17 +44,20 @@ async def test_requests_are_served_within_a_resync_once_their_writes_are_accepte
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_request_shows_why_its_write_was_refused(kind: str, gate: Gate) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         gate.refuses = pool.is_keep
         [name] = await pool.ask_greedily(1)
         await pool.place.home.pass_by(50)
-        assert SENTENCE in pool.shown(name)
-        assert "AllocationFailed" in pool.shown(name) or kind in {"NetworkNamespace", "IPAMPool"}
+        assert SENTENCE in pool.find_shown_reason(name)
+        assert "AllocationFailed" in pool.find_shown_reason(name) or kind in {
+            "NetworkNamespace",
+            "IPAMPool",
+        }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_refused_request_is_written_once_per_resync(kind: str, gate: Gate) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         gate.refuses = pool.is_keep
         await pool.ask_greedily(FEW)
         await pool.place.home.pass_by(RESYNC + 30)
@@ -71,7 +74,7 @@ async def test_a_refused_request_is_written_once_per_resync(kind: str, gate: Gat
 async def test_a_request_is_written_once_per_resync_while_a_webhook_has_no_server(
     kind: str, gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         said = 'Internal error occurred: failed calling webhook "x.example.com": no endpoints'
         gate.error = ServerFailure(500, "InternalError", said)
         gate.refuses = pool.is_any
@@ -89,7 +92,7 @@ async def test_a_request_is_written_once_per_resync_while_a_webhook_has_no_serve
 async def test_a_request_is_served_beside_others_whose_writes_are_all_refused(
     kind: str, gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         gate.refuses = pool.is_any
         await pool.ask_greedily(FEW)
         await pool.place.home.pass_by(20)
@@ -106,7 +109,7 @@ async def test_a_request_is_served_beside_others_whose_writes_are_all_refused(
 async def test_a_tenant_whose_writes_are_all_refused_fills_half_of_a_journal_at_most(
     kind: str, gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         gate.refuses = pool.is_any
         await pool.ask_greedily(MANY)
         for _ in range(3):  # a new leader remembers nothing
@@ -123,7 +126,7 @@ async def test_a_tenant_whose_writes_are_all_refused_fills_half_of_a_journal_at_
 async def test_two_tenants_whose_writes_are_all_refused_do_not_fill_a_journal(
     kind: str, gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         gate.refuses = pool.is_any
         greedy = await pool.ask_greedily(MANY, tenants=2)
         for _ in range(3):  # a new leader remembers nothing
@@ -142,7 +145,7 @@ async def test_two_tenants_whose_writes_are_all_refused_do_not_fill_a_journal(
 
 @pytest.mark.parametrize("kind", HAS_TENANTS)
 async def test_a_tenant_with_stuck_promises_gets_no_further_one(kind: str, gate: Gate) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         gate.refuses = pool.is_any
         await pool.ask_greedily(20)
         await pool.place.home.pass_by(20)
@@ -159,7 +162,7 @@ async def test_a_tenant_with_stuck_promises_gets_no_further_one(kind: str, gate:
 async def test_one_request_that_refuses_every_write_does_not_keep_its_tenant_waiting(
     kind: str, gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         odd, even = f"{GREEDY}-odd", f"{GREEDY}-even"
         gate.refuses = lambda sent: pool.is_any(sent) and "odd" in f"{sent.namespace}/{sent.name}"
         await pool.ask(odd)
@@ -174,7 +177,7 @@ async def test_one_request_that_refuses_every_write_does_not_keep_its_tenant_wai
 async def test_a_pool_is_deleted_although_what_it_promised_is_refused(
     kind: str, gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         gate.refuses = pool.is_any
         await pool.ask_greedily(20)
         await pool.place.home.pass_by(20)

@@ -72,7 +72,7 @@ def claim_whose_ipaddress_is_of_another_claim() -> Case:
         _meta("p"), clusterapi.IPPoolSpec(("10.0.0.9-10.0.0.12",), prefix=24)
     )
     space = ip_space(pool.spec)
-    claims = {one.metadata.key: one for one in (refused, fitting)}
+    claims = {claim.metadata.key: claim for claim in (refused, fitting)}
     addresses = {address.metadata.key: address}
     holdings = claim_holdings(claims, addresses, space)
     caches = ClaimCaches(
@@ -89,7 +89,7 @@ def vitistack_address_that_is_requested_outside_its_network() -> Case:
         _meta("a"), vitistack.AllocationSpec("n", "a", "eth0", "10.9.9.9")
     )
     fitting = vitistack.IPAllocation(_meta("b"), vitistack.AllocationSpec("n", "b", "eth0"))
-    requests = {one.metadata.key: one for one in (refused, fitting)}
+    requests = {request.metadata.key: request for request in (refused, fitting)}
     holdings = network_holdings(requests.values(), space)
     find = find_by_key(vitistack.JOURNALS.kind, requests.get)
     taker = NetworkTaker("n", space, View(0, holdings, find, requests.get))
@@ -129,7 +129,9 @@ def _kkp_allocation(cluster: str, datacenter: str, addresses: str) -> kubermatic
 def _kkp(
     datacenter: kubermatic.Datacenter, allocations: Sequence[kubermatic.IPAMAllocation]
 ) -> Case:
-    find = {holder_in(one.metadata.namespace, "pool"): one for one in allocations}.get
+    find = {
+        holder_in(allocation.metadata.namespace, "pool"): allocation for allocation in allocations
+    }.get
     clusters = [
         kubermatic.Cluster(
             _meta(name, ""),
@@ -140,7 +142,7 @@ def _kkp(
     ]
     by_namespace = {cluster.namespace: cluster for cluster in clusters}
     space = space_of(datacenter)
-    here = [one for one in allocations if one.spec.dc == "dc"]
+    here = [allocation for allocation in allocations if allocation.spec.dc == "dc"]
     holdings = holdings_of("pool", {"dc": space}, here, by_namespace.get, by_namespace)
     content = PoolContent("pool", {"dc": Content(space, here, clusters)}, holdings, find)
     refused, fitting = (

@@ -62,8 +62,8 @@ class Requests(RequestKind[NetworkPool, Any, str]):
     def request_resource(self) -> Resource[Any]:
         return self._resource
 
-    def _note(self, call: str, what: Any) -> None:
-        self._calls.append((call, self._resource.full_name, what))
+    def _note(self, call: str, argument: Any) -> None:
+        self._calls.append((call, self._resource.full_name, argument))
 
     @override
     def needs_fence(
@@ -218,7 +218,7 @@ class Served:
     ) -> None:
         self.lab = Lab()
         self.calls: list[tuple[str, str, Any]] = []
-        to_allocation = make.listed(make.promise(make.allocation("a"), *RANGE))
+        to_allocation = make.list_promise(make.promise(make.allocation("a"), *RANGE))
         to_claim = make.listed_for_claim(*OTHER, name="c")
         status = {"assignments": [to_allocation, to_claim], "revisions": dict(revisions)}
         self.lab.server.add("networkpools", make.pool(status=status))
@@ -238,7 +238,7 @@ class Served:
         """Return the kinds of the calls of one name, in order."""
         return [kind for name, kind, _ in self.calls if name == call]
 
-    def kept(self, kind: str) -> list[Any]:
+    def list_kept(self, kind: str) -> list[Any]:
         """Return the requests of a kind that promises were written to."""
         return [
             request
@@ -249,90 +249,90 @@ class Served:
 
 
 async def test_only_the_kind_without_memory_is_fenced() -> None:
-    served = Served({KIND: "7"})
-    status = await served.work()
-    assert served.names("void") == [make.CLAIMS]
+    site = Served({KIND: "7"})
+    status = await site.work()
+    assert site.names("void") == [make.CLAIMS]
     assert status["revisions"] == {KIND: "7", make.CLAIMS: "77"}
     assert [entry["name"] for entry in status["assignments"]] == ["a"]
 
 
 async def test_each_fence_is_one_write_of_the_pool_as_the_fence_before_left_it() -> None:
-    served = Served({})
-    status = await served.work()
-    assert served.names("void") == [KIND, make.CLAIMS]
-    first, second = (version for call, _, version in served.calls if call == "void")
+    site = Served({})
+    status = await site.work()
+    assert site.names("void") == [KIND, make.CLAIMS]
+    first, second = (version for call, _, version in site.calls if call == "void")
     assert int(first) < int(second)
     assert status["revisions"] == {KIND: "77", make.CLAIMS: "77"}
     assert status["assignments"] == []
 
 
 async def test_promises_are_written_by_the_kind_that_they_name() -> None:
-    served = Served({KIND: "7", make.CLAIMS: "7"})
-    await served.work()
-    assert (set(served.kept(KIND)), set(served.kept(make.CLAIMS))) == ({"a"}, {"c"})
+    site = Served({KIND: "7", make.CLAIMS: "7"})
+    await site.work()
+    assert (set(site.list_kept(KIND)), set(site.list_kept(make.CLAIMS))) == ({"a"}, {"c"})
 
 
 async def test_a_promise_to_a_kind_that_is_not_served_stays_and_is_not_written() -> None:
-    served = Served({make.CLAIMS: "7"}, kinds=[IP_ALLOCATION])
-    status = await served.work()
-    assert served.kept(KIND) == []
+    site = Served({make.CLAIMS: "7"}, kinds=[IP_ALLOCATION])
+    status = await site.work()
+    assert site.list_kept(KIND) == []
     assert [entry["kind"] for entry in status["assignments"]] == [make.CLAIMS]
     assert status["revisions"][make.CLAIMS] == "7"
 
 
 async def test_a_promise_to_a_kind_that_is_not_served_calls_for_no_pass() -> None:
-    served = Served({KIND: "7", make.CLAIMS: "7"}, kinds=[])
+    site = Served({KIND: "7", make.CLAIMS: "7"}, kinds=[])
     for _ in range(2):
-        assert await served.passes.reconcile(make.key("lab")) == SETTLED
-        await served.lab.clock.advance(10)
+        assert await site.passes.reconcile(make.key("lab")) == SETTLED
+        await site.lab.clock.advance(10)
 
 
 @pytest.mark.parametrize("revisions", [{KIND: "7"}, {}])
 async def test_a_pass_reads_again_after_fences_with_what_each_of_them_has_seen(
     revisions: Mapping[str, str],
 ) -> None:
-    served = Served(revisions)
-    for kind in served.kinds:
+    site = Served(revisions)
+    for kind in site.kinds:
         kind.seen = "seen by the fence"
-    await served.passes.reconcile(make.key("lab"))
-    assert served.names("read") == ["", ""]
-    assert served.pools.chosen_by == [f"read, {2 - len(revisions)} seen by fences"]
+    await site.passes.reconcile(make.key("lab"))
+    assert site.names("read") == ["", ""]
+    assert site.pools.chosen_by == [f"read, {2 - len(revisions)} seen by fences"]
 
 
 async def test_nothing_is_chosen_if_the_kinds_that_are_served_change_during_the_pass() -> None:
-    served = Served({KIND: "7"})
-    answers = iter([served.kinds[:1], served.kinds])
-    served.pools.request_kinds = lambda pool: next(answers)  # type: ignore[method-assign]
-    outcome = await served.passes.reconcile(make.key("lab"))
+    site = Served({KIND: "7"})
+    answers = iter([site.kinds[:1], site.kinds])
+    site.pools.request_kinds = lambda pool: next(answers)  # type: ignore[method-assign]
+    outcome = await site.passes.reconcile(make.key("lab"))
     assert isinstance(outcome, Again)
-    assert served.pools.chosen_by == []
+    assert site.pools.chosen_by == []
 
 
 async def test_what_a_kind_writes_to_the_pool_is_one_write_with_the_journal() -> None:
-    served = Served({KIND: "7", make.CLAIMS: "7"})
-    served.pools.write = PoolWrite({"status": {"allocationCount": 3}}, is_due=True)
-    await served.passes.reconcile(make.key("lab"))
-    (written,) = [one for one in served.lab.server.requests if one.verb == "patch"]
+    site = Served({KIND: "7", make.CLAIMS: "7"})
+    site.pools.write = PoolWrite({"status": {"allocationCount": 3}}, is_due=True)
+    await site.passes.reconcile(make.key("lab"))
+    (written,) = [request for request in site.lab.server.requests if request.verb == "patch"]
     assert written.body is not None
     assert written.body["status"]["allocationCount"] == 3
     assert [entry["name"] for entry in written.body["status"]["assignments"]] == ["a", "c"]
-    assert served.pools.written == [(0, 3)]
+    assert site.pools.written == [(0, 3)]
 
 
 async def test_a_write_that_is_not_due_is_left_out() -> None:
-    served = Served({KIND: "7", make.CLAIMS: "7"})
-    served.pools.write = PoolWrite({"status": {"allocationCount": 3}})
-    await served.passes.reconcile(make.key("lab"))
-    assert not [one for one in served.lab.server.requests if one.verb == "patch"]
+    site = Served({KIND: "7", make.CLAIMS: "7"})
+    site.pools.write = PoolWrite({"status": {"allocationCount": 3}})
+    await site.passes.reconcile(make.key("lab"))
+    assert not [request for request in site.lab.server.requests if request.verb == "patch"]
 
 
 async def test_nothing_is_read_for_one_resync_after_a_journal_that_was_not_stored() -> None:
-    served = Served({})
-    served.lab.server.unknown = frozenset({"revisions", "assignments", "journalOf"})
+    site = Served({})
+    site.lab.server.unknown = frozenset({"revisions", "assignments", "journalOf"})
     outcomes = []
     for _ in range(2):
-        outcomes.append(await served.passes.reconcile(make.key("lab")))
-        await served.lab.clock.advance(10)
+        outcomes.append(await site.passes.reconcile(make.key("lab")))
+        await site.lab.clock.advance(10)
     assert outcomes == [Again(60.0), Again(50.0)]
-    assert served.names("read") == [""]
-    assert len(served.names("void")) == 1
+    assert site.names("read") == [""]
+    assert len(site.names("void")) == 1

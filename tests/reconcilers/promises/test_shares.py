@@ -59,17 +59,19 @@ def test_another_request_of_the_same_name_is_not_deferred() -> None:
 
 
 def test_a_tenant_gets_half_of_a_journal_at_most() -> None:
-    found = eligibility(Shares(RESYNC), [promise(number) for number in range(CAPACITY // 2 - 1)])
-    assert found.judge(meta("a"), tenant("n")) is Verdict.ELIGIBLE
-    found.note_promised(tenant("n"))
-    assert found.judge(meta("b"), tenant("n")) is Verdict.TENANT_WAITS
-    assert found.has_waiting_tenant, "there is room once these are written"
-    assert found.judge(meta("b"), tenant("other")) is Verdict.ELIGIBLE
+    eligible = eligibility(
+        Shares(RESYNC), [promise(number) for number in range(CAPACITY // 2 - 1)]
+    )
+    assert eligible.judge(meta("a"), tenant("n")) is Verdict.ELIGIBLE
+    eligible.note_promised(tenant("n"))
+    assert eligible.judge(meta("b"), tenant("n")) is Verdict.TENANT_WAITS
+    assert eligible.has_waiting_tenant, "there is room once these are written"
+    assert eligible.judge(meta("b"), tenant("other")) is Verdict.ELIGIBLE
 
 
 def test_requests_without_a_tenant_may_fill_a_journal() -> None:
-    found = eligibility(Shares(RESYNC), [promise(number, "") for number in range(CAPACITY)])
-    assert found.judge(meta("a"), None) is Verdict.ELIGIBLE
+    eligible = eligibility(Shares(RESYNC), [promise(number, "") for number in range(CAPACITY)])
+    assert eligible.judge(meta("a"), None) is Verdict.ELIGIBLE
 
 
 def test_a_tenant_with_stuck_promises_waits_until_they_are_over() -> None:
@@ -79,10 +81,10 @@ def test_a_tenant_with_stuck_promises_waits_until_they_are_over() -> None:
         shares.note_stuck(stuck)
     assert eligibility(shares, promises).judge(meta("a"), tenant("n")) is Verdict.ELIGIBLE
     shares.note_stuck(promises[0])
-    found = eligibility(shares, promises)
-    assert found.judge(meta("a"), tenant("n")) is Verdict.TENANT_WAITS
-    assert not found.has_waiting_tenant, "nothing is to be expected soon"
-    assert found.judge(meta("a"), tenant("other")) is Verdict.ELIGIBLE
+    eligible = eligibility(shares, promises)
+    assert eligible.judge(meta("a"), tenant("n")) is Verdict.TENANT_WAITS
+    assert not eligible.has_waiting_tenant, "nothing is to be expected soon"
+    assert eligible.judge(meta("a"), tenant("other")) is Verdict.ELIGIBLE
     assert eligibility(shares, promises[1:]).judge(meta("a"), tenant("n")) is Verdict.ELIGIBLE
 
 
@@ -92,14 +94,14 @@ def test_nothing_is_limited_without_memory() -> None:
 
 def test_tenants_with_open_promises_wait_while_all_of_them_fill_half_of_a_journal() -> None:
     promises = [promise(number, f"n{number % 4}") for number in range(CAPACITY // 2 - 1)]
-    found = eligibility(Shares(RESYNC), promises)
-    assert found.judge(meta("a"), tenant("n0")) is Verdict.ELIGIBLE
-    found.note_promised(tenant("n0"))
-    assert found.judge(meta("b"), tenant("n1")) is Verdict.TENANT_WAITS
-    assert found.has_waiting_tenant, "there is room once these are written"
-    assert found.judge(meta("b"), tenant("other")) is Verdict.ELIGIBLE
-    found.note_promised(tenant("other"))
-    assert found.judge(meta("c"), tenant("other")) is Verdict.TENANT_WAITS
+    eligible = eligibility(Shares(RESYNC), promises)
+    assert eligible.judge(meta("a"), tenant("n0")) is Verdict.ELIGIBLE
+    eligible.note_promised(tenant("n0"))
+    assert eligible.judge(meta("b"), tenant("n1")) is Verdict.TENANT_WAITS
+    assert eligible.has_waiting_tenant, "there is room once these are written"
+    assert eligible.judge(meta("b"), tenant("other")) is Verdict.ELIGIBLE
+    eligible.note_promised(tenant("other"))
+    assert eligible.judge(meta("c"), tenant("other")) is Verdict.TENANT_WAITS
 
 
 def test_a_tenant_is_not_expected_to_get_more_soon_while_half_of_a_journal_is_stuck() -> None:
@@ -107,6 +109,6 @@ def test_a_tenant_is_not_expected_to_get_more_soon_while_half_of_a_journal_is_st
     promises = [promise(number, f"n{number % 4}") for number in range(CAPACITY // 2)]
     for stuck in promises:
         shares.note_stuck(stuck)
-    found = eligibility(shares, promises)
-    assert found.judge(meta("a"), tenant("n0")) is Verdict.TENANT_WAITS
-    assert not found.has_waiting_tenant
+    eligible = eligibility(shares, promises)
+    assert eligible.judge(meta("a"), tenant("n0")) is Verdict.TENANT_WAITS
+    assert not eligible.has_waiting_tenant

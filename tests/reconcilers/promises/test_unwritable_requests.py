@@ -18,7 +18,7 @@ from tests.reconcilers.promises.refusing import (
     RangePool,
     Sent,
     gate,
-    opened,
+    open_pool,
 )
 
 __all__ = ["gate"]
@@ -78,7 +78,7 @@ SMALL: list[type[Pool]] = [SmallClaimPool, SmallRangePool, SmallNetwork, SmallCl
 async def test_a_refusal_that_cannot_be_written_changes_no_other_request_of_a_full_pool(
     kind: type[Pool], gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         await pool.ask("second")
         await pool.place.home.pass_by(5)
         gate.refuses = pool.is_any
@@ -86,12 +86,12 @@ async def test_a_refusal_that_cannot_be_written_changes_no_other_request_of_a_fu
         for name in WAITING:
             await pool.ask(name)
         await pool.place.home.pass_by(RESYNC + 30)
-        before = [pool.shown(name) for name in WAITING]
+        before = [pool.find_shown_reason(name) for name in WAITING]
         assert all(before)
         assert not any("cannot be written" in message for message in before)
         gate.forget()
         await pool.place.home.pass_by(5 * RESYNC)
-        assert [pool.shown(name) for name in WAITING] == before
+        assert [pool.find_shown_reason(name) for name in WAITING] == before
         assert not any(sent.name in WAITING for sent in gate.accepted)
         assert len(gate.accepted) <= 6, "the pool is written once per resync at most"
         assert len(gate.refused) <= 12
@@ -101,7 +101,7 @@ async def test_a_refusal_that_cannot_be_written_changes_no_other_request_of_a_fu
 async def test_a_refusal_is_written_within_a_resync_once_that_is_accepted(
     kind: type[Pool], gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         await pool.ask("second")
         await pool.place.home.pass_by(5)
         gate.refuses = pool.is_any
@@ -110,15 +110,15 @@ async def test_a_refusal_is_written_within_a_resync_once_that_is_accepted(
         await pool.place.home.pass_by(3 * RESYNC)
         gate.refuses = lambda _: False
         await pool.place.home.pass_by(RESYNC + 5)
-        refused = pool.shown(f"{GREEDY}-000")
-        assert refused.replace(f"{GREEDY}-000", "waiting") == pool.shown("waiting")
+        refused = pool.find_shown_reason(f"{GREEDY}-000")
+        assert refused.replace(f"{GREEDY}-000", "waiting") == pool.find_shown_reason("waiting")
 
 
 @pytest.mark.parametrize("kind", SMALL)
 async def test_a_stuck_promise_is_kept_within_a_resync_beside_a_refusal_that_cannot_be_written(
     kind: type[Pool], gate: Gate
 ) -> None:
-    async with opened(kind) as pool:
+    async with open_pool(kind) as pool:
         gate.refuses = pool.is_any
         await pool.ask(f"{GREEDY}-stuck")
         await pool.place.home.pass_by(5)
@@ -144,7 +144,7 @@ async def test_a_deferred_claim_is_served_beside_a_refusal_that_cannot_be_writte
     def is_deferred(sent: Sent) -> bool:
         return sent.kind == ADDRESSES.full_name and sent.namespace == "deferred"
 
-    async with opened(TwoTenants) as pool:
+    async with open_pool(TwoTenants) as pool:
         name = f"{GREEDY}-000"
         spec = {"address": "10.9.9.9", "prefix": 20, "claimRef": {"name": "another"}}
         spec["poolRef"] = {"apiGroup": "example.com", "kind": "Pool", "name": "another"}
@@ -159,7 +159,7 @@ async def test_a_deferred_claim_is_served_beside_a_refusal_that_cannot_be_writte
 
 
 async def test_an_ipaddress_whose_deletion_is_refused_ends_no_pass(gate: Gate) -> None:
-    async with opened(ClaimPool) as pool:
+    async with open_pool(ClaimPool) as pool:
         name = f"{GREEDY}-000"
         kind = pool.kinds[-1]
         spec = {"address": "10.9.9.9", "prefix": 20, "claimRef": {"name": name}}
@@ -176,7 +176,7 @@ async def test_an_ipaddress_whose_deletion_is_refused_ends_no_pass(gate: Gate) -
         assert gate.refused
         gate.forget()
         await pool.place.home.pass_by(5 * RESYNC)
-        assert "of-before" in pool.shown(name)
+        assert "of-before" in pool.find_shown_reason(name)
         assert len(gate.refused) <= 6
         gate.refuses = lambda _: False
         await pool.place.home.pass_by(RESYNC + 10)
@@ -194,7 +194,7 @@ async def test_an_ipamallocation_whose_repair_or_deletion_is_refused_ends_no_pas
         is_by_hand = sent.body.get("metadata", {}).get("ownerReferences", ()) is None
         return sent.namespace == f"cluster-{name}" and not is_by_hand
 
-    async with opened(ClusterPool) as pool:
+    async with open_pool(ClusterPool) as pool:
         await pool.ask(name)
         await pool.place.home.pass_by(5)
         assert pool.address(name)

@@ -33,9 +33,9 @@ def _secret(lab: Lab, *keys: str, namespace: str = make.NAMESPACE) -> None:
     lab.server.add("secrets", {"metadata": meta, "data": dict.fromkeys(keys, "eA==")})
 
 
-def _reported(lab: Lab, kind: str) -> tuple[str, str, str]:
-    found = lab.condition("providerconfigs", "default", kind)
-    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+def _read_condition(lab: Lab, kind: str) -> tuple[str, str, str]:
+    condition = lab.condition("providerconfigs", "default", kind)
+    return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
 
 
 @pytest.mark.parametrize("kind", sorted(REQUIRED_KEYS))
@@ -44,7 +44,7 @@ async def test_credentials_are_valid_with_all_keys_of_their_provider(kind: str) 
     lab = _lab(make.provider(spec=spec | (CREDENTIALS if REQUIRED_KEYS[kind] else {})))
     _secret(lab, *REQUIRED_KEYS[kind])
     assert await lab.provider() == Again(300.0)
-    assert _reported(lab, "CredentialsValid") == ("True", "Ready", "credentials validated")
+    assert _read_condition(lab, "CredentialsValid") == ("True", "Ready", "credentials validated")
     status = lab.see("providerconfigs", "default")
     assert (status["ready"], status["validated"]) == (True, True)
     assert status["lastValidationTime"] == status["lastProbeTime"] == "2026-01-01T00:00:00Z"
@@ -66,7 +66,7 @@ async def test_missing_keys_are_named(kind: str, missing: str) -> None:
     _secret(lab, "other")
     assert await lab.provider() == Again(30.0)
     message = f"secret missing required keys: [{missing}]"
-    assert _reported(lab, "CredentialsValid") == ("False", "CredentialsInvalid", message)
+    assert _read_condition(lab, "CredentialsValid") == ("False", "CredentialsInvalid", message)
     assert lab.recorded.events == [("Warning", "CredentialsInvalid", message)]
     assert lab.see("providerconfigs", "default")["ready"] is False
 
@@ -76,11 +76,13 @@ async def test_a_missing_secret_is_reported_and_found_when_it_is_created() -> No
     spec |= {"credentialsRef": {"name": "creds", "namespace": "vault"}}
     lab = _lab(make.provider(spec=spec))
     await lab.provider()
-    assert _reported(lab, "CredentialsValid")[2] == "credentials secret vault/creds not found"
+    assert (
+        _read_condition(lab, "CredentialsValid")[2] == "credentials secret vault/creds not found"
+    )
     _secret(lab, "accessKeyID", "secretAccessKey", namespace="vault")
     await lab.clock.advance(30)
     await lab.provider()
-    assert _reported(lab, "CredentialsValid")[0] == "True"
+    assert _read_condition(lab, "CredentialsValid")[0] == "True"
     assert lab.recorded.reasons == ["CredentialsInvalid"]
 
 
@@ -89,10 +91,10 @@ async def test_a_secret_that_may_not_be_read_is_reported_and_stops_nothing_else(
     lab = _lab(provider, _pool())
     lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="secrets")
     await lab.provider()
-    assert _reported(lab, "CredentialsValid")[2].startswith(
+    assert _read_condition(lab, "CredentialsValid")[2].startswith(
         "credentials secret butler-system/creds may not be read"
     )
-    assert _reported(lab, "PoolAvailable")[0] == "True"
+    assert _read_condition(lab, "PoolAvailable")[0] == "True"
 
 
 def _ipam(*pools: str, **network: Any) -> Json:
@@ -136,7 +138,7 @@ async def test_capacity_is_estimated_from_the_pools_own_defaults(
         "estimatedTenants": tenants,
     }
     message = f"{available} IPs available (~{tenants} tenants)"
-    assert _reported(lab, "PoolAvailable") == ("True", "PoolAvailable", message)
+    assert _read_condition(lab, "PoolAvailable") == ("True", "PoolAvailable", message)
 
 
 async def test_tenants_are_estimated_as_the_quota_cuts_them() -> None:
@@ -158,7 +160,7 @@ async def test_exhausted_pools_are_reported_with_one_event() -> None:
     for _ in range(2):
         await lab.provider()
     message = "all configured pools are exhausted"
-    assert _reported(lab, "PoolAvailable") == ("False", "PoolExhausted", message)
+    assert _read_condition(lab, "PoolAvailable") == ("False", "PoolExhausted", message)
     assert lab.recorded.events == [("Warning", "PoolsExhausted", message)]
 
 
@@ -166,7 +168,7 @@ async def test_ipam_without_pools_is_reported() -> None:
     lab = _lab(make.provider())
     await lab.provider()
     message = "network.mode is 'ipam' but no poolRefs configured"
-    assert _reported(lab, "PoolAvailable") == ("False", "ValidationFailed", message)
+    assert _read_condition(lab, "PoolAvailable") == ("False", "ValidationFailed", message)
 
 
 async def test_leaving_ipam_mode_takes_condition_and_capacity_away() -> None:
@@ -174,7 +176,7 @@ async def test_leaving_ipam_mode_takes_condition_and_capacity_away() -> None:
     await lab.provider()
     lab.server.edit("providerconfigs", "default", {"spec": {"network": {"mode": "cloud"}}})
     await lab.provider()
-    assert _reported(lab, "PoolAvailable") == ("", "", "")
+    assert _read_condition(lab, "PoolAvailable") == ("", "", "")
     assert "capacity" not in lab.see("providerconfigs", "default")
 
 
@@ -211,7 +213,7 @@ async def test_capacity_is_reported_for_each_family_where_pools_have_two() -> No
     message = (
         f"40 IPv4 IPs available (~2 tenants), {2**64} IPv6 IPs available (~{2**64 // 13} tenants)"
     )
-    assert _reported(lab, "PoolAvailable") == ("True", "PoolAvailable", message)
+    assert _read_condition(lab, "PoolAvailable") == ("True", "PoolAvailable", message)
     lab.server.requests.clear()
     await lab.provider()
     assert lab.server.requests == []
@@ -224,16 +226,16 @@ async def test_capacity_is_reported_for_each_family_where_pools_have_two() -> No
 async def test_pools_with_one_full_family_are_available_and_with_both_full_exhausted() -> None:
     lab = _lab(make.provider("one"), _two("one", 0, 13))
     await lab.provider()
-    assert _reported(lab, "PoolAvailable")[:2] == ("True", "PoolAvailable")
+    assert _read_condition(lab, "PoolAvailable")[:2] == ("True", "PoolAvailable")
     lab.server.edit("networkpools", "one", {"status": {"secondary": {"availableIPs": 0}}})
     await lab.provider()
-    assert _reported(lab, "PoolAvailable")[:2] == ("False", "PoolExhausted")
+    assert _read_condition(lab, "PoolAvailable")[:2] == ("False", "PoolExhausted")
 
 
 async def test_team_scope_without_a_team_is_reported() -> None:
     lab = _lab(make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}}))
     await lab.provider()
-    assert _reported(lab, "Ready")[:2] == ("False", "ValidationFailed")
+    assert _read_condition(lab, "Ready")[:2] == ("False", "ValidationFailed")
 
 
 @pytest.mark.parametrize("kind", ["aws", "azure", "gcp"])
@@ -242,10 +244,10 @@ async def test_a_cloud_without_its_settings_is_reported(kind: str) -> None:
     lab = _lab(make.provider(spec=spec))
     _secret(lab, *REQUIRED_KEYS[kind])
     await lab.provider()
-    status, reason, message = _reported(lab, "Ready")
+    status, reason, message = _read_condition(lab, "Ready")
     assert (status, reason) == ("False", "ValidationFailed")
     assert f"spec.{kind}: {kind} settings are required" in message
-    assert _reported(lab, "CredentialsValid")[0] == "True"
+    assert _read_condition(lab, "CredentialsValid")[0] == "True"
 
 
 async def test_ipam_in_a_cloud_is_reported() -> None:
@@ -253,7 +255,7 @@ async def test_ipam_in_a_cloud_is_reported() -> None:
     lab = _lab(make.provider(spec=spec), _pool())
     _secret(lab, *REQUIRED_KEYS["aws"])
     await lab.provider()
-    assert _reported(lab, "Ready") == (
+    assert _read_condition(lab, "Ready") == (
         "False",
         "ValidationFailed",
         "validation errors: spec.network.mode: IPAM mode is not supported for cloud providers",
@@ -264,10 +266,10 @@ async def test_a_sound_provider_is_ready_and_a_mended_one_becomes_so() -> None:
     unsound = make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}})
     lab = _lab(unsound, _pool())
     await lab.provider()
-    assert _reported(lab, "Ready")[0] == "False"
+    assert _read_condition(lab, "Ready")[0] == "False"
     lab.server.edit("providerconfigs", "default", {"spec": {"scope": None}})
     await lab.provider()
-    assert _reported(lab, "Ready") == ("True", "Ready", "the provider can be used")
+    assert _read_condition(lab, "Ready") == ("True", "Ready", "the provider can be used")
 
 
 async def test_where_one_key_is_enough_the_reference_may_name_it() -> None:
@@ -276,11 +278,11 @@ async def test_where_one_key_is_enough_the_reference_may_name_it() -> None:
     lab = _lab(make.provider(spec=spec))
     _secret(lab, "serviceAccountKey")
     await lab.provider()
-    assert _reported(lab, "CredentialsValid")[2] == "secret missing required keys: [sa.json]"
+    assert _read_condition(lab, "CredentialsValid")[2] == "secret missing required keys: [sa.json]"
     _secret(lab, "sa.json")
     await lab.clock.advance(30)
     await lab.provider()
-    assert _reported(lab, "CredentialsValid")[0] == "True"
+    assert _read_condition(lab, "CredentialsValid")[0] == "True"
 
 
 async def test_a_key_without_a_value_is_missing() -> None:
@@ -290,7 +292,8 @@ async def test_a_key_without_a_value_is_missing() -> None:
     lab.server.add("secrets", {"metadata": meta, "data": data})
     await lab.provider()
     assert (
-        _reported(lab, "CredentialsValid")[2] == "secret missing required keys: [secretAccessKey]"
+        _read_condition(lab, "CredentialsValid")[2]
+        == "secret missing required keys: [secretAccessKey]"
     )
 
 
@@ -307,23 +310,23 @@ class TestTeams:
         lab = self._of_a_team()
         assert await lab.provider() == Again(30.0)
         reported = "scope.teamRef: Team platform does not exist"
-        assert _reported(lab, "Ready") == ("False", "ValidationFailed", reported)
+        assert _read_condition(lab, "Ready") == ("False", "ValidationFailed", reported)
         lab.server.add("teams", {"metadata": {"name": "platform"}})
         await lab.clock.advance(30)
         assert await lab.provider() == Again(300.0)
-        assert _reported(lab, "Ready")[0] == "True"
+        assert _read_condition(lab, "Ready")[0] == "True"
 
     async def test_teams_are_not_required_where_they_are_not_served(self) -> None:
         lab = self._of_a_team()
         lab.server.served = tuple(k for k in lab.server.served if k != "teams")
         await lab.provider()
-        assert _reported(lab, "Ready")[0] == "True"
+        assert _read_condition(lab, "Ready")[0] == "True"
 
     async def test_teams_that_may_not_be_read_are_there(self) -> None:
         lab = self._of_a_team()
         lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="teams")
         await lab.provider()
-        assert _reported(lab, "Ready")[0] == "True"
+        assert _read_condition(lab, "Ready")[0] == "True"
 
     async def test_at_rest_a_team_costs_one_look_per_resync_and_no_write(self) -> None:
         lab = self._of_a_team()
@@ -344,14 +347,14 @@ class TestTeams:
         other = {"spec": {"scope": {"teamRef": {"name": "missing"}}}}
         lab.server.edit("providerconfigs", "default", other)
         await lab.provider()
-        assert _reported(lab, "Ready")[2] == "scope.teamRef: Team missing does not exist"
+        assert _read_condition(lab, "Ready")[2] == "scope.teamRef: Team missing does not exist"
 
 
 async def test_the_finalizer_holds_while_a_cluster_refers_to_it() -> None:
     lab = _lab(make.provider(finalizers=[]))
     await lab.provider()
-    named: Json = {"providerConfigRef": {"name": "default"}}
-    lab.server.add("tenantclusters", make.tenant(spec=named))
+    spec: Json = {"providerConfigRef": {"name": "default"}}
+    lab.server.add("tenantclusters", make.tenant(spec=spec))
     lab.server.delete("providerconfigs", "default")
     assert await lab.provider() == Blocked("InUse", 10.0)
     lab.server.vanish("tenantclusters", "a", namespace="team")
@@ -361,8 +364,8 @@ async def test_the_finalizer_holds_while_a_cluster_refers_to_it() -> None:
 
 async def test_a_reference_into_another_namespace_does_not_hold() -> None:
     lab = _lab(make.provider(finalizers=["butler.butlerlabs.dev/providerconfig"]))
-    named: Json = {"providerConfigRef": {"name": "default", "namespace": "elsewhere"}}
-    lab.server.add("tenantclusters", make.tenant(spec=named))
+    spec: Json = {"providerConfigRef": {"name": "default", "namespace": "elsewhere"}}
+    lab.server.add("tenantclusters", make.tenant(spec=spec))
     lab.server.delete("providerconfigs", "default")
     assert await lab.provider() == SETTLED
 
@@ -370,8 +373,8 @@ async def test_a_reference_into_another_namespace_does_not_hold() -> None:
 async def test_only_a_live_list_lets_a_provider_go() -> None:
     lab = _lab(make.provider(finalizers=["butler.butlerlabs.dev/providerconfig"]))
     lab.hold("tenantclusters")
-    named: Json = {"providerConfigRef": {"name": "default"}}
-    lab.server.add("tenantclusters", make.tenant(spec=named))
+    spec: Json = {"providerConfigRef": {"name": "default"}}
+    lab.server.add("tenantclusters", make.tenant(spec=spec))
     lab.server.delete("providerconfigs", "default")
     assert await lab.provider() == Blocked("InUse", 10.0)
 
@@ -384,7 +387,7 @@ async def test_pools_that_do_not_exist_are_named_and_not_called_exhausted() -> N
         "no configured pool exists: ProviderConfig butler-system/default names NetworkPools"
         " butler-system/one, butler-system/two, which do not exist"
     )
-    assert _reported(lab, "PoolAvailable") == ("False", "PoolNotFound", message)
+    assert _read_condition(lab, "PoolAvailable") == ("False", "PoolNotFound", message)
     assert lab.recorded.events == [("Warning", "PoolsNotFound", message)]
 
 
@@ -404,4 +407,4 @@ async def test_a_pool_that_does_not_exist_is_named_beside_those_that_do(
         "; ProviderConfig butler-system/default names NetworkPool butler-system/gone,"
         " which does not exist"
     )
-    assert _reported(lab, "PoolAvailable") == (status, reason, begin + also)
+    assert _read_condition(lab, "PoolAvailable") == (status, reason, begin + also)

@@ -47,8 +47,8 @@ async def test_another_tools_managed_by_label_stays_when_labels_are_repaired(
         await lab.orphans.sweep()
     else:
         await lab.cluster()
-    found = lab.server.see("ipallocations", "team-a-lb")["metadata"]["labels"]
-    assert found == EXPECTED | ROLE | {names.LABEL_MANAGED_BY: "Helm"}
+    labels = lab.server.see("ipallocations", "team-a-lb")["metadata"]["labels"]
+    assert labels == EXPECTED | ROLE | {names.LABEL_MANAGED_BY: "Helm"}
 
 
 async def test_another_tools_managed_by_stays_on_a_pinned_allocation_from_the_start() -> None:
@@ -64,5 +64,5 @@ async def test_another_tools_managed_by_stays_on_a_pinned_allocation_from_the_st
     lab.tenant_server("a")
     await lab.rounds()
     await lab.orphans.sweep()
-    found = lab.server.see("ipallocations", "ingress")["metadata"]["labels"]
-    assert found == EXPECTED | ROLE | theirs
+    labels = lab.server.see("ipallocations", "ingress")["metadata"]["labels"]
+    assert labels == EXPECTED | ROLE | theirs

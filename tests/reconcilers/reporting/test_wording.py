@@ -30,15 +30,15 @@ def test_a_long_list_is_cut_and_says_how_many_more_there_are(items: list[str], w
     assert name_with_count(items, named_at_most=2) == words
 
 
-@pytest.mark.parametrize(("text", "shown"), [("", ""), ("abc", "abc"), ("abcd", "abc…")])
-def test_a_long_text_is_cut_and_shows_that_it_is(text: str, shown: str) -> None:
-    assert truncate(text, 3) == shown
+@pytest.mark.parametrize(("content", "expected"), [("", ""), ("abc", "abc"), ("abcd", "abc…")])
+def test_a_long_text_is_cut_and_shows_that_it_is(content: str, expected: str) -> None:
+    assert truncate(content, 3) == expected
 
 
 def test_messages_about_one_address_are_in_the_singular() -> None:
-    pool, one = make.pool(), AddressRange.parse("10.40.0.0", "10.40.0.0")
-    given = allocated_message(pool, [one], "as pinned")
-    assert given == "allocated 1 IP: 10.40.0.0/32 from lab, as pinned"
+    pool, address = make.pool(), AddressRange.parse("10.40.0.0", "10.40.0.0")
+    message = allocated_message(pool, [address], "as pinned")
+    assert message == "allocated 1 IP: 10.40.0.0/32 from lab, as pinned"
     assert (
         status.waiting_for_holders(1).message == "waiting for 1 active allocation to be released"
     )

@@ -85,13 +85,13 @@ def main() -> int:
     )
     asked = parser.parse_args()
     with always_checked() as differences:
-        failed = _played(asked)
+        failed = _play_seeds(asked)
     for pool, parts in differences:
         sys.stdout.write(f"kept contents of {pool} were wrong: {parts}\n")
     return min(failed + len(differences), 1)
 
 
-def _played(asked: argparse.Namespace) -> int:
+def _play_seeds(asked: argparse.Namespace) -> int:
     """Play the seeds; return how many failed."""
     failed, refusals = 0, 0.06 if asked.refusals else 0.0
     for seed in range(asked.seed, asked.to or asked.seed + 1):

@@ -77,7 +77,7 @@ class Memory(ABC):
         """Return the patch by which a pool loses its journal."""
 
     @abstractmethod
-    def truncated(self, pool: Json) -> Json:
+    def make_truncation(self, pool: Json) -> Json:
         """Return the patch by which a pool loses its promises alone, of its journal."""
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Memory(ABC):
         """Return the patch by which a pool has read up to a revision, and promised nothing."""
 
     @abstractmethod
-    def copied(self, pool: Json) -> Json | None:
+    def make_copy(self, pool: Json) -> Json | None:
         """Return the patch by which another pool has this pool's journal; None if it has none."""
 
 
@@ -113,10 +113,10 @@ class AnnotationMemory(Memory):
         return {"metadata": {"annotations": {ANNOTATION: None}}}
 
     @override
-    def truncated(self, pool: Json) -> Json:
+    def make_truncation(self, pool: Json) -> Json:
         stored = msgspec.json.decode(pool["metadata"]["annotations"][ANNOTATION])
-        text = msgspec.json.encode({**stored, "promises": []}).decode()
-        return {"metadata": {"annotations": {ANNOTATION: text}}}
+        stored_text = msgspec.json.encode({**stored, "promises": []}).decode()
+        return {"metadata": {"annotations": {ANNOTATION: stored_text}}}
 
     @override
     def of_history(self, pool: Json, revision: int) -> Json:
@@ -125,12 +125,12 @@ class AnnotationMemory(Memory):
         return dict(journals.patch(_with_metadata(pool), journals.with_revision(revision)))
 
     @override
-    def copied(self, pool: Json) -> Json | None:
-        text = (pool["metadata"].get("annotations") or {}).get(ANNOTATION)
-        return {"metadata": {"annotations": {ANNOTATION: text}}} if text else None
+    def make_copy(self, pool: Json) -> Json | None:
+        journal_text = (pool["metadata"].get("annotations") or {}).get(ANNOTATION)
+        return {"metadata": {"annotations": {ANNOTATION: journal_text}}} if journal_text else None
 
 
-def sealed(fields: Json) -> str:
+def seal_annotation(fields: Json) -> str:
     """Return the text of a journal in an annotation, with the checksum of its fields."""
     stored = msgspec.convert(fields, journal._Stored)
     return msgspec.json.encode(stored.with_checksum()).decode()
@@ -165,7 +165,7 @@ class StatusMemory(Memory):
         return {"status": None}
 
     @override
-    def truncated(self, pool: Json) -> Json:
+    def make_truncation(self, pool: Json) -> Json:
         return {"status": {"assignments": None}}
 
     @override
@@ -175,7 +175,7 @@ class StatusMemory(Memory):
         return {"status": {"revisions": revisions, "journalOf": journal_of, "assignments": None}}
 
     @override
-    def copied(self, pool: Json) -> Json | None:
+    def make_copy(self, pool: Json) -> Json | None:
         return {"status": pool["status"]} if pool.get("status") else None
 
 
@@ -199,9 +199,9 @@ class Need:
     count: int = 1
     is_block: bool = False
 
-    def fits(self, taken: frozenset[Address]) -> bool:
+    def fits(self, addresses: frozenset[Address]) -> bool:
         """Return whether enough addresses are free."""
-        free = self.choice - taken
+        free = self.choice - addresses
         if not self.is_block:
             return len(free) >= self.count
         length = 0
@@ -234,12 +234,12 @@ class Figures(NamedTuple):
 
     Args:
         addresses: the addresses that the figures count; not empty.
-        shown: the figures; None where the status lacks one.
+        counts: the figures; None where the status lacks one.
         holders: the plurals of the requests that HOLDERS counts.
     """
 
     addresses: frozenset[Address]
-    shown: Mapping[Figure, int | None]
+    counts: Mapping[Figure, int | None]
     holders: Sequence[str] = ()
 
 
@@ -313,7 +313,7 @@ class Adapter(ABC):
         """Let a user create or delete a request."""
 
     def events(self) -> Mapping[str, Sequence[Event]]:
-        """Return what happens to this kind alone, by the field of Plan that asks for it."""
+        """Return the events of this kind alone, by the field of Plan that asks for it."""
         return {}
 
     def prepare_calm(self) -> None:
@@ -328,7 +328,7 @@ class Adapter(ABC):
         """Return the addresses that a request shows to its user."""
 
     @abstractmethod
-    def offered(self, request: Json) -> frozenset[Address]:
+    def list_offered(self, request: Json) -> frozenset[Address]:
         """Return the addresses that the pool of a request hands out."""
 
     @abstractmethod
@@ -359,7 +359,7 @@ class Adapter(ABC):
                     ),
                 )
 
-    def taken(self) -> frozenset[Address]:
+    def list_taken(self) -> frozenset[Address]:
         """Return the addresses that a waiting request cannot get."""
         return frozenset(
             address
@@ -369,7 +369,7 @@ class Adapter(ABC):
         )
 
     def full_name(self, request: Json) -> str:
-        """Return what a verdict calls a request."""
+        """Return the name of a request in verdicts."""
         return str(request["metadata"]["name"])
 
     def is_released(self, plural: str, old: Json, new: Json) -> bool:
@@ -385,12 +385,12 @@ class Adapter(ABC):
         return
 
     def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
-        """Yield what must not be about a change, of the laws of this kind alone."""
+        """Yield the violations of a change, by the laws of this kind alone."""
         del plural, old, new
         yield from ()
 
     def undone(self) -> str | None:
-        """Return what else should have been done when nothing is left to do, None if nothing."""
+        """Return the work of this kind that is not done at rest; None if there is none."""
         return None
 
 

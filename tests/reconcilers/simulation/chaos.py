@@ -20,7 +20,7 @@ from controller.meta import Key
 from tests.clock import VirtualClock, settle
 from tests.reconcilers.simulation.adapter import NAMES, SPANS, Adapter, Event, Memory
 from tests.reconcilers.simulation.figures import wrong_figures
-from tests.reconcilers.simulation.laws import Judge, given_twice, unserved
+from tests.reconcilers.simulation.laws import Judge, describe_unserved, given_twice
 from tests.reconcilers.simulation.model import ModelServer
 from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.refusals import RefusedRequests
@@ -59,8 +59,8 @@ class Run:
         """How many passes were cancelled as their shard moved, in replicas that have died."""
 
     def play(self, *, silent: bool = True) -> str | None:
-        """Return what went wrong, None if nothing did; log only if not `silent`."""
-        with undisturbed(silent=silent):
+        """Return the first violation, None if there was none; log only if not `silent`."""
+        with keep_quiet(silent=silent):
             return asyncio.run(self._play())
 
     @property
@@ -160,7 +160,7 @@ class Run:
         self.judge.paused = False
 
     def _events(self) -> list[Event]:
-        """Return what may be done to the objects."""
+        """Return the possible edits of the objects."""
         adapter = self.adapter
         events: dict[str, list[Event]] = {
             "resets": [partial(self._reset, plural) for plural in adapter.requests],
@@ -195,7 +195,7 @@ class Run:
     def _replace_pool(self) -> None:
         """Have another pool in the place of the pool, maybe with its journal, as from a backup."""
         pool = self.model.get(self.adapter.pools, "p") or {"metadata": {}}
-        journals = [patch for memory in self.adapter.memories if (patch := memory.copied(pool))]
+        journals = [patch for memory in self.adapter.memories if (patch := memory.make_copy(pool))]
         self.model.vanish(self.adapter.pools, "p")
         self.adapter.make_pool("p")
         if journals and self.random.random() < 0.5:
@@ -237,11 +237,11 @@ class Run:
             if quiet == _RESTED:
                 return (
                     given_twice(self.adapter)
-                    or unserved(self.adapter)
+                    or describe_unserved(self.adapter)
                     or wrong_figures(self.adapter)
                 )
             self.clock._elapsed += (61 if quiet else 7) * 1_000_000_000
-        return unserved(self.adapter) or "it did not come to rest"
+        return describe_unserved(self.adapter) or "it did not come to rest"
 
     async def _endure(self, group: TaskGroup) -> str | None:
         """No mischief but the refusals: a refused request costs few writes in each resync."""
@@ -253,7 +253,7 @@ class Run:
                 for replica in self.replicas:
                     failures = replica.failures
                     # As the runner backs off, but for the first seconds.
-                    waits = {what for what in failures if number % 2 ** failures[what]}
+                    waits = {failure for failure in failures if number % 2 ** failures[failure]}
                     await self._round(group, replica, waits)
                     if self.judge.problem:
                         return f"{self.judge.problem} (while writes are refused)"
@@ -306,7 +306,7 @@ _RESTED = 3
 
 
 @contextmanager
-def undisturbed(*, silent: bool) -> Iterator[None]:
+def keep_quiet(*, silent: bool) -> Iterator[None]:
     """Log nothing if `silent`, and leave the garbage where it is while a seed is played."""
     before = structlog.get_config()
     if silent:

@@ -14,7 +14,7 @@ from tests.reconcilers.simulation.tenantscenes import Yard
 class CiliumTenancy(Tenancy):
     """One seed, played with Cilium's adapter."""
 
-    served: ClassVar[tuple[str, ...]] = ("services", POOLS, "namespaces")
+    served_kinds: ClassVar[tuple[str, ...]] = ("services", POOLS, "namespaces")
 
     @override
     def _make_balancer(self, tenant: Server) -> LbIpam:

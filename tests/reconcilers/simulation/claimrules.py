@@ -105,8 +105,8 @@ def memory_of_others_believed(mp: Patch) -> None:
     read = AnnotatedJournal.read
 
     def credulous(self: AnnotatedJournal, pool: Object) -> Journal:
-        text = pool.metadata.annotations.get(journal.ANNOTATION)
-        stored = journal._decoder.decode(text) if text else None
+        annotation = pool.metadata.annotations.get(journal.ANNOTATION)
+        stored = journal._decoder.decode(annotation) if annotation else None
         if stored is None:
             return read(self, pool)
         of_copy = ObjectMeta(uid=stored.uid, annotations=pool.metadata.annotations)
@@ -137,10 +137,10 @@ def leftovers_stay(mp: Patch) -> None:
 def released_by_cache(mp: Patch) -> None:
     """A claim goes without its IPAddress if the cache does not show that."""
 
-    async def cached(self: ClaimReconciler, claim: Any) -> Any:
+    async def get_cached(self: ClaimReconciler, claim: Any) -> Any:
         return self._caches.addresses.get(claim.metadata.key)
 
-    mp.setattr(ClaimReconciler, "_address_of", cached)
+    mp.setattr(ClaimReconciler, "_address_of", get_cached)
     mp.setattr(ClaimReconciler, "_without_claim", _nothing)
 
 
@@ -152,11 +152,11 @@ async def _nothing(self: ClaimReconciler, key: Key) -> Any:
 def deleted_by_cache(mp: Patch) -> None:
     """A pool goes when the cache shows no IPAddress of it."""
 
-    async def cached(self: ClaimKind[Any], pool: Any, journal: Journal) -> int:
+    async def count_cached(self: ClaimKind[Any], pool: Any, journal: Journal) -> int:
         del journal
         return self._reader.count(self._pool(pool.metadata.key))
 
-    mp.setattr(ClaimKind, "blockers", cached)
+    mp.setattr(ClaimKind, "blockers", count_cached)
 
 
 def addresses_listed_first(mp: Patch) -> None:
@@ -213,13 +213,13 @@ def waits_for_a_lost_cluster(mp: Patch) -> None:
     """A claim whose Cluster is not there is left alone, even when it is being deleted."""
     standing = caches.ClaimCaches.standing
 
-    def stopped(self: caches.ClaimCaches, claim: Any) -> caches.Standing:
+    def find_standing(self: caches.ClaimCaches, claim: Any) -> caches.Standing:
         key = claim.cluster
         if key is not None and self.clusters is not None and key not in self.clusters:
             return caches.Standing.STOP
         return standing(self, claim)
 
-    mp.setattr(caches.ClaimCaches, "standing", stopped)
+    mp.setattr(caches.ClaimCaches, "standing", find_standing)
 
 
 def unreadable_objects_hold_nothing(mp: Patch) -> None:

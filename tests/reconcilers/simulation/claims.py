@@ -92,7 +92,7 @@ class ClaimReplica(Process):
         return ClaimCaches(claims, addresses, clusters, dict(pools), claim_kind, address_kind)
 
     def _statuses(self, client: Client, caches: ClaimCaches) -> PoolStatuses:
-        """Return what writes the statuses of pools."""
+        """Return the writer of the statuses of pools."""
         spaces = SpaceIndex()
         for pools in caches.pools.values():
             if pools.resource != NETWORK_POOL:
@@ -100,7 +100,7 @@ class ClaimReplica(Process):
         return PoolStatuses(client, self.recorder, self.clock, spaces)
 
     def _parts(self, client: Client, caches: ClaimCaches) -> ClaimParts:
-        """Return what claims of pools of all kinds share."""
+        """Return the parts that claims of pools of all kinds share."""
         clock, settings, recorder = self.clock, self.settings, self.recorder
         return ClaimParts(
             client,
@@ -185,7 +185,7 @@ class Claims(Adapter):
         self.model.create(CLAIMS, {"metadata": {"name": name}, "spec": spec})
 
     def _further_spec(self) -> Json:
-        """Return what else the spec of a claim says."""
+        """Return further fields of the spec of a claim."""
         return {}
 
     @override
@@ -238,31 +238,31 @@ class Claims(Adapter):
         return frozenset({("", ip_address(address["spec"]["address"]))} if address else ())
 
     @override
-    def offered(self, request: Json) -> frozenset[Address]:
+    def list_offered(self, request: Json) -> frozenset[Address]:
         return span_addresses(request["spec"]["poolRef"]["name"])
 
     @override
-    def taken(self) -> frozenset[Address]:
+    def list_taken(self) -> frozenset[Address]:
         of_addresses = {
             ("", ip_address(address["spec"]["address"])) for address in self.model.of(ADDRESSES)
         }
-        return super().taken() | of_addresses
+        return super().list_taken() | of_addresses
 
     @override
     def waiting(self) -> Iterator[tuple[str, list[Need]]]:
         for claim in self.model.of(CLAIMS):
             if self.is_served(claim) and not refers(claim):
-                yield self.full_name(claim), [Need(self.offered(claim))]
+                yield self.full_name(claim), [Need(self.list_offered(claim))]
 
     @override
     def figures(self, pool: Json) -> Iterator[Figures]:
         counts = (pool.get("status") or {}).get("ipAddresses") or {}
-        shown = {
+        status_counts = {
             Figure.TOTAL: counts.get("total"),
             Figure.USED: counts.get("used"),
             Figure.FREE: counts.get("free"),
         }
-        yield Figures(span_addresses(pool["metadata"]["name"]), shown)
+        yield Figures(span_addresses(pool["metadata"]["name"]), status_counts)
 
     def is_served(self, claim: Json) -> bool:
         """Return whether a pool has to serve a claim."""
@@ -283,8 +283,8 @@ class Claims(Adapter):
             claim = self.model.get(CLAIMS, name)
             if claim is None:
                 return f"IPAddress {name} is left of a claim that is gone"
-            shown = ("", ip_address(address["spec"]["address"]))
-            if self.is_served(claim) and shown not in self.addresses(claim):
+            shown_address = ("", ip_address(address["spec"]["address"]))
+            if self.is_served(claim) and shown_address not in self.addresses(claim):
                 return f"IPAddress {name} serves no claim: {claim.get('status')}"
         for claim in self.model.of(CLAIMS):
             name = claim["metadata"]["name"]

@@ -11,7 +11,7 @@ from reconcilers.integrations.clusterapi.api import (
     PoolRef,
 )
 from reconcilers.promises.journal import ANNOTATION
-from tests.reconcilers.simulation.adapter import FIRST, SPANS, Adapter, sealed
+from tests.reconcilers.simulation.adapter import FIRST, SPANS, Adapter, seal_annotation
 from tests.reconcilers.simulation.claims import ClaimReplica, Claims
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIM_POOLS, CLAIMS, Json
 from tests.reconcilers.simulation.stage import Late, Stage
@@ -32,7 +32,7 @@ class ClaimStage(Stage):
 
 
 def _gives_to(name: str) -> Late:
-    """Return what tells the write that says to a claim what it got, or why it got nothing."""
+    """Return a matcher for the write that reports a claim's address or refusal."""
 
     def gives(flight: Flight) -> bool:
         status = flight.plural == CLAIMS and flight.name == name and flight.subresource == "status"
@@ -211,7 +211,7 @@ async def revision_of_ipaddresses_removed_by_hand(stage: ClaimStage) -> str | No
     journal = json.loads(stage.journal)
     assert not journal.get("promises"), "the promise is dropped"
     del journal["effects"]
-    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: sealed(journal)}}})
+    stage.edit_pool({"metadata": {"annotations": {ANNOTATION: seal_annotation(journal)}}})
     return await _ask_behind_ipaddresses(stage, other)
 
 
@@ -253,11 +253,11 @@ async def status_of_a_served_claim_wiped_while_ipaddresses_lag(stage: ClaimStage
     await stage.pool(stage.replica())
     stage.judge.paused = True  # a claim that a person edits so refers to nothing
     stage.edit(CLAIMS, "c", {"status": None})
-    return await _ask_behind_ipaddresses(stage, other, served="c")
+    return await _ask_behind_ipaddresses(stage, other, served_claim="c")
 
 
 async def _ask_behind_ipaddresses(
-    stage: ClaimStage, replica: ClaimReplica, served: str = "a"
+    stage: ClaimStage, replica: ClaimReplica, served_claim: str = "a"
 ) -> str | None:
     """Let b ask a replica that reads everything but IPAddresses; that of `served` still exists."""
     stage.ask("b")
@@ -266,10 +266,10 @@ async def _ask_behind_ipaddresses(
             feed.advance(feed.behind)
         await stage.pool(replica)
         stage.clock._elapsed += 2_000_000_000
-    earlier, b = stage.model.get(ADDRESSES, served), stage.model.get(ADDRESSES, "b")
+    earlier, b = stage.model.get(ADDRESSES, served_claim), stage.model.get(ADDRESSES, "b")
     assert earlier is not None
     if b is None:
         return "b is not served"
     if earlier["spec"]["address"] == b["spec"]["address"]:
-        return f"the IPAddresses of {served} and b both have {b['spec']['address']}"
+        return f"the IPAddresses of {served_claim} and b both have {b['spec']['address']}"
     return stage.problem

@@ -116,20 +116,20 @@ class ClusterClaims(Claims):
         meta, claim = address["metadata"], self.model.get(CLAIMS, address["metadata"]["name"])
         if meta["uid"] not in self.model.vanished:
             return
-        shown = ("", ip_address(address["spec"]["address"]))
+        shown_address = ("", ip_address(address["spec"]["address"]))
         was_released = RELEASED_AT in meta.get("annotations", {})
         if was_released and claim is not None:
             self._forced_away.add(claim["metadata"]["uid"])
-        if was_released or claim is None or shown not in self.addresses(claim):
-            self.released.pop(shown, None)
+        if was_released or claim is None or shown_address not in self.addresses(claim):
+            self.released.pop(shown_address, None)
 
     def _note_claim_gone(self, claim: Json) -> None:
         """Note when the address of a claim was released, if an object is left to record it."""
-        meta, held = claim["metadata"], self.model.get(ADDRESSES, claim["metadata"]["name"])
+        meta, address = claim["metadata"], self.model.get(ADDRESSES, claim["metadata"]["name"])
         is_removed_by_force = meta["uid"] in self.model.vanished
-        if is_removed_by_force and held is not None:
-            self._left_behind.add(held["metadata"]["uid"])
-        if (is_removed_by_force and held is None) or meta["uid"] in self._forced_away:
+        if is_removed_by_force and address is not None:
+            self._left_behind.add(address["metadata"]["uid"])
+        if (is_removed_by_force and address is None) or meta["uid"] in self._forced_away:
             return
         since = meta.get("deletionTimestamp")
         at = datetime.fromisoformat(since) if since else self.model.now()

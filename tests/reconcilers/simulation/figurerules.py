@@ -22,8 +22,8 @@ def networkpool_figures_not_updated(mp: Patch) -> None:
         *("utilizationPercent", "allocationCount", "secondary", "conditions"),
     }
 
-    def lazy(has: NetworkPoolStatus, wanted: Mapping[str, Any]) -> bool:
-        others = {name: value for name, value in wanted.items() if name not in figures}
+    def lazy(has: NetworkPoolStatus, expected: Mapping[str, Any]) -> bool:
+        others = {name: value for name, value in expected.items() if name not in figures}
         return not has.conditions or differs(
             has, others | {"conditions": render_conditions(has.conditions)}
         )

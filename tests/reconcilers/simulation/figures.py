@@ -11,32 +11,33 @@ from tests.reconcilers.simulation.adapter import Adapter, Address, Figure, Figur
 
 
 def wrong_figures(adapter: Adapter) -> str | None:
-    """Return which figure of a pool differs from the objects, None if none does."""
+    """Return the first figure of a pool that differs from the objects, None if none does."""
     return next(_differences(adapter), None)
 
 
 def _differences(adapter: Adapter) -> Iterator[str]:
-    taken = adapter.taken()
+    taken_addresses = adapter.list_taken()
     for pool in adapter.model.of(adapter.pools):
         name = pool["metadata"]["name"]
         if "deletionTimestamp" in pool["metadata"]:
             continue
         for figures in adapter.figures(pool):
-            counted = _counted(adapter, figures, taken)
-            for figure, shown in figures.shown.items():
-                if shown != counted[figure]:
+            counted = _count_addresses(adapter, figures, taken_addresses)
+            for figure, shown_count in figures.counts.items():
+                if shown_count != counted[figure]:
                     yield (
-                        f"{name} has the figure {figure.value} {shown} in its status, but the"
+                        f"{name} has the figure {figure.value} {shown_count} in its status, but"
+                        f" the"
                         f" objects say {counted[figure]}"
                     )
 
 
-def _counted(
-    adapter: Adapter, figures: Figures, taken: frozenset[Address]
+def _count_addresses(
+    adapter: Adapter, figures: Figures, taken_addresses: frozenset[Address]
 ) -> Mapping[Figure, int]:
-    """Return what the objects say of some addresses of a pool."""
+    """Return the counts of some addresses of a pool, by its objects."""
     addresses = figures.addresses
-    used = addresses & taken
+    used = addresses & taken_addresses
     requests = [request for plural in figures.holders for request in adapter.model.of(plural)]
     return {
         Figure.TOTAL: len(addresses),

@@ -292,7 +292,7 @@ class IPPools(Adapter):
         return frozenset({("", ip_address(dashed.replace("-", ".")))})
 
     @override
-    def offered(self, request: Json) -> frozenset[Address]:
+    def list_offered(self, request: Json) -> frozenset[Address]:
         return span_addresses(pool_of(request))
 
     @override
@@ -300,13 +300,13 @@ class IPPools(Adapter):
         return f"{KINDS[plural_of(request)]} {request['metadata']['name']}"
 
     @override
-    def taken(self) -> frozenset[Address]:
+    def list_taken(self) -> frozenset[Address]:
         of_addresses = {
             ("", ip_address(address["spec"]["address"]))
             for plural in ADDRESSES_OF.values()
             for address in self.model.of(plural)
         }
-        return super().taken() | of_addresses
+        return super().list_taken() | of_addresses
 
     @override
     def waiting(self) -> Iterator[tuple[str, list[Need]]]:
@@ -315,7 +315,7 @@ class IPPools(Adapter):
                 if self._is_served(claim) and not address_name(claim):
                     annotations = claim["metadata"].get("annotations") or {}
                     wish = annotations.get("ipAddress")
-                    choice = self.offered(claim)
+                    choice = self.list_offered(claim)
                     if wish:
                         choice &= {("", ip_address(wish))}
                     yield self.full_name(claim), [Need(choice)]
@@ -344,7 +344,7 @@ class IPPools(Adapter):
             if "deletionTimestamp" in pool["metadata"]:
                 continue
             indexes = (pool.get("status") or {}).get("indexes") or {}
-            held = {
+            held_addresses = {
                 str(address)
                 for plural in self.requests
                 for claim in self.model.of(plural)
@@ -355,8 +355,10 @@ class IPPools(Adapter):
                 for plural in ADDRESSES_OF.values()
                 for address in self.model.of(plural)
             }
-            if not set(indexes.values()) <= held:
-                return f"pool {pool['metadata']['name']} shows {indexes}, there are {held}"
+            if not set(indexes.values()) <= held_addresses:
+                return (
+                    f"pool {pool['metadata']['name']} shows {indexes}, there are {held_addresses}"
+                )
         return None
 
     def _undone_of(self, plural: str) -> str | None:

@@ -44,7 +44,7 @@ async def late_write_after_a_copy(stage: Stage) -> str | None:
     """The same, where the pool is created again with the journal that it had before."""
     await _give_memory(stage)
     pool = stage.model.objects[stage.adapter.pools, "p"]
-    journal = [memory.copied(pool) for memory in stage.adapter.memories]
+    journal = [memory.make_copy(pool) for memory in stage.adapter.memories]
     stage.ask("b")
     under_way = await stage.begin(stage.replica(), stage.gives_to("b"))
     stage.replace_pool(journal)

@@ -247,7 +247,7 @@ class Kkp(Adapter):
         return frozenset((space, address) for address in list_addresses(request))
 
     @override
-    def offered(self, request: Json) -> frozenset[Address]:
+    def list_offered(self, request: Json) -> frozenset[Address]:
         return SPACES.get(_space(request), frozenset())
 
     @override
@@ -273,14 +273,14 @@ class Kkp(Adapter):
     def _missing(self, cluster: Json, pool: Json) -> int:
         """Return how many addresses a cluster lacks of a pool; 0 where it gets none of it."""
         datacenter = cluster["spec"]["cloud"]["dc"]
-        wanted = pool["spec"]["datacenters"].get(datacenter)
-        if wanted is None or not _is_served(cluster):
+        expected = pool["spec"]["datacenters"].get(datacenter)
+        if expected is None or not _is_served(cluster):
             return 0
         name = f"{_namespace(cluster)}/{pool['metadata']['name']}"
         allocation = self.model.get(KKP_ALLOCATIONS, name)
         is_of_datacenter = allocation is not None and allocation["spec"]["dc"] == datacenter
         count = len(list_addresses(allocation)) if is_of_datacenter else 0
-        return max(int(wanted.get("allocationRange", 2)) - count, 0)
+        return max(int(expected.get("allocationRange", 2)) - count, 0)
 
     @override
     def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:

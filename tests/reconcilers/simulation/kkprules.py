@@ -87,7 +87,10 @@ def fence_voids_only_the_empty(mp: Patch) -> None:
 
     async def void_empty(self: Fence[Any], listed: Sequence[Any]) -> list[Any]:
         others = [allocation for allocation in listed if not allocation.empty]
-        return [*others, *await void_earlier(self, [one for one in listed if one.empty])]
+        return [
+            *others,
+            *await void_earlier(self, [allocation for allocation in listed if allocation.empty]),
+        ]
 
     mp.setattr(Fence, "void_earlier", void_empty)
 
@@ -100,8 +103,8 @@ def own_answers_count_as_read(mp: Patch) -> None:
         highest = self._allocations.highest_revision
         if highest < revision:
             return await at_least(self, pool, revision)
-        found = self._allocations.by_index("pool", pool)
-        return View(highest, found, find_by_key(JOURNALS.kind, self._allocations.get))
+        indexed = self._allocations.by_index("pool", pool)
+        return View(highest, indexed, find_by_key(JOURNALS.kind, self._allocations.get))
 
     mp.setattr(Reader, "at_least", further)
 
@@ -128,7 +131,7 @@ def made_with_addresses(mp: Patch) -> None:
                     "spec": {key: value for key, value in spec.items() if value is not None},
                 }
                 await self._client.create(ALLOCATIONS, grant.cluster.namespace, body)
-        return await make(self, [one for one in grants if one.allocation is not None], pool)
+        return await make(self, [grant for grant in grants if grant.allocation is not None], pool)
 
     mp.setattr(Allocations, "make", hasty)
 
@@ -138,7 +141,7 @@ def left_without_addresses(mp: Patch) -> None:
     delete = Pools._delete_leftovers
 
     async def some(self: Pools, pool: Any, view: View, decided: Decided) -> None:
-        plans = {name: replace(one, unserved=[]) for name, one in decided.plans.items()}
+        plans = {name: replace(plan, unserved=[]) for name, plan in decided.plans.items()}
         await delete(self, pool, view, replace(decided, plans=plans))
 
     mp.setattr(Pools, "_delete_leftovers", some)
@@ -147,19 +150,21 @@ def left_without_addresses(mp: Patch) -> None:
 def deleted_by_cache(mp: Patch) -> None:
     """Allocations of other datacenters are deleted by what the caches show."""
 
-    async def believed(self: Pools, pool: Any, found: Any) -> Any:
+    async def believe(self: Pools, pool: Any, candidates: Any) -> Any:
         del self, pool
-        return [one for one, _ in found]
+        return [allocation for allocation, _ in candidates]
 
-    mp.setattr(Pools, "_confirm_leftovers", believed)
+    mp.setattr(Pools, "_confirm_leftovers", believe)
 
 
 def rewritten_from_the_start(mp: Patch) -> None:
     """What is promised takes the place of what the allocation has."""
     content = allocations.content
 
-    def anew(one: IPAMAllocation, *what: Any) -> Any:
-        return content(replace(one, spec=replace(one.spec, addresses=())), *what)
+    def anew(ipam_allocation: IPAMAllocation, *arguments: Any) -> Any:
+        return content(
+            replace(ipam_allocation, spec=replace(ipam_allocation.spec, addresses=())), *arguments
+        )
 
     mp.setattr(allocations, "content", anew)
 

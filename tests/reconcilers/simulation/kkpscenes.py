@@ -24,7 +24,7 @@ class KkpStage(Stage):
 
 
 def _gives_to(name: str) -> Late:
-    """Return what tells the write of a cluster's addresses."""
+    """Return a matcher for the write of a cluster's addresses."""
 
     def gives(flight: Flight) -> bool:
         its = flight.method == "PATCH" and flight.name == f"cluster-{name}/p"
@@ -85,9 +85,9 @@ async def late_deletion_of_a_leftover(stage: KkpStage) -> str | None:
     stage.model.vanish(KKP_ALLOCATIONS, "cluster-a/p")
     stage.model.vanish(KKP_CLUSTERS, "a")
     await stage.pool(stage.replica())
-    given = stage.has("e")
+    addresses = stage.has("e")
     stage.arrive()
-    return stage.problem or (None if given == stage.has("e") == 2 else "E lost its addresses")
+    return stage.problem or (None if addresses == stage.has("e") == 2 else "E lost its addresses")
 
 
 async def promise_kept_while_another_cannot_be_made(stage: KkpStage) -> str | None:
@@ -99,11 +99,13 @@ async def promise_kept_while_another_cannot_be_made(stage: KkpStage) -> str | No
     current = stage.replica()
 
     def is_for_a(flight: Flight) -> bool:
-        found = flight.method == "POST" and flight.body["metadata"]["namespace"] == "cluster-a"
-        if found:
+        is_creation = (
+            flight.method == "POST" and flight.body["metadata"]["namespace"] == "cluster-a"
+        )
+        if is_creation:
             stage.arrive()
             current.allocations.advance(current.allocations.behind)
-        return found
+        return is_creation
 
     await stage.pool(current, is_for_a)
     return stage.problem or (None if stage.has("c") else "C has nothing")

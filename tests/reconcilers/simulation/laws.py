@@ -47,7 +47,7 @@ class Judge:
         if not gained:
             return
         yield from (clash for clash in self._clashes(new, gained))
-        if not gained <= self.adapter.offered(new):
+        if not gained <= self.adapter.list_offered(new):
             yield f"{name} got {texts(gained)}, which its pool does not hand out"
         finalizer = self.adapter.finalizers.get(plural)
         if finalizer is not None and finalizer not in meta.get("finalizers", ()):
@@ -56,7 +56,7 @@ class Judge:
             yield f"{name} came to have {texts(gained)} while it was being deleted"
 
     def _clashes(self, request: Json, gained: frozenset[Address]) -> Iterator[str]:
-        """Yield which other requests show one of the addresses that a request has come to show."""
+        """Yield the other requests that show an address that a request has come to show."""
         for plural in self.adapter.requests:
             for other in self.model.of(plural):
                 both = gained & self.adapter.addresses(other)
@@ -106,14 +106,16 @@ class Judge:
 
 
 def given_twice(adapter: Adapter) -> str | None:
-    """Return which two requests show one address, None if no two do."""
-    shown: dict[Address, Json] = {}
+    """Return the first two requests that show one address, None if no two do."""
+    holder_by_address: dict[Address, Json] = {}
     for plural in adapter.requests:
         for request in adapter.model.of(plural):
             for address in in_order(adapter.addresses(request)):
-                if address in shown:
-                    return _both_have(adapter, shown[address], request, frozenset({address}))
-                shown[address] = request
+                if address in holder_by_address:
+                    return _both_have(
+                        adapter, holder_by_address[address], request, frozenset({address})
+                    )
+                holder_by_address[address] = request
     return None
 
 
@@ -122,10 +124,10 @@ def _both_have(adapter: Adapter, first: Json, second: Json, both: frozenset[Addr
     return f"{' and '.join(names)} both have {texts(both)}"
 
 
-def unserved(adapter: Adapter) -> str | None:
-    """Return what should have been served or released by now, None if nothing should."""
-    taken = adapter.taken()
+def describe_unserved(adapter: Adapter) -> str | None:
+    """Return the request that should be served or released by now, None if there is none."""
+    taken_addresses = adapter.list_taken()
     for name, needs in adapter.waiting():
-        if all(need.fits(taken) for need in needs):
+        if all(need.fits(taken_addresses) for need in needs):
             return f"{name} waits although it fits"
     return adapter.undone()

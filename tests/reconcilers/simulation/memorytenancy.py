@@ -14,7 +14,7 @@ from tests.reconcilers.simulation.tenantscenes import Yard
 class MemoryTenancy(Tenancy):
     """One seed, played with the balancer of tests."""
 
-    served: ClassVar[tuple[str, ...]] = ("services", "addressoffers", "namespaces")
+    served_kinds: ClassVar[tuple[str, ...]] = ("services", "addressoffers", "namespaces")
     rules: ClassVar[Rules] = Rules()
     """The rules of the port that the adapter keeps."""
 

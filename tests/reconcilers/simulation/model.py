@@ -68,7 +68,7 @@ API_VERSIONS = {
 
 
 def name_of(key: Key) -> str:
-    """Return what the model calls an object: its namespace is said only if it is another one."""
+    """Return the name of an object in the model, with its namespace if that is another one."""
     return key.name if key.namespace in {"", NAMESPACE} else str(key)
 
 

@@ -194,7 +194,7 @@ class NetworkPools(Adapter):
         )
 
     @override
-    def offered(self, request: Json) -> frozenset[Address]:
+    def list_offered(self, request: Json) -> frozenset[Address]:
         addresses = span_addresses(request["spec"]["poolRef"]["name"])
         return addresses | SECOND_ADDRESSES if self.plan.families else addresses
 
@@ -278,9 +278,9 @@ def shown_ranges(allocation: Json) -> list[dict[str, str]]:
     status: dict[str, Any] = allocation.get("status") or {}
     ranges_shown: list[dict[str, str]] = []
     for part in (status, *(status.get("families") or [])):
-        shown = {field: part[field] for field in ("startAddress", "endAddress") if part.get(field)}
-        if shown and shown not in ranges_shown:
-            ranges_shown.append(shown)
+        ends = {field: part[field] for field in ("startAddress", "endAddress") if part.get(field)}
+        if ends and ends not in ranges_shown:
+            ranges_shown.append(ends)
     return ranges_shown
 
 
@@ -308,7 +308,7 @@ def _policy(allocation: Json) -> str:
 
 
 def _needs(allocation: Json, pool: Json) -> list[Need] | None:
-    """Return what would serve an allocation: its first family, or both if it requires them.
+    """Return the needs of an allocation: its first family, or both if it requires them.
 
     None if the pool has not what it asks for.
     """
@@ -318,10 +318,10 @@ def _needs(allocation: Json, pool: Json) -> list[Need] | None:
     asked = [
         familychoice.FAMILIES_BY_NAME[word] for word in allocation["spec"].get("ipFamilies", ())
     ]
-    wanted = list(familychoice.FAMILIES_BY_NAME.values())
+    expected = list(familychoice.FAMILIES_BY_NAME.values())
     if _policy(allocation) != REQUIRE_DUAL_STACK:
-        wanted = (asked or wanted)[:1]
-    if not offers.keys() >= {*asked, *wanted}:
+        expected = (asked or expected)[:1]
+    if not offers.keys() >= {*asked, *expected}:
         return None
     count = allocation["spec"]["count"]
-    return [Need(offers[family], count, is_block=True) for family in wanted]
+    return [Need(offers[family], count, is_block=True) for family in expected]

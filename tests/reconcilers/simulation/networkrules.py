@@ -47,15 +47,17 @@ def networks_written_blindly(mp: Patch) -> None:
 
 def another_instead(mp: Patch) -> None:
     """Who requests an address that is taken gets another."""
-    mp.setattr(networks.NetworkTaker, "_exactly", lambda self, text, key: self._lowest())
+    mp.setattr(networks.NetworkTaker, "_exactly", lambda self, output, key: self._lowest())
 
 
 def ready_by_what_is_there(mp: Patch) -> None:
     """A configuration is Ready once all IPAllocations that the cache shows have addresses."""
 
-    def hasty(one: Any, allocations: Any) -> Any:
-        said = wanted_status(one, allocations)
-        if said.phase == "Pending" and all(each.holds for each in allocations.values()):
+    def hasty(allocation: Any, allocations: Any) -> Any:
+        said = wanted_status(allocation, allocations)
+        if said.phase == "Pending" and all(
+            allocation.holds for allocation in allocations.values()
+        ):
             return WantedStatus("Ready", "Success", "Configured", "All allocated", said.interfaces)
         return said
 
@@ -64,7 +66,7 @@ def ready_by_what_is_there(mp: Patch) -> None:
 
 def unreadable_objects_hold_nothing(mp: Patch) -> None:
     """An object that cannot be decoded counts as one that is not there."""
-    mp.setattr(VitistackCaches, "check_readable", lambda self, *found: None)
+    mp.setattr(VitistackCaches, "check_readable", lambda self, *arguments: None)
 
 
 def promises_to_the_unreadable_settled(mp: Patch) -> None:
@@ -79,7 +81,7 @@ def shown_addresses_free_by_the_cache(mp: Patch) -> None:
 
 def _held_left_out(shown_by: Callable[..., frozenset[str]]) -> Callable[..., frozenset[str]]:
     def shown_unheld(configuration: Any, allocations: Any) -> frozenset[str]:
-        held = {allocation.status.address for allocation in allocations if allocation.holds}
-        return shown_by(configuration, allocations) - held
+        addresses = {allocation.status.address for allocation in allocations if allocation.holds}
+        return shown_by(configuration, allocations) - addresses
 
     return shown_unheld

@@ -217,7 +217,7 @@ class Networks(Adapter):
         return frozenset({("", ip_address(status["address"]))})
 
     @override
-    def offered(self, request: Json) -> frozenset[Address]:
+    def list_offered(self, request: Json) -> frozenset[Address]:
         return network_addresses(request["spec"]["networkNamespaceName"])
 
     @override
@@ -233,7 +233,7 @@ class Networks(Adapter):
     def _choice(self, allocation: Json) -> frozenset[Address]:
         """Return the addresses that an allocation may get."""
         requested = allocation["spec"].get("requestedAddress")
-        offered = self.offered(allocation)
+        offered = self.list_offered(allocation)
         return offered & {("", ip_address(requested))} if requested else offered
 
     @override
@@ -242,30 +242,30 @@ class Networks(Adapter):
             return
         if plural == INTERFACES and _phase(new) == "Ready":
             name, status = new["metadata"]["name"], new["status"]
-            wanted = [interface["name"] for interface in new["spec"]["networkInterfaces"]]
-            served = [
+            expected = [interface["name"] for interface in new["spec"]["networkInterfaces"]]
+            served_addresses = [
                 interface["name"]
                 for interface in status["networkInterfaces"]
                 if interface.get("ipv4Addresses")
             ]
-            if served != wanted:
-                yield f"{name} is Ready with addresses of {served}, not of {wanted}"
+            if served_addresses != expected:
+                yield f"{name} is Ready with addresses of {served_addresses}, not of {expected}"
         if plural == NETWORK_ADDRESSES:
             before = self.addresses(old) if old is not None else frozenset()
             requested = new["spec"].get("requestedAddress")
-            for _, shown in self.addresses(new) - before:
-                if requested and str(shown) != requested:
-                    yield f"{self.full_name(new)} requested {requested} and got {shown}"
+            for _, shown_address in self.addresses(new) - before:
+                if requested and str(shown_address) != requested:
+                    yield f"{self.full_name(new)} requested {requested} and got {shown_address}"
 
     @override
     def figures(self, pool: Json) -> Iterator[Figures]:
         summary = (pool.get("status") or {}).get("ipAllocationSummary") or {}
-        shown = {
+        status_counts = {
             Figure.TOTAL: summary.get("totalCount"),
             Figure.USED: summary.get("allocatedCount"),
             Figure.FREE: summary.get("availableCount"),
         }
-        yield Figures(network_addresses(pool["metadata"]["name"]), shown)
+        yield Figures(network_addresses(pool["metadata"]["name"]), status_counts)
 
     @override
     def undone(self) -> str | None:
@@ -275,7 +275,7 @@ class Networks(Adapter):
         return None
 
     def _undone_of(self, machine: Json) -> str | None:
-        """Return what should have been done about a NetworkConfiguration."""
+        """Return the work on a NetworkConfiguration that is not done; None if there is none."""
         name = machine["metadata"]["name"]
         if "deletionTimestamp" in machine["metadata"]:
             return f"{name} is deleted and still there"

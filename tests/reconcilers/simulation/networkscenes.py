@@ -23,7 +23,7 @@ class NetworkStage(Stage):
 
 
 def _gives_to(name: str) -> Late:
-    """Return what tells the write that says to an IPAllocation what it got, or why nothing."""
+    """Return a matcher for the write that reports an IPAllocation's address or refusal."""
 
     def gives(flight: Flight) -> bool:
         status = flight.plural == NETWORK_ADDRESSES and flight.name == name
@@ -38,8 +38,8 @@ _gives_to_b = _gives_to("b")
 async def machine_whose_allocation_is_gone(stage: NetworkStage) -> str | None:
     """A machine shows the first address, whose IPAllocation a lagging cache shows still."""
     spec = {"networkNamespaceName": "p", "networkInterfaces": [{"name": "eth0"}]}
-    shown = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": [address(0)]}]}
-    stage.model.create(INTERFACES, {"metadata": {"name": "m"}, "spec": spec, "status": shown})
+    status = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": [address(0)]}]}
+    stage.model.create(INTERFACES, {"metadata": {"name": "m"}, "spec": spec, "status": status})
     holds = {"phase": "Allocated", "address": address(0)}
     of_machine = {"networkNamespaceName": "p", "networkConfigurationName": "m"}
     stage.model.create(
@@ -72,9 +72,9 @@ async def allocation_unreadable_for_a_while(stage: NetworkStage) -> str | None:
 async def machine_unreadable_for_a_while(stage: NetworkStage) -> str | None:
     """A machine shows the first address, which another operator gave, unreadably; then b asks."""
     interfaces: list[Json] = [{"name": "eth0"}]
-    shown = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": [address(0)]}]}
+    status = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": [address(0)]}]}
     spec = {"networkNamespaceName": "p", "provider": 7, "networkInterfaces": interfaces}
-    body: Json = {"metadata": {"name": "m"}, "spec": spec, "status": shown}
+    body: Json = {"metadata": {"name": "m"}, "spec": spec, "status": status}
     stage.model.create(INTERFACES, body)
     return await _ask_until_readable(stage, INTERFACES, "m", {"spec": {"provider": None}})
 
@@ -109,7 +109,9 @@ async def promise_to_an_unreadable_allocation(stage: NetworkStage) -> str | None
     outline = AllocationOutline(allocation.metadata, AllocationOutlineSpec("q"))
     failure = DecodeFailure("odd", outline, allocation.metadata)
     for unreadable in ({}, {stage.key("a"): failure}):  # it has just begun: no older version
-        others = [one for one in other.allocations.cache if one.metadata.name != "a"]
+        others = [
+            allocation for allocation in other.allocations.cache if allocation.metadata.name != "a"
+        ]
         other.allocations.cache.replace(others, stage.model.revision, unreadable)
     stage.ask("b")
     await stage.serve(other)

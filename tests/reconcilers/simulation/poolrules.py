@@ -66,10 +66,10 @@ def any_position(mp: Patch) -> None:
 def stale_lists(mp: Patch) -> None:
     """A LIST shows what the cache does, under the newest revision."""
 
-    async def shared(self: Reader, pool: NetworkPool) -> View:
+    async def read_shared(self: Reader, pool: NetworkPool) -> View:
         return replace(self.read_cached(pool.metadata.key), position=10**9)
 
-    mp.setattr(Reader, "read_shared", shared)
+    mp.setattr(Reader, "read_shared", read_shared)
 
 
 def late_for_a_list(mp: Patch) -> None:
@@ -94,9 +94,9 @@ def position_of_own_answers(mp: Patch) -> None:
     own = Cache.apply_own_write
 
     def remember(self: Cache[Any], obj: Object) -> bool:
-        shown = own(self, obj)
+        own_keys = own(self, obj)
         self.position = max(self.position, obj.metadata.revision)
-        return shown
+        return own_keys
 
     mp.setattr(Cache, "apply_own_write", remember)
 
@@ -106,10 +106,10 @@ def position_of_own_answers(mp: Patch) -> None:
 
 def held_in_phase_allocated_only(mp: Patch) -> None:
     """A range counts only while the phase is Allocated."""
-    held = statusranges.find_held_range
+    find_range = statusranges.find_held_range
 
     def lax(allocation: IPAllocation) -> AddressRange | None:
-        return held(allocation) if allocation.status.phase == ALLOCATED else None
+        return find_range(allocation) if allocation.status.phase == ALLOCATED else None
 
     mp.setattr(statusranges, "find_held_range", lax)
 
@@ -145,11 +145,11 @@ def second_held_not_taken(mp: Patch) -> None:
 
 def one_of_two_suffices(mp: Patch) -> None:
     """Who requires both families gets the first alone where the second is full."""
-    wanted = familychoice.choose_families
+    expected = familychoice.choose_families
     mp.setattr(
         familychoice,
         "choose_families",
-        lambda *asked: replace(wanted(*asked), second_required=False),
+        lambda *asked: replace(expected(*asked), second_required=False),
     )
 
 
@@ -179,9 +179,9 @@ def while_terminating(mp: Patch) -> None:
 
 
 def _at_version_though_terminating(self: View, promise: Promise) -> IPAllocation | None:
-    found = self.current(promise.key, promise.uid)
-    same = found is not None and found.metadata.resourceVersion == promise.resourceVersion
-    return found if same else None
+    current = self.current(promise.key, promise.uid)
+    same = current is not None and current.metadata.resourceVersion == promise.resourceVersion
+    return current if same else None
 
 
 def promised_twice(mp: Patch) -> None:
@@ -248,12 +248,12 @@ def one_family_at_a_time(mp: Patch) -> None:
         promises = tuple(map(_first_of, journal.promises))
         return fields(self, pool, replace(journal, promises=promises))
 
-    def granted(promise: Promise, *rest: Any) -> dict[str, Any]:
+    def make_grant(promise: Promise, *rest: Any) -> dict[str, Any]:
         return grant(_first_of(promise), *rest)
 
     mp.setattr(StatusJournal, "fields", apart)
     mp.setattr(StatusJournal, "is_stored", lambda self, answer, journal: True)
-    mp.setattr(pending_promises, "_render_granted", granted)
+    mp.setattr(pending_promises, "_render_granted", make_grant)
 
 
 def _first_of(promise: Promise) -> Promise:
@@ -267,17 +267,17 @@ def unbound_promises(mp: Patch) -> None:
     """A promise is kept to whatever the allocation has become, until it is seen to be kept."""
 
     def settle(journal: Journal, view: View) -> Journal:
-        return _settled(journal, view, lambda seen, _: seen.status.phase == ALLOCATED)
+        return _settle(journal, view, lambda seen, _: seen.status.phase == ALLOCATED)
 
     def current(self: View, promise: Promise) -> IPAllocation | None:
-        found = self.current(promise.key, promise.uid)
+        current_allocation = self.current(promise.key, promise.uid)
         if (
-            found is None
-            or found.metadata.terminating
-            or statusranges.find_held_range(found) is not None
+            current_allocation is None
+            or current_allocation.metadata.terminating
+            or statusranges.find_held_range(current_allocation) is not None
         ):
             return None
-        return found
+        return current_allocation
 
     _settling(mp, settle)
     mp.setattr(View, "at_version", current)
@@ -291,7 +291,7 @@ def refused_promises_stay(mp: Patch) -> None:
 # 6. Drop.
 
 
-def _settled(journal: Journal, view: View, done: Any) -> Journal:
+def _settle(journal: Journal, view: View, done: Any) -> Journal:
     """Settle as the rule does, except that `done` says of a promise to one that is there."""
     revision = journal.revisions.get(KIND, 0)
     kept = []
@@ -320,7 +320,7 @@ def kept_until_fulfilled(mp: Patch) -> None:
     """A promise to a version that is gone stays until the allocation holds the range."""
     _settling(
         mp,
-        lambda journal, view: _settled(
+        lambda journal, view: _settle(
             journal, view, lambda seen, _: statusranges.find_held_range(seen) is not None
         ),
     )
@@ -414,10 +414,10 @@ def terminating_serves(mp: Patch) -> None:
 def serves_without_finalizer(mp: Patch) -> None:
     """A pool hands out though nothing keeps it from vanishing."""
 
-    async def unchanged(self: NetworkPoolKind, pool: NetworkPool) -> NetworkPool:
+    async def keep_pool(self: NetworkPoolKind, pool: NetworkPool) -> NetworkPool:
         return pool
 
-    mp.setattr(NetworkPoolKind, "_with_finalizer", unchanged)
+    mp.setattr(NetworkPoolKind, "_with_finalizer", keep_pool)
 
 
 def leaves_by_cache(mp: Patch) -> None:
@@ -439,10 +439,10 @@ def deleted_objects_return(mp: Patch) -> None:
     """An own answer is shown if it is newer than what is shown, wherever the position is."""
 
     def newer_wins(self: Cache[Any], obj: Object) -> bool:
-        shown = self.get(obj.metadata.key)
-        if shown is None or shown.metadata.revision < obj.metadata.revision:
+        cached = self.get(obj.metadata.key)
+        if cached is None or cached.metadata.revision < obj.metadata.revision:
             self._set(obj.metadata.key, obj)
-            self._notify([Change(shown, obj)])
+            self._notify([Change(cached, obj)])
         return True
 
     mp.setattr(Cache, "apply_own_write", newer_wins)

@@ -74,7 +74,7 @@ class RefusedRequests:
         return gives or self._every_write[request]
 
     def busiest(self, replicas: int) -> str | None:
-        """Return which request has more writes than a resync may cost; None if none has."""
+        """Return a request with more writes than a resync may cost; None if there is none."""
         for name, count in self.writes.most_common(1):
             if count > MOST_WRITES * replicas:
                 return f"{name} was written {count} times in a resync although it is refused"

@@ -48,15 +48,15 @@ class Feed:
 
     def list_at(self, index: int, revision: int) -> None:
         """Begin with a list that shows the history up to `index`."""
-        shown: dict[str, Any] = {}
+        shown_objects: dict[str, Any] = {}
         for event in self._history[:index]:
             if event.object is None:
-                shown.pop(event.name, None)
+                shown_objects.pop(event.name, None)
             else:
-                shown[event.name] = event.object
+                shown_objects[event.name] = event.object
         items, unreadable = [], dict[Key, str]()
-        for obj in shown.values():
-            decoded = _decoded(self.cache.resource, obj)
+        for obj in shown_objects.values():
+            decoded = _decode(self.cache.resource, obj)
             if isinstance(decoded, Unreadable):
                 unreadable[decoded.key] = decoded.reason
             else:
@@ -84,7 +84,7 @@ class Feed:
 
     def _deliver(self, event: Event) -> None:
         if event.object is not None:
-            self.cache.apply(_decoded(self.cache.resource, event.object))
+            self.cache.apply(_decode(self.cache.resource, event.object))
             return
         if reason := self.cache.unreadable.get(event.key):
             gone = Unreadable(event.key, event.revision, reason, deleted=True)
@@ -94,10 +94,10 @@ class Feed:
         if last is None:
             self.cache.bookmark(event.revision)
             return
-        self.cache.apply(Deleted(_restamped(last, event.revision)))
+        self.cache.apply(Deleted(_stamp(last, event.revision)))
 
 
-def _decoded(resource: Resource[Any], obj: dict[str, Any]) -> Modified[Any] | Unreadable:
+def _decode(resource: Resource[Any], obj: dict[str, Any]) -> Modified[Any] | Unreadable:
     """Return the event of a change, as the codec would if it were sent."""
     try:
         return Modified(msgspec.convert(obj, resource.type))
@@ -107,7 +107,7 @@ def _decoded(resource: Resource[Any], obj: dict[str, Any]) -> Modified[Any] | Un
         return event
 
 
-def _restamped(obj: Object, revision: int) -> Any:
+def _stamp(obj: Object, revision: int) -> Any:
     meta = replace(obj.metadata, resourceVersion=str(revision))
     return replace(cast("Any", obj), metadata=meta)
 
@@ -197,7 +197,7 @@ class Passes:
         return [(number, key) for number in numbers for key in self._keys(number)]
 
     def _keys(self, number: int) -> list[Key]:
-        """Return what a reconciler may work on."""
+        """Return the keys that a reconciler may work on."""
         feeds = self._reconcilers[number][1]
         owns = self._partitions[number].owns
         return sorted(
@@ -274,12 +274,12 @@ class Process(Passes, ABC):
         self._made: list[Feed] = []
         workers = self._set_up()
         shared = Shards(world.shards) if world.shards else None
-        held = shared or _everything()
+        held_objects = shared or _everything()
         super().__init__(
             world.rnd,
             self._made,
             [(worker.reconcile, worker.feeds) for worker in workers],
-            [Partition(held, worker.pool_of, worker.forget) for worker in workers],
+            [Partition(held_objects, worker.pool_of, worker.forget) for worker in workers],
             shared,
         )
 
@@ -297,16 +297,16 @@ class Process(Passes, ABC):
         """Return a client whose requests fly, and whose answers enter the caches."""
         by_kind = {feed.cache.resource.kind: feed.cache for feed in self._made}
 
-        def answered(resource: Resource[Any], obj: Object) -> None:
+        def apply_answer(resource: Resource[Any], obj: Object) -> None:
             if resource == by_kind[resource.kind].resource:
                 by_kind[resource.kind].apply_own_write(obj)
 
-        def deleted(resource: Resource[Any], version: Version) -> None:
+        def mark_deleted(resource: Resource[Any], version: Version) -> None:
             by_kind[resource.kind].mark_deleted(version)
 
         return Client(
             Wire(self._world.model, self._world.flights),
-            on_object=answered,
-            on_deleted=deleted,
+            on_object=apply_answer,
+            on_deleted=mark_deleted,
             field_manager=names.FIELD_MANAGER,
         )

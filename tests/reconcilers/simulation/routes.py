@@ -14,7 +14,7 @@ class Route(HeldRequests):
         self.server = server
 
     def __getattr__(self, name: str) -> Any:
-        """Return what a replica in memory reads of the server itself: its caches' first lists."""
+        """Return an attribute of the server that a replica in memory reads at its start."""
         return getattr(self.server, name)
 
 

@@ -88,9 +88,9 @@ async def _serve_c(stage: Stage, replica: NetworkPoolReplica) -> str | None:
     for _ in range(2):
         await stage.pool(replica)
         stage.clock._elapsed += 2_000_000_000
-    served = stage.model.get(ALLOCATIONS, "c")
-    assert served is not None
-    return stage.problem or (None if held(served) else "c waits although it fits")
+    allocation = stage.model.get(ALLOCATIONS, "c")
+    assert allocation is not None
+    return stage.problem or (None if held(allocation) else "c waits although it fits")
 
 
 async def list_began_before_the_pool_was_read(stage: Stage) -> str | None:
@@ -177,9 +177,9 @@ async def answer_after_the_end(stage: Stage) -> str | None:
     for _ in range(3):
         stage.clock._elapsed += 2_000_000_000
         await stage.pool(replica)
-    found = stage.model.get(ALLOCATIONS, "b")
-    assert found is not None
-    return stage.problem or (None if held(found) else "b waits although it fits")
+    allocation = stage.model.get(ALLOCATIONS, "b")
+    assert allocation is not None
+    return stage.problem or (None if held(allocation) else "b waits although it fits")
 
 
 async def refused_by_one_with_an_old_view(stage: Stage) -> str | None:

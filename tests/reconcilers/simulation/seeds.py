@@ -61,7 +61,7 @@ class Player(Protocol):
     """One seed, to be played."""
 
     def play(self) -> str | None:
-        """Return what went wrong, None if nothing did."""
+        """Return the first violation, None if there was none."""
 
 
 def check_part(of: Callable[[int], Player], seeds: int, part: int, again: str) -> None:

@@ -109,8 +109,8 @@ class SharedPools(NetworkPools, Claims):
         return _kind_of(request).addresses(self, request)
 
     @override
-    def offered(self, request: Json) -> frozenset[Address]:
-        return _kind_of(request).offered(self, request)
+    def list_offered(self, request: Json) -> frozenset[Address]:
+        return _kind_of(request).list_offered(self, request)
 
     @override
     def full_name(self, request: Json) -> str:

@@ -212,7 +212,7 @@ def promises_known_by_key(mp: Patch) -> None:
         of_kind = tuple(replace(promise, kind=kind) for promise in journal.promises)
         settled = settle(replace(journal, promises=of_kind), kind, read, effects)
         still_open = {promise.identity for promise in settled.promises}
-        promises = tuple(one for one in journal.promises if one.identity in still_open)
+        promises = tuple(promise for promise in journal.promises if promise.identity in still_open)
         return replace(settled, promises=promises)
 
     mp.setattr(statusjournal, "settle", by_key)

@@ -172,8 +172,8 @@ async def journal_lost_while_another_controller_wrote(stage: SharedStage) -> str
         replica.read(1.0, all_of_it=True)
         await stage.clock.advance(60)
     allocation, claim = stage.model.get(ALLOCATIONS, "a"), stage.model.get(CLAIMS, "c")
-    served = (allocation or {}).get("status", {}).get("phase") == "Allocated"
-    if not served or not (claim or {}).get("status", {}).get("addressRef"):
+    is_served = (allocation or {}).get("status", {}).get("phase") == "Allocated"
+    if not is_served or not (claim or {}).get("status", {}).get("addressRef"):
         return "allocation a and claim c wait for ever"
     return stage.problem
 
@@ -442,7 +442,7 @@ async def claim_written_late_after_a_restore_to_a_new_uid(stage: SharedStage) ->
     """A claim's address is on its way; the pool comes back as it was before, with another uid."""
     pool = stage.model.get(POOLS, "p")
     assert pool is not None
-    earlier = StatusMemory().copied(pool)
+    earlier = StatusMemory().make_copy(pool)
     stage.claim("c")
     other = stage.replica()
     await stage.work(stage.replica(), POOL, "p", _gives)
@@ -483,5 +483,10 @@ async def oldest_request_of_either_kind(stage: SharedStage, *, is_claim_first: b
             stage.ask("a", count=3)
         await stage.clock.advance(1)
     await stage.serve(stage.replica())
-    served = {"the claim": _has_address(stage, "c"), "the allocation": stage.is_served("a")}
-    return stage.problem or " and ".join(name for name, is_it in served.items() if is_it)
+    is_served_by_name = {
+        "the claim": _has_address(stage, "c"),
+        "the allocation": stage.is_served("a"),
+    }
+    return stage.problem or " and ".join(
+        name for name, is_it in is_served_by_name.items() if is_it
+    )

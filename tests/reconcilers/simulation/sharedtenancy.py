@@ -82,8 +82,8 @@ class SharedTenancy(Tenancy):
             replica.clusters.forget(owner)
             return
         replica.pools.forget(POOL)
-        for one in replica.caches["ipallocations"]:
-            replica.allocations.forget(one.metadata.key)
+        for allocation in replica.caches["ipallocations"]:
+            replica.allocations.forget(allocation.metadata.key)
 
     @override
     async def _calm(self, group: TaskGroup) -> None:
@@ -95,5 +95,5 @@ class SharedTenancy(Tenancy):
 
 
 def _owner(reconciler: str, key: Key) -> Key:
-    """Return what has to be held to reconcile a key."""
+    """Return the key that must be held to reconcile a key."""
     return key if reconciler == TenantClusterReconciler.__name__ else POOL

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from controller.meta import Key
 from tests.clock import VirtualClock, settle
 from tests.reconcilers.simulation.adapter import Adapter
-from tests.reconcilers.simulation.chaos import undisturbed
+from tests.reconcilers.simulation.chaos import keep_quiet
 from tests.reconcilers.simulation.laws import Judge, given_twice
 from tests.reconcilers.simulation.model import Json, ModelServer, key_of
 from tests.reconcilers.simulation.networkpools import NetworkPools
@@ -33,7 +33,7 @@ def nothing(_: Flight) -> bool:
 
 
 def writes_of(name: str) -> Late:
-    """Return what tells writes of an allocation."""
+    """Return a matcher for writes of an allocation."""
     return lambda flight: flight.method == "PATCH" and flight.name == name
 
 
@@ -71,7 +71,7 @@ class Stage:
     def truncate(self) -> None:
         """Take the promises of the pool away, and leave the rest of its journal."""
         for memory in self.adapter.memories:
-            self.edit_pool(memory.truncated(self.model.objects[self.adapter.pools, "p"]))
+            self.edit_pool(memory.make_truncation(self.model.objects[self.adapter.pools, "p"]))
 
     def restore(self, revision: int) -> None:
         """Have another pool in the place of the pool, with the memory of another history."""
@@ -90,7 +90,7 @@ class Stage:
             self.edit_pool(patch)
 
     def gives_to(self, name: str) -> Late:
-        """Return what tells the writes by which a promise to a request is kept."""
+        """Return a matcher for the writes by which a promise to a request is kept."""
         return lambda flight: self.adapter.gives(flight, name)
 
     def is_served(self, name: str) -> bool:
@@ -210,7 +210,9 @@ class Stage:
         return self.judge.problem or given_twice(self.adapter)
 
 
-def played(scene: Callable[[Any], Awaitable[str | None]], on: type[Stage] = Stage) -> str | None:
+def play_scene(
+    scene: Callable[[Any], Awaitable[str | None]], on: type[Stage] = Stage
+) -> str | None:
     """Play a scene on a stage of that type; return what went wrong, None if nothing did."""
 
     async def play() -> Any:
@@ -219,6 +221,6 @@ def played(scene: Callable[[Any], Awaitable[str | None]], on: type[Stage] = Stag
             await stage.open()
             return await scene(stage)
 
-    with undisturbed(silent=True):
+    with keep_quiet(silent=True):
         verdict: str | None = asyncio.run(play())
     return verdict

@@ -47,7 +47,7 @@ def check(switch: Switch, play: Callable[[int], str | None], note: Note) -> None
     """
     with pytest.MonkeyPatch.context() as patch:
         switch.off(patch)
-        seed = _noticed(switch, play)
+        seed = _find_failing_seed(switch, play)
     if seed != switch.seed:
         note(f"seed {switch.seed} does not notice any more; the first that does", seed)
     assert play(seed) is None
@@ -75,7 +75,7 @@ def check_scene(
     assert sign in verdict
 
 
-def _noticed(switch: Switch, play: Callable[[int], str | None]) -> int:
+def _find_failing_seed(switch: Switch, play: Callable[[int], str | None]) -> int:
     """Return the first seed that fails with the rule switched off, for the reason it should."""
     seeds: list[int] = [switch.seed, *range(SEARCHED)]
     for seed in seeds:

@@ -28,7 +28,7 @@ from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Server
 from tests.reconcilers.simulation import tenantlaws
-from tests.reconcilers.simulation.chaos import undisturbed
+from tests.reconcilers.simulation.chaos import keep_quiet
 from tests.reconcilers.simulation.routes import Route, arrive
 
 TENANTS = ("a", "b")
@@ -109,15 +109,17 @@ class TenantBalancer(Protocol):
 class Tenancy:
     """One seed, played."""
 
-    served: ClassVar[tuple[str, ...]] = TENANT_KINDS
+    served_kinds: ClassVar[tuple[str, ...]] = TENANT_KINDS
 
     def __init__(self, seed: int, faults: Faults | None = None) -> None:
         self.random = random.Random(seed)
         self.faults = faults or Faults()
         self.clock = VirtualClock()
         self.server = Server(self.clock)
-        self.tenants = {name: Server(self.clock, self.served) for name in TENANTS}
-        self.balancers = {name: self._make_balancer(one) for name, one in self.tenants.items()}
+        self.tenants = {name: Server(self.clock, self.served_kinds) for name in TENANTS}
+        self.balancers = {
+            name: self._make_balancer(tenant) for name, tenant in self.tenants.items()
+        }
         self.packets: list[HeldRequest] = []
         self.passes: dict[tuple[int, Key, str], anyio.CancelScope] = {}
         self.down: set[str] = set()
@@ -132,20 +134,20 @@ class Tenancy:
         )
         for name in TENANTS:
             self._make_cluster(name)
-        for one in (self.server, *self.tenants.values()):
-            one.listeners.append(lambda _: self._judge())
+        for api_server in (self.server, *self.tenants.values()):
+            api_server.listeners.append(lambda _: self._judge())
         self.replicas = [self._replica() for _ in range(2)]
 
     def play(self, *, silent: bool = True) -> str | None:
-        """Return what went wrong, None if nothing did; log only if not `silent`."""
-        with undisturbed(silent=silent):
+        """Return the first violation, None if there was none; log only if not `silent`."""
+        with keep_quiet(silent=silent):
             asyncio.run(self._play())
         return self.problem or None
 
     @property
     def number_of_writes(self) -> int:
         """How many writes took effect."""
-        return sum(one.revision for one in (self.server, *self.tenants.values()))
+        return sum(api_server.revision for api_server in (self.server, *self.tenants.values()))
 
     async def _play(self) -> None:
         async with anyio.create_task_group() as group:
@@ -160,7 +162,7 @@ class Tenancy:
             group.cancel_scope.cancel()
 
     def _judge(self) -> None:
-        self.problem = self.problem or tenantlaws.misplaced(self.server, self.tenants) or ""
+        self.problem = self.problem or tenantlaws.find_misplaced(self.server, self.tenants) or ""
 
     def _make_balancer(self, tenant: Server) -> TenantBalancer:
         """Return the process in a tenant that hands out addresses."""
@@ -208,7 +210,9 @@ class Tenancy:
         self._begin(group, replica, reconciler, key)
 
     def _keys(self, replica: Replica) -> list[tuple[Any, Key]]:
-        allocations = sorted(one.metadata.key for one in replica.caches["ipallocations"])
+        allocations = sorted(
+            allocation.metadata.key for allocation in replica.caches["ipallocations"]
+        )
         return [
             *((replica.clusters, Key("team", name)) for name in TENANTS),
             (replica.pools, make.key("lab")),
@@ -233,7 +237,7 @@ class Tenancy:
         name = self.random.choice(TENANTS)
         tenant, balancer = self.tenants[name], self.balancers[name]
         chance = self.random.random()
-        known = [one["metadata"]["name"] for one in tenant.all("services")]
+        known = [service["metadata"]["name"] for service in tenant.all("services")]
         if chance < 0.25:
             balancer.paused = not balancer.paused
             if not balancer.paused:
@@ -271,9 +275,9 @@ class Tenancy:
 
     def _delete_allocation(self) -> None:
         known = [
-            one["metadata"]["name"]
-            for one in self.server.all("ipallocations")
-            if "deletionTimestamp" not in one["metadata"]
+            allocation["metadata"]["name"]
+            for allocation in self.server.all("ipallocations")
+            if "deletionTimestamp" not in allocation["metadata"]
         ]
         if known:
             self.server.delete("ipallocations", self.random.choice(known))
@@ -297,19 +301,19 @@ class Tenancy:
     def _toggle_kinds(self) -> None:
         """Remove the balancer's kinds from a tenant with all their objects, or bring them back."""
         name = self.random.choice(TENANTS)
-        if self.tenants[name].served == self.served:
+        if self.tenants[name].served == self.served_kinds:
             self.remove_kinds(name)
         else:
-            self.tenants[name].served = self.served
+            self.tenants[name].served = self.served_kinds
 
     def remove_kinds(self, name: str) -> None:
         """Remove the balancer's kinds from a tenant with all their objects."""
         tenant = self.tenants[name]
-        for kind in set(self.served) - _KEPT_KINDS:
+        for kind in set(self.served_kinds) - _KEPT_KINDS:
             for stored in tenant.all(kind):
                 meta = stored["metadata"]
                 tenant.vanish(kind, meta["name"], namespace=meta.get("namespace", ""))
-        tenant.served = tuple(kind for kind in self.served if kind in _KEPT_KINDS)
+        tenant.served = tuple(kind for kind in self.served_kinds if kind in _KEPT_KINDS)
 
     def _toggle_cluster(self) -> None:
         name = self.random.choice(TENANTS)
@@ -361,7 +365,7 @@ class Tenancy:
         self.down.clear()
         for name in TENANTS:
             self._make_secret(name)
-            self.tenants[name].served = self.served
+            self.tenants[name].served = self.served_kinds
         for balancer in self.balancers.values():
             balancer.resume()
         for place in range(len(self.replicas)):
@@ -378,17 +382,17 @@ class Tenancy:
                 self.server.delete("tenantclusters", name, namespace="team")
         if not self.problem:
             await self._rest(group)
-        self.problem = self.problem or tenantlaws.leaked(self.server, self.tenants) or ""
+        self.problem = self.problem or tenantlaws.find_leak(self.server, self.tenants) or ""
 
     async def _rest(self, group: TaskGroup) -> None:
         """Work until three looks in a row, the last ones minutes apart, have changed nothing."""
         quiet = 0
         for _ in range(90):
-            before = [one.revision for one in (self.server, *self.tenants.values())]
+            before = [api_server.revision for api_server in (self.server, *self.tenants.values())]
             asked = len(self.server.requests)
             for replica in self.replicas:
                 await self._round(group, replica)
-            after = [one.revision for one in (self.server, *self.tenants.values())]
+            after = [api_server.revision for api_server in (self.server, *self.tenants.values())]
             quiet = quiet + 1 if before == after else 0
             if self.problem:
                 return
@@ -399,7 +403,9 @@ class Tenancy:
                 self.problem = f"at rest, and still asks the management cluster: {requests}"
                 return
             await self.clock.advance(2 if quiet == 0 else 70)
-        self.problem = f"it did not come to rest: {tenantlaws.reported(self.server, self.tenants)}"
+        self.problem = (
+            f"it did not come to rest: {tenantlaws.report_places(self.server, self.tenants)}"
+        )
 
     async def _round(self, group: TaskGroup, replica: Replica) -> None:
         for reconciler, key in self._keys(replica):

@@ -52,10 +52,16 @@ def marks_projected(mp: Patch) -> None:
 
     def projection(members: Sequence[IPAllocation], position: int) -> Projection:
         unmarked = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
-        held = [statusranges.find_held_range(a) for a in unmarked if a.status.phase == ALLOCATED]
-        ranges = [(f"{one.start_text}-{one.end_text}",) for one in held if one is not None]
+        held_ranges = [
+            statusranges.find_held_range(a) for a in unmarked if a.status.phase == ALLOCATED
+        ]
+        ranges = [
+            (f"{held_range.start_text}-{held_range.end_text}",)
+            for held_range in held_ranges
+            if held_range is not None
+        ]
         unnamed = AllocationName("any", "")
-        return Projection(tuple(ProjectedRanges(unnamed, one) for one in ranges), position)
+        return Projection(tuple(ProjectedRanges(unnamed, entries) for entries in ranges), position)
 
     mp.setattr(projector, "make_projection", projection)
     mp.setattr(projector, "latest_mark", lambda _: 0)
@@ -92,8 +98,8 @@ def basis_of_own_answers(mp: Patch) -> None:
 
     def boastful(self: Projector, tenant: TenantCluster, provider: str = "") -> Projection:
         newest = max((a.metadata.revision for a in self._allocations), default=0)
-        found = find_projection(self, tenant, provider)
-        return replace(found, basis=max(found.basis, newest))
+        projection = find_projection(self, tenant, provider)
+        return replace(projection, basis=max(projection.basis, newest))
 
     mp.setattr(Projector, "find_projection", boastful)
 
@@ -103,8 +109,8 @@ def any_basis(mp: Patch) -> None:
     inspect = TenantReleaseCheck._inspect
 
     async def lax(self: TenantReleaseCheck, *of: Any) -> Any:
-        client, kind, one, given, _ = of
-        return await inspect(self, client, kind, one, given, 0)
+        client, kind, balancer_pool, wanted_entries, _ = of
+        return await inspect(self, client, kind, balancer_pool, wanted_entries, 0)
 
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
@@ -114,8 +120,8 @@ def first_family_asked_for(mp: Patch) -> None:
     inspect = TenantReleaseCheck._inspect
 
     async def lax(self: TenantReleaseCheck, *of: Any) -> Any:
-        client, kind, one, given, mark = of
-        return await inspect(self, client, kind, one, given[:1], mark)
+        client, kind, balancer_pool, wanted_entries, mark = of
+        return await inspect(self, client, kind, balancer_pool, wanted_entries[:1], mark)
 
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
@@ -195,10 +201,10 @@ def created_with_ranges(mp: Patch) -> None:
 def filled_unconfirmed(mp: Patch) -> None:
     """A pool that was just created is filled with what the cache says."""
 
-    async def confirmed(self: Projector, tenant: TenantCluster) -> Projection:
+    async def read_projection(self: Projector, tenant: TenantCluster) -> Projection:
         return self.find_projection(tenant)
 
-    mp.setattr(Projector, "_project_live", confirmed)
+    mp.setattr(Projector, "_project_live", read_projection)
 
 
 def deleted_unmarked(mp: Patch) -> None:

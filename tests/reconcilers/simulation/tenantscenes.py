@@ -16,7 +16,7 @@ from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.lab import Replica
 from tests.reconcilers.simulation import tenantlaws
-from tests.reconcilers.simulation.chaos import undisturbed
+from tests.reconcilers.simulation.chaos import keep_quiet
 from tests.reconcilers.simulation.routes import arrive
 from tests.reconcilers.simulation.tenancy import WAIT, Faults, Tenancy
 
@@ -31,7 +31,7 @@ def nothing(_: HeldRequest) -> bool:
 
 
 def write_of_pool(method: str) -> Late:
-    """Return what tells a certain write of the tenant's pool, or of its offer."""
+    """Return a matcher for a certain write of the tenant's pool, or of its offer."""
     kinds = ("/ipaddresspools", "/addressoffers", "/ciliumloadbalancerippools")
     return lambda packet: packet.method == method and any(k in packet.path for k in kinds)
 
@@ -48,7 +48,7 @@ class Yard(Tenancy):
 
     def hold_range(self, name: str, address: str) -> None:
         """Make an allocation of the tenant that holds an address."""
-        body = make.allocation(name, tenant="team/a", size=1, held=(address, address))
+        body = make.allocation(name, tenant="team/a", size=1, held_range=(address, address))
         self.server.add("ipallocations", body)
 
     async def project(self, replica: Replica, late: Late = nothing, *, wait: bool = False) -> None:
@@ -91,14 +91,14 @@ class Yard(Tenancy):
             await settle()
 
     def verdict(self) -> str | None:
-        """Return what is wrong by now."""
+        """Return the present violation."""
         return self.problem or None
 
 
 Scene = Callable[[Yard], Awaitable[str | None]]
 
 
-def played(scene: Scene, make_yard: Callable[[TaskGroup], Yard] = Yard) -> str | None:
+def play_scene(scene: Scene, make_yard: Callable[[TaskGroup], Yard] = Yard) -> str | None:
     """Play a scene; return what went wrong, None if nothing did."""
 
     async def play() -> str | None:
@@ -107,7 +107,7 @@ def played(scene: Scene, make_yard: Callable[[TaskGroup], Yard] = Yard) -> str |
             group.cancel_scope.cancel()
         return verdict
 
-    with undisturbed(silent=True):
+    with keep_quiet(silent=True):
         return asyncio.run(play())
 
 
@@ -245,7 +245,7 @@ async def in_use_by_its_second_family(yard: Yard) -> str | None:
     body = make.allocation(
         "team-a-lb-1",
         tenant="team/a",
-        held=(SECOND, SECOND),
+        held_range=(SECOND, SECOND),
         asks={"ipFamilyPolicy": "RequireDualStack"},
         status={"families": families},
     )
@@ -253,7 +253,9 @@ async def in_use_by_its_second_family(yard: Yard) -> str | None:
     for _ in range(2):  # The pool is created empty, and filled then.
         await yard.project(yard.one)
     service(yard.tenants["a"], "x", spec={"ipFamilies": ["IPv6"]})
-    assert [one.text for one in tenantlaws.shown(yard.tenants["a"])] == ["fd00::1/128"]
+    assert [address.text for address in tenantlaws.list_shown_addresses(yard.tenants["a"])] == [
+        "fd00::1/128"
+    ]
     yard.balancers["a"].paused = True
     await yard.give_back("team-a-lb-1")
     return yard.verdict()
@@ -291,7 +293,7 @@ async def kinds_gone_twice(yard: Yard) -> str | None:
     yard.server.delete("ipallocations", "team-a-lb-1")
     await yard.work(yard.other, yard.other.allocations, key, nothing)
     await yard.clock.advance(WAIT - 1)
-    tenant.served = yard.served
+    tenant.served = yard.served_kinds
     for offer in backup:
         meta = {name: offer["metadata"][name] for name in ("name", "namespace", "annotations")}
         tenant.add("addressoffers", {"metadata": meta, "spec": offer["spec"]})
@@ -335,8 +337,10 @@ async def still_shown_by_a_service(yard: Yard) -> str | None:
         await yard.project(yard.one)
     for name in ("x", "y"):
         service(yard.tenants["a"], name)
-    shown = [address.text for address in tenantlaws.shown(yard.tenants["a"])]
-    assert shown == [f"{FIRST}/32", f"{SECOND}/32"]
+    shown_addresses = [
+        address.text for address in tenantlaws.list_shown_addresses(yard.tenants["a"])
+    ]
+    assert shown_addresses == [f"{FIRST}/32", f"{SECOND}/32"]
     yard.balancers["a"].paused = True
     await yard.give_back("team-a-lb-1")
     return yard.verdict()
@@ -354,5 +358,5 @@ async def late_withdrawal(yard: Yard) -> str | None:
     yard.hold_range("team-a-lb-1", SECOND)
     await yard.project(yard.other)
     await yard.arrive()
-    left = tenantlaws.entries(yard.tenants["a"])
-    return yard.verdict() or (None if left else "the tenant lost an address that it holds")
+    entries = tenantlaws.entries(yard.tenants["a"])
+    return yard.verdict() or (None if entries else "the tenant lost an address that it holds")

@@ -39,11 +39,11 @@ def test_a_pool_is_created_empty_and_filled_later() -> None:
         patch.setattr(PoolProjection, "_create", create)
 
     scene = scenes.late_creation
-    check_scene(switch_off, lambda: scenes.played(scene, CiliumYard), GIVEN)
+    check_scene(switch_off, lambda: scenes.play_scene(scene, CiliumYard), GIVEN)
 
 
 def test_the_ranges_of_a_new_pool_are_confirmed_live() -> None:
-    async def confirmed(
+    async def confirm_unread(
         pools: Mapping[str, CiliumPool],
         by_name: Mapping[str, ProjectedRanges],
         projection: Projection,
@@ -52,7 +52,7 @@ def test_the_ranges_of_a_new_pool_are_confirmed_live() -> None:
         return projection
 
     def switch_off(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(PoolProjection, "_confirm_projection", staticmethod(confirmed))
+        patch.setattr(PoolProjection, "_confirm_projection", staticmethod(confirm_unread))
 
     scene = scenes.late_creation_waited_for
-    check_scene(switch_off, lambda: scenes.played(scene, CiliumYard), GIVEN)
+    check_scene(switch_off, lambda: scenes.play_scene(scene, CiliumYard), GIVEN)

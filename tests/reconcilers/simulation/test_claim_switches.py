@@ -10,7 +10,7 @@ from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.claims import Claims
 from tests.reconcilers.simulation.clusters import ClusterClaims
 from tests.reconcilers.simulation.plans import LAGGING, RESTING, SHARP, Plan
-from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.stage import play_scene
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.test_switches import BOTH
 
@@ -205,4 +205,4 @@ def test_without_a_rule_the_scene_ends_badly_and_with_it_well(
     number: str,
 ) -> None:
     off, scene, expected = SCENES[number]
-    check_scene(off, lambda: played(scene, scenes.ClaimStage), expected)
+    check_scene(off, lambda: play_scene(scene, scenes.ClaimStage), expected)

@@ -12,7 +12,7 @@ from tests.reconcilers.simulation.adapter import FIRST
 from tests.reconcilers.simulation.claimrules import addresses_listed_first
 from tests.reconcilers.simulation.model import ADDRESSES, CLAIMS, POOLS
 from tests.reconcilers.simulation.sharedscenes import POOL, REF, SharedStage
-from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.stage import play_scene
 from tests.reconcilers.simulation.switch import check_scene
 from tests.reconcilers.simulation.wire import Flight
 
@@ -41,7 +41,7 @@ async def pool_goes_while_a_promise_is_kept(stage: SharedStage) -> str | None:
 def test_a_pool_stays_whose_promise_is_kept_during_its_deletion() -> None:
     check_scene(
         addresses_listed_first,
-        lambda: played(pool_goes_while_a_promise_is_kept, SharedStage),
+        lambda: play_scene(pool_goes_while_a_promise_is_kept, SharedStage),
         "the pool is gone",
     )
 
@@ -90,7 +90,7 @@ async def lost_journal_and_one_fence(
 def test_claims_hold_their_addresses_while_allocations_alone_are_fenced(is_off: bool) -> None:
     served_from = ClaimService().served_from if is_off else None
     scene = partial(lost_journal_and_one_fence, served_from=served_from)
-    assert played(scene, SharedStage) is None
+    assert play_scene(scene, SharedStage) is None
 
 
 async def restored_address_is_recreated_and_its_replica_dies(stage: SharedStage) -> str | None:
@@ -137,7 +137,7 @@ async def restored_address_is_recreated_and_its_replica_dies(stage: SharedStage)
 
 
 def test_a_restored_address_is_never_free() -> None:
-    assert played(restored_address_is_recreated_and_its_replica_dies, SharedStage) is None
+    assert play_scene(restored_address_is_recreated_and_its_replica_dies, SharedStage) is None
 
 
 async def pool_goes_whose_claim_records_its_address(stage: SharedStage) -> str | None:
@@ -154,4 +154,4 @@ async def pool_goes_whose_claim_records_its_address(stage: SharedStage) -> str |
 
 
 def test_a_pool_stays_while_a_claim_records_an_address() -> None:
-    assert played(pool_goes_whose_claim_records_its_address, SharedStage) is None
+    assert play_scene(pool_goes_whose_claim_records_its_address, SharedStage) is None

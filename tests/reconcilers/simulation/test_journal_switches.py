@@ -16,7 +16,7 @@ from tests.reconcilers.simulation import (
 from tests.reconcilers.simulation.claimscenes import ClaimStage
 from tests.reconcilers.simulation.kkpscenes import KkpStage
 from tests.reconcilers.simulation.networkscenes import NetworkStage
-from tests.reconcilers.simulation.stage import Scene, Stage, played
+from tests.reconcilers.simulation.stage import Scene, Stage, play_scene
 from tests.reconcilers.simulation.switch import check_scene
 
 BOTH = "both have"
@@ -104,4 +104,4 @@ def test_without_a_rule_of_the_journal_the_scene_ends_badly_and_with_it_well(
     rule: str, kind: str
 ) -> None:
     scene, sign, offs = SCENES[rule]
-    check_scene(offs[kind], lambda: played(scene, STAGES[kind]), sign, rule)
+    check_scene(offs[kind], lambda: play_scene(scene, STAGES[kind]), sign, rule)

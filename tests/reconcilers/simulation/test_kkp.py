@@ -16,7 +16,7 @@ from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.kkp import Kkp
 from tests.reconcilers.simulation.plans import LAGGING, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
-from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.stage import play_scene
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
 
@@ -106,4 +106,4 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
 @pytest.mark.parametrize("number", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(number: str) -> None:
     off, scene, sign = SCENES[number]
-    check_scene(off, lambda: played(scene, scenes.KkpStage), sign)
+    check_scene(off, lambda: play_scene(scene, scenes.KkpStage), sign)

@@ -17,7 +17,7 @@ from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, tenant_
 from tests.reconcilers.simulation.switch import check_scene
 from tests.reconcilers.simulation.tenancy import SETTINGS, WAITING, Faults
 from tests.reconcilers.simulation.tenantrules import losses_unseen, waits_kept
-from tests.reconcilers.simulation.tenantscenes import Scene, played
+from tests.reconcilers.simulation.tenantscenes import Scene, play_scene
 
 GIVEN = "may be given away"
 WAIT = 30.0
@@ -49,12 +49,12 @@ def test_without_a_rule_of_the_port_a_scene_ends_badly_and_with_it_well(rule: st
     def switch_off(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(MemoryTenancy, "rules", Rules(**{rule: False}))
 
-    check_scene(switch_off, lambda: played(SWITCHES[rule], MemoryYard), GIVEN, rule)
+    check_scene(switch_off, lambda: play_scene(SWITCHES[rule], MemoryYard), GIVEN, rule)
 
 
 def test_a_service_that_takes_an_address_as_it_is_taken_out_keeps_or_regains_one() -> None:
     check_scene(
-        losses_unseen, lambda: played(scenes.taken_as_it_left, MemoryYard), "lost its address"
+        losses_unseen, lambda: play_scene(scenes.taken_as_it_left, MemoryYard), "lost its address"
     )
 
 
@@ -63,7 +63,7 @@ def test_an_earlier_wait_for_kinds_that_are_gone_does_not_shorten_a_later_one(
 ) -> None:
     monkeypatch.setattr(MemoryTenancy, "rules", Rules(shows_acknowledgement=False))
     yard = partial(MemoryYard, faults=WAITING)
-    check_scene(waits_kept, lambda: played(scenes.kinds_gone_twice, yard), GIVEN)
+    check_scene(waits_kept, lambda: play_scene(scenes.kinds_gone_twice, yard), GIVEN)
 
 
 def test_a_balancer_that_shows_nothing_is_waited_for_and_then_believed(

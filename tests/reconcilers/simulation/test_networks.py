@@ -16,7 +16,7 @@ from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.networks import Networks
 from tests.reconcilers.simulation.plans import LAGGING, SHARP, Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, integration_plans
-from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.stage import play_scene
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
 
@@ -87,4 +87,4 @@ def test_without_a_rule_the_scene_ends_with_one_address_given_twice_and_with_it_
     number: str,
 ) -> None:
     off, scene = SCENES[number]
-    check_scene(off, lambda: played(scene, scenes.NetworkStage), BOTH_HAVE)
+    check_scene(off, lambda: play_scene(scene, scenes.NetworkStage), BOTH_HAVE)

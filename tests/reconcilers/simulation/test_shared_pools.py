@@ -14,7 +14,7 @@ from tests.reconcilers.simulation.claimrules import (
 from tests.reconcilers.simulation.plans import Plan
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, sharded_integration_plans
 from tests.reconcilers.simulation.sharedpools import SharedPools
-from tests.reconcilers.simulation.stage import Scene, played
+from tests.reconcilers.simulation.stage import Scene, play_scene
 from tests.reconcilers.simulation.switch import check_scene
 
 SCENES = {
@@ -90,14 +90,14 @@ def test_claims_and_allocations_of_one_pool_never_share_an_address_and_what_fits
 @pytest.mark.parametrize("rule", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(rule: str) -> None:
     off, scene = SCENES[rule]
-    check_scene(off, lambda: played(scene, scenes.SharedStage), "both have", rule)
+    check_scene(off, lambda: play_scene(scene, scenes.SharedStage), "both have", rule)
 
 
 def test_a_pass_chooses_by_one_moment_though_it_lists_allocations_in_between() -> None:
     """Else a promise that was kept meanwhile is settled, and its address free."""
     check_scene(
         rules.holdings_of_claims_kept_while_allocations_are_listed,
-        lambda: played(scenes.claim_written_while_allocations_are_listed, scenes.SharedStage),
+        lambda: play_scene(scenes.claim_written_while_allocations_are_listed, scenes.SharedStage),
         "both have",
     )
 
@@ -106,7 +106,7 @@ def test_an_address_that_a_list_showed_is_taken_until_the_cache_shows_it() -> No
     """Else it is free again as soon as the cache of claims has caught up."""
     check_scene(
         rules.lists_forgotten,
-        lambda: played(scenes.address_made_by_hand_that_a_list_showed, scenes.SharedStage),
+        lambda: play_scene(scenes.address_made_by_hand_that_a_list_showed, scenes.SharedStage),
         "both have",
     )
 
@@ -124,7 +124,7 @@ def test_an_allocation_gets_no_address_of_an_ipaddress_that_outlives_its_claim(
     """Not even of a replica whose cache does not show the IPAddress."""
     check_scene(
         off,
-        lambda: played(scene, scenes.SharedStage),
+        lambda: play_scene(scene, scenes.SharedStage),
         "a and the IPAddress of c both have",
     )
 
@@ -134,7 +134,9 @@ def test_an_allocation_gets_no_address_of_an_ipaddress_whose_revision_was_remove
 ):
     check_scene(
         rules.missing_revision_is_zero,
-        lambda: played(scenes.claim_forced_away_after_an_edit_of_the_journal, scenes.SharedStage),
+        lambda: play_scene(
+            scenes.claim_forced_away_after_an_edit_of_the_journal, scenes.SharedStage
+        ),
         "a and the IPAddress of c both have",
     )
 
@@ -143,7 +145,7 @@ def test_the_condition_of_another_controller_ends_though_the_journal_is_lost() -
     """Else the pool, whose journal only a pass can restore, waits for ever."""
     check_scene(
         rules.lost_journal_keeps_condition,
-        lambda: played(scenes.journal_lost_while_another_controller_wrote, scenes.SharedStage),
+        lambda: play_scene(scenes.journal_lost_while_another_controller_wrote, scenes.SharedStage),
         "wait for ever",
     )
 
@@ -156,16 +158,16 @@ def test_a_deleted_pool_that_waits_for_claims_asks_for_nothing() -> None:
 def test_absence_of_claims_is_believed_though_promises_to_allocations_change_the_journal() -> None:
     check_scene(
         rules.every_promise_is_of_the_entry,
-        lambda: played(scenes.absence_under_steady_promises, scenes.SharedStage),
+        lambda: play_scene(scenes.absence_under_steady_promises, scenes.SharedStage),
         "waits for ever",
     )
 
 
 @pytest.mark.parametrize(
-    ("is_claim_first", "served"), [(True, "the claim"), (False, "the allocation")]
+    ("is_claim_first", "expected"), [(True, "the claim"), (False, "the allocation")]
 )
 def test_the_oldest_request_is_served_first_whichever_kind_it_is_of(
-    is_claim_first: bool, served: str
+    is_claim_first: bool, expected: str
 ) -> None:
     scene = partial(scenes.oldest_request_of_either_kind, is_claim_first=is_claim_first)
-    assert played(scene, scenes.SharedStage) == served
+    assert play_scene(scene, scenes.SharedStage) == expected

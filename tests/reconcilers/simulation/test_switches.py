@@ -21,7 +21,7 @@ from tests.reconcilers.simulation import scenes
 from tests.reconcilers.simulation.chaos import Run
 from tests.reconcilers.simulation.networkpools import NetworkPools
 from tests.reconcilers.simulation.plans import CYCLED, EDITED, LAGGING, LONG, QUIET, Plan
-from tests.reconcilers.simulation.stage import Scene, played
+from tests.reconcilers.simulation.stage import Scene, play_scene
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
 
 _CALMED = Plan()
@@ -213,4 +213,4 @@ def test_where_replicas_share_the_pools_a_rule_is_missed_as_well(
 @pytest.mark.parametrize("number", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(number: str) -> None:
     rule, off, scene, sign = SCENES[number]
-    check_scene(off, lambda: played(scene), sign, rule)
+    check_scene(off, lambda: play_scene(scene), sign, rule)

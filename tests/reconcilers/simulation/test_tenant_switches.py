@@ -18,7 +18,7 @@ from tests.reconcilers.simulation import tenantrules as rules
 from tests.reconcilers.simulation import tenantscenes as scenes
 from tests.reconcilers.simulation.switch import Switch, check, check_scene
 from tests.reconcilers.simulation.tenancy import FORCE, WAITING, Faults, Tenancy
-from tests.reconcilers.simulation.tenantscenes import Scene, played
+from tests.reconcilers.simulation.tenantscenes import Scene, play_scene
 
 _STORM = Faults(calm=False)
 GIVEN, REST = "may be given away", "it did not come to rest"
@@ -136,4 +136,4 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
 @pytest.mark.parametrize("name", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(name: str) -> None:
     rule, off, scene, sign = SCENES[name]
-    check_scene(off, lambda: played(scene), sign, rule)
+    check_scene(off, lambda: play_scene(scene), sign, rule)

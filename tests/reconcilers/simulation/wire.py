@@ -43,13 +43,13 @@ class Flight(HeldRequest):
         body: Any,
         content_type: str,
     ) -> None:
-        super().__init__(method, path, body, self._seen)
-        self.plural, self.name, self.subresource = _parsed(path)
+        super().__init__(method, path, body, self._ask_model)
+        self.plural, self.name, self.subresource = _parse_path(path)
         self.model = model
         self._query = query
         self._content_type = content_type
 
-    def _seen(self) -> bytes:
+    def _ask_model(self) -> bytes:
         if self.model.refuses(self.method, self.plural, self.name, self.body):
             raise Forbidden(403, "Forbidden", "a quota or a webhook refuses it")
         if self.method == "PATCH":
@@ -106,7 +106,7 @@ class Wire(Transport):
         pass
 
 
-def _parsed(path: str) -> tuple[str, str, str]:
+def _parse_path(path: str) -> tuple[str, str, str]:
     """Return the plural, what the model calls the object, and the subresource of a path."""
     parts = path.strip("/").split("/")[3:]
     namespace = parts[1] if parts[0] == "namespaces" else ""

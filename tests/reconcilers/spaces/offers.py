@@ -8,7 +8,7 @@ from reconcilers.spaces.offers import ANYWHERE, Offer, PoolName, Site
 def offer(
     pool: str, *texts: str, part: str = "", site: Site = ANYWHERE, kind: str = "NetworkPool"
 ) -> Offer:
-    """Return what a pool hands out.
+    """Return an offer of a pool.
 
     Args:
         pool: `namespace/name`, or the name alone of a pool of the whole cluster.
@@ -18,5 +18,5 @@ def offer(
         kind: of the pool.
     """
     namespace, _, name = pool.rpartition("/")
-    ranges = tuple(AddressRange.parse(*text.split("-")) for text in texts)
+    ranges = tuple(AddressRange.parse(*span.split("-")) for span in texts)
     return Offer(PoolName(kind, Key(namespace, name)), ranges, part, site)

@@ -27,10 +27,10 @@ class Heard:
         self.keys.append(str(key))
 
     def put(self, pool: str, *texts: str) -> None:
-        one = offer(pool, *texts)
-        self.index.put(one.pool, [one])
+        pool_offer = offer(pool, *texts)
+        self.index.put(pool_offer.pool, [pool_offer])
 
-    async def announced(self) -> list[str]:
+    async def list_announced(self) -> list[str]:
         """Return the pools that were announced since the last call."""
         await self.clock.advance(60)
         keys, self.keys = self.keys, []
@@ -49,15 +49,15 @@ async def test_pools_are_announced_when_they_or_what_they_share_change_and_only_
     async with heard.running():
         heard.put("a/one", "10.0.0.0-10.0.0.9")
         heard.put("a/far", "10.9.0.0-10.9.0.9")
-        assert await heard.announced() == ["a/far", "a/one"]
+        assert await heard.list_announced() == ["a/far", "a/one"]
         heard.put("a/two", "10.0.0.9-10.0.0.20")
-        assert await heard.announced() == ["a/one", "a/two"]
+        assert await heard.list_announced() == ["a/one", "a/two"]
         heard.put("a/two", "10.0.0.9-10.0.0.30")
-        assert "a/one" not in await heard.announced(), "it shares the same one address"
+        assert "a/one" not in await heard.list_announced(), "it shares the same one address"
         heard.put("a/two", "10.0.0.8-10.0.0.30")
-        assert "a/one" in await heard.announced()
+        assert "a/one" in await heard.list_announced()
         heard.index.drop(offer("a/two").pool)
-        assert await heard.announced() == ["a/one", "a/two"]
+        assert await heard.list_announced() == ["a/one", "a/two"]
 
 
 async def test_a_pool_that_moves_where_another_has_just_left_is_announced() -> None:
@@ -66,11 +66,11 @@ async def test_a_pool_that_moves_where_another_has_just_left_is_announced() -> N
     async with heard.running():
         heard.put("a/moving", "10.0.0.0-10.0.0.9")
         heard.put("a/leaving", "10.9.0.0-10.9.0.9")
-        await heard.announced()
+        await heard.list_announced()
         heard.put("a/leaving", "10.5.0.0-10.5.0.9")
-        assert await heard.announced() == ["a/leaving"]
+        assert await heard.list_announced() == ["a/leaving"]
         heard.put("a/moving", "10.9.0.0-10.9.0.9")
-        assert await heard.announced() == ["a/moving"]
+        assert await heard.list_announced() == ["a/moving"]
 
 
 async def test_a_pool_is_announced_if_another_shared_its_addresses_between_two_looks() -> None:
@@ -78,10 +78,10 @@ async def test_a_pool_is_announced_if_another_shared_its_addresses_between_two_l
     async with heard.running():
         heard.put("a/staying", "10.0.0.0-10.0.0.9")
         heard.put("a/passing", "10.9.0.0-10.9.0.9")
-        await heard.announced()
+        await heard.list_announced()
         heard.put("a/passing", "10.0.0.0-10.0.0.9")
         heard.put("a/passing", "10.9.0.0-10.9.0.9")
-        assert await heard.announced() == ["a/passing", "a/staying"]
+        assert await heard.list_announced() == ["a/passing", "a/staying"]
 
 
 async def test_all_pools_are_announced_once_further_kinds_are_known() -> None:
@@ -90,9 +90,9 @@ async def test_all_pools_are_announced_once_further_kinds_are_known() -> None:
     async with heard.running():
         heard.put("a/one", "10.0.0.0-10.0.0.9")
         heard.put("a/none")
-        await heard.announced()
+        await heard.list_announced()
         heard.index.settle(Kinds.KUBERMATIC)
-        assert await heard.announced() == ["a/none", "a/one"]
+        assert await heard.list_announced() == ["a/none", "a/one"]
 
 
 async def test_who_listens_later_gets_the_pools_that_share_addresses() -> None:
@@ -101,11 +101,11 @@ async def test_who_listens_later_gets_the_pools_that_share_addresses() -> None:
         heard.put("a/one", "10.0.0.0-10.0.0.9")
         heard.put("a/two", "10.0.0.9-10.0.0.20")
         heard.put("a/far", "10.9.0.0-10.9.0.9")
-        await heard.announced()
+        await heard.list_announced()
         registration = heard.announcer.of_kind("NetworkPool").add_handler(heard.note)
         for _ in registration.replay():
             pass
-        assert await heard.announced() == ["a/one", "a/two"]
+        assert await heard.list_announced() == ["a/one", "a/two"]
 
 
 async def test_many_pools_are_looked_at_in_slices() -> None:

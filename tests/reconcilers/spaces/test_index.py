@@ -51,11 +51,11 @@ def numbers(offer: Offer) -> set[tuple[int, int]]:
 
 
 def brute_force(
-    mine: Sequence[Offer], pools: dict[PoolName, tuple[Offer, ...]]
+    offers: Sequence[Offer], pools: dict[PoolName, tuple[Offer, ...]]
 ) -> dict[tuple[PoolName, str], int]:
     """Return how many addresses other pools, with their parts, hand out of a pool's."""
     shared: dict[tuple[PoolName, str], int] = {}
-    for own in mine:
+    for own in offers:
         for others in pools.values():
             for other in others:
                 count = len(numbers(own) & numbers(other)) if own.may_meet(other) else 0
@@ -66,10 +66,12 @@ def brute_force(
 
 
 def check(index: SpaceIndex, pools: dict[PoolName, tuple[Offer, ...]]) -> None:
-    for pool, mine in pools.items():
-        expected = brute_force(mine, pools)
-        sharing = index.sharing(mine)
-        found = {(one.pool, one.part): sum(one.by_family.values()) for one in sharing.pools}
+    for pool, intervals in pools.items():
+        expected = brute_force(intervals, pools)
+        sharing = index.sharing(intervals)
+        counts = {
+            (share.pool, share.part): sum(share.by_family.values()) for share in sharing.pools
+        }
         near = {
             identity: count
             for identity, count in expected.items()
@@ -77,18 +79,18 @@ def check(index: SpaceIndex, pools: dict[PoolName, tuple[Offer, ...]]) -> None:
         }
         if len(expected) <= NAMED:
             assert not sharing.has_more
-            assert found == expected
-            ordered = [(one.pool, one.part) in near for one in sharing.pools]
+            assert counts == expected
+            ordered = [(pool.pool, pool.part) in near for pool in sharing.pools]
             assert ordered == sorted(ordered, reverse=True), "near pools are named first"
         else:
             assert sharing.has_more
-            assert len(found) == min(len(near), NAMED)
-            assert found.items() <= near.items()
-        ranges = [part for offer in mine for part in offer.ranges]
+            assert len(counts) == min(len(near), NAMED)
+            assert counts.items() <= near.items()
+        ranges = [part for offer in intervals for part in offer.ranges]
         touched = {
             other
             for other, offers in pools.items()
-            if any(numbers(own) & numbers(theirs) for own in mine for theirs in offers)
+            if any(numbers(own) & numbers(theirs) for own in intervals for theirs in offers)
         }
         assert index.touching(ranges) == touched
 
@@ -118,24 +120,28 @@ def test_the_index_finds_what_a_comparison_of_all_pools_finds_as_pools_come_chan
 @given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 500)), unique=True, max_size=600))
 def test_intervals_are_found_in_order_over_many_blocks(spans: list[tuple[int, int]]) -> None:
     name = PoolName("NetworkPool", Key("a", "p"))
-    every = [Interval(first, first + size, name, "") for first, size in spans]
+    all_intervals = [Interval(first, first + size, name, "") for first, size in spans]
     intervals = Intervals[Interval]()
-    for interval in every:
+    for interval in all_intervals:
         intervals.add(interval)
     for first, last in ((0, 5000), (100, 100), (1000, 1400)):
-        touching = [one for one in every if one.first <= last and one.last >= first]
+        touching = [
+            interval
+            for interval in all_intervals
+            if interval.first <= last and interval.last >= first
+        ]
         assert list(intervals.touching(first, last)) == sorted(touching)
-    for interval in every[: len(every) // 2]:
+    for interval in all_intervals[: len(all_intervals) // 2]:
         intervals.remove(interval)
-    assert list(intervals.touching(0, 5000)) == sorted(every[len(every) // 2 :])
+    assert list(intervals.touching(0, 5000)) == sorted(all_intervals[len(all_intervals) // 2 :])
 
 
 def test_pools_of_one_name_in_two_kinds_are_two_pools() -> None:
-    index, mine = SpaceIndex(), offer("a/same", "10.0.0.1-10.0.0.1")
+    index, own_offer = SpaceIndex(), offer("a/same", "10.0.0.1-10.0.0.1")
     other = offer("a/same", "10.0.0.1-10.0.0.4", kind="InClusterIPPool")
-    for one in (mine, other):
-        index.put(one.pool, [one])
-    assert index.sharing([mine]).sentence == (
+    for pool_offer in (own_offer, other):
+        index.put(pool_offer.pool, [pool_offer])
+    assert index.sharing([own_offer]).sentence == (
         "addresses are also handed out by InClusterIPPool a/same (1 address)"
     )
 
@@ -147,8 +153,8 @@ def test_datacenters_of_one_platform_are_compared_only_with_the_same() -> None:
     pool = offer("p", texts, part="here", site=here, kind="IPAMPool")
     away = offer("q", texts, part="there", site=there, kind="IPAMPool")
     network = offer("a/n", texts, site=Site("vitistack", "there"), kind="NetworkNamespace")
-    for one in (pool, away, network):
-        index.put(one.pool, [one])
+    for pool_offer in (pool, away, network):
+        index.put(pool_offer.pool, [pool_offer])
     assert index.sharing([pool]).sentence == (
         "addresses are also handed out by NetworkNamespace a/n (10 addresses)"
     ), "the name of a site says nothing on another platform"
@@ -161,76 +167,78 @@ def test_datacenters_of_one_platform_are_compared_only_with_the_same() -> None:
 def test_one_more_of_many_equal_pools_changes_what_almost_none_of_them_says() -> None:
     index = SpaceIndex()
     pools = [offer(f"n{number:02}/p", "10.0.0.1-10.0.0.9") for number in range(40)]
-    for one in pools[:-1]:
-        index.put(one.pool, [one])
-    said = {one.pool: index.sharing([one]) for one in pools[:-1]}
+    for pool_offer in pools[:-1]:
+        index.put(pool_offer.pool, [pool_offer])
+    said = {pool.pool: index.sharing([pool]) for pool in pools[:-1]}
     assert said[pools[0].pool].sentence == (
         "addresses are also handed out by more than 5 pools of other namespaces"
     )
     index.put(pools[-1].pool, [pools[-1]])
-    assert {one.pool: index.sharing([one]) for one in pools[:-1]} == said
+    assert {pool.pool: index.sharing([pool]) for pool in pools[:-1]} == said
     near = offer("n00/q", "10.0.0.9-10.0.0.10")
     index.put(near.pool, [near])
     assert index.sharing([pools[0]]).sentence == (
         "addresses are also handed out by NetworkPool n00/q (1 address), and others"
     )
-    assert {one.pool: index.sharing([one]) for one in pools[1:-1]} == {
+    assert {pool.pool: index.sharing([pool]) for pool in pools[1:-1]} == {
         pool: sharing for pool, sharing in said.items() if pool != pools[0].pool
     }
 
 
 def test_the_condition_is_unknown_while_another_pool_cannot_be_read_and_none_overlaps() -> None:
-    index, mine = SpaceIndex(), offer("a/p", "10.0.0.0-10.0.0.9")
-    index.put(mine.pool, [mine])
+    index, own_offer = SpaceIndex(), offer("a/p", "10.0.0.0-10.0.0.9")
+    index.put(own_offer.pool, [own_offer])
     index.settle(Kinds.NETWORK_POOLS)
     changes: list[object] = []
     index.listen(changes.append)
     for name in "abcdefg":
         index.note_unreadable(offer(f"x/{name}").pool, unreadable=True)
-    index.note_unreadable(mine.pool, unreadable=True)
+    index.note_unreadable(own_offer.pool, unreadable=True)
     assert changes == [None] * 8, "any pool's condition may change"
-    found = index.finding([mine])
-    assert found is not None
-    assert found.condition(1).status == "Unknown"
-    assert found.message == (
+    finding = index.finding([own_offer])
+    assert finding is not None
+    assert finding.condition(1).status == "Unknown"
+    assert finding.message == (
         "no other NetworkPool that can be read hands out these addresses; what these pools hand"
         " out is unknown, as they cannot be read: NetworkPool x/a, NetworkPool x/b,"
         " NetworkPool x/c, NetworkPool x/d, NetworkPool x/e, and 2 more; correct or delete them"
     )
     other = offer("a/other", "10.0.0.9-10.0.0.20")
     index.put(other.pool, [other])
-    found = index.finding([mine])
-    assert found is not None
-    assert found.status, "one that overlaps is known"
+    finding = index.finding([own_offer])
+    assert finding is not None
+    assert finding.status, "one that overlaps is known"
     index.drop(other.pool)
     for name in "abcdefg":
         index.note_unreadable(offer(f"x/{name}").pool, unreadable=False)
-    found = index.finding([mine])
-    assert found is not None
-    assert found.reason == "NoOverlap", "its own version is what the pass reads"
+    finding = index.finding([own_offer])
+    assert finding is not None
+    assert finding.reason == "NoOverlap", "its own version is what the pass reads"
 
 
 def test_the_condition_is_unknown_until_all_kinds_were_read_and_says_which_were_compared() -> None:
-    index, mine = SpaceIndex(), offer("a/p", "10.0.0.0-10.0.0.9")
-    index.put(mine.pool, [mine])
+    index, own_offer = SpaceIndex(), offer("a/p", "10.0.0.0-10.0.0.9")
+    index.put(own_offer.pool, [own_offer])
     index.settle(Kinds.NETWORK_POOLS)
-    found = index.finding([mine])
-    assert found is not None
-    assert found.message == "no other NetworkPool hands out these addresses"
+    finding = index.finding([own_offer])
+    assert finding is not None
+    assert finding.message == "no other NetworkPool hands out these addresses"
     index.expect(Kinds.KUBERMATIC)
     index.expect(Kinds.CLUSTER_API)
-    assert index.finding([mine]) is None
+    assert index.finding([own_offer]) is None
     index.settle(Kinds.CLUSTER_API)
-    assert index.finding([mine]) is None
+    assert index.finding([own_offer]) is None
     index.settle(Kinds.KUBERMATIC, compared=False)
-    found = index.finding([mine])
-    assert found is not None
-    assert found.message == "no other NetworkPool or pool of Cluster API hands out these addresses"
+    finding = index.finding([own_offer])
+    assert finding is not None
+    assert (
+        finding.message == "no other NetworkPool or pool of Cluster API hands out these addresses"
+    )
     index.settle(Kinds.KUBERMATIC)
-    found = index.finding([mine])
-    assert found is not None
-    assert (found.type, found.status, found.reason) == ("Overlapping", False, "NoOverlap")
-    assert found.message == (
+    finding = index.finding([own_offer])
+    assert finding is not None
+    assert (finding.type, finding.status, finding.reason) == ("Overlapping", False, "NoOverlap")
+    assert finding.message == (
         "no other NetworkPool, pool of Cluster API or IPAMPool hands out these addresses"
     )
 
@@ -263,9 +271,9 @@ def test_what_all_pools_share_is_found_without_looking_at_all_pairs(
         )
         for number in range(count)
     ]
-    for one in pools:
-        index.put(one.pool, [one])
+    for pool in pools:
+        index.put(pool.pool, [pool])
     CountedIntervals.seen = 0
-    for one in pools:
-        assert index.sharing([one]).has_more is equal
+    for pool in pools:
+        assert index.sharing([pool]).has_more is equal
     assert CountedIntervals.seen <= 4 * (NAMED + 2) * count

@@ -51,7 +51,7 @@ def _ranges(family: Family) -> st.SearchStrategy[list[Json]]:
     return st.one_of(sound, st.lists(free, max_size=3))
 
 
-def _reserved(family: Family) -> st.SearchStrategy[list[Json]]:
+def _draw_reserved(family: Family) -> st.SearchStrategy[list[Json]]:
     cidrs = _rarely(_cidrs(family), MALFORMED_CIDRS)
     return st.lists(st.builds(lambda cidr: {"cidr": cidr}, cidrs), max_size=2)
 
@@ -63,7 +63,7 @@ def _block(family: Family, ends: bool) -> st.SearchStrategy[Json]:
     return st.fixed_dictionaries(
         {"cidr": _rarely(st.one_of(_whole(family), _cidrs(family)), MALFORMED_CIDRS)},
         optional={
-            "reserved": _reserved(family),
+            "reserved": _draw_reserved(family),
             "tenantAllocation": st.fixed_dictionaries({}, optional=optional),
         },
     )

@@ -60,34 +60,34 @@ BEYOND_CEL = ("straddles ranges[", "pool too large")
 """Parts of the messages about faults that the rules find and CEL does not."""
 
 
-def written(kind: type, spec: Json) -> Json:
+def write_object(kind: type, spec: Json) -> Json:
     """Return an object as a client writes it."""
     meta = {"name": "lab", "namespace": make.NAMESPACE}
     head = {"apiVersion": names.API_VERSION, "kind": kind.__name__}
     return {**head, "metadata": meta, "spec": spec}
 
 
-def decoded(kind: Any, spec: Json) -> Any:
+def decode_object(kind: Any, spec: Json) -> Any:
     """Return an object as the webhook and the caches read it."""
-    return msgspec.json.decode(msgspec.json.encode(written(kind, spec)), type=kind)
+    return msgspec.json.decode(msgspec.json.encode(write_object(kind, spec)), type=kind)
 
 
 def crd_faults(kind: type, spec: Json) -> list[str]:
     """Return the fields for which the API server refuses a new object."""
-    new = written(kind, spec)
+    new = write_object(kind, spec)
     SCHEMAS[kind].default(new)
     return [fault.field for fault in SCHEMAS[kind].validate(new, None)]
 
 
 def pool_faults(spec: Json, limit: int) -> list[str]:
     """Return for what the webhook refuses a new pool."""
-    pool: NetworkPool = decoded(NetworkPool, spec)
+    pool: NetworkPool = decode_object(NetworkPool, spec)
     return [fault.message for fault in poolspecs.find_pool_faults(pool.spec, limit)]
 
 
 def refused_by_controller(spec: Json, limit: int) -> str:
     """Return why the controller hands out nothing of a stored pool; empty if it does."""
-    pool: NetworkPool = decoded(NetworkPool, spec)
+    pool: NetworkPool = decode_object(NetworkPool, spec)
     try:
         poolgeometry.parse_layouts(pool.spec, limit)
     except InvalidPool as invalid:
@@ -157,7 +157,7 @@ def test_each_exception_is_refused_by_the_layers_that_the_page_names(name: str) 
 def test_settings_of_a_cloud_that_is_not_the_provider_are_judged_by_the_crd_alone() -> None:
     spec = {"provider": "local", "aws": {"region": ""}}
     assert crd_faults(ProviderConfig, spec) == ["spec.aws.region"]
-    assert providerspecs.review_provider(decoded(ProviderConfig, spec)).allowed
+    assert providerspecs.review_provider(decode_object(ProviderConfig, spec)).allowed
 
 
 POOLS = (
@@ -176,8 +176,8 @@ POOLS = (
 def test_a_request_is_admitted_if_and_only_if_an_empty_pool_serves_it(
     of_pool: Json, spec: Json
 ) -> None:
-    pool: NetworkPool = decoded(NetworkPool, of_pool)
-    request: IPAllocation = decoded(IPAllocation, spec)
+    pool: NetworkPool = decode_object(NetworkPool, of_pool)
+    request: IPAllocation = decode_object(IPAllocation, spec)
     layouts = poolgeometry.parse_layouts(pool.spec, LIMIT)
     by_crd = crd_faults(IPAllocation, spec)
     alone = requestspecs.review_request(request)
@@ -205,7 +205,7 @@ def test_a_request_is_admitted_if_and_only_if_an_empty_pool_serves_it(
 @MANY
 @given(PROVIDER_SPECS)
 def test_a_provider_is_admitted_if_and_only_if_its_controller_calls_it_valid(spec: Json) -> None:
-    config: ProviderConfig = decoded(ProviderConfig, spec)
+    config: ProviderConfig = decode_object(ProviderConfig, spec)
     by_rules = providerspecs.review_provider(config)
     assert by_rules.allowed is not bool(crd_faults(ProviderConfig, spec))
     assert by_rules.allowed is (evaluation.validity(config) is None)
@@ -217,7 +217,7 @@ def test_a_provider_is_admitted_if_and_only_if_its_controller_calls_it_valid(spe
 def test_a_cluster_is_admitted_if_and_only_if_a_pool_of_both_families_can_serve_it(
     spec: Json,
 ) -> None:
-    cluster: TenantCluster = decoded(TenantCluster, spec)
+    cluster: TenantCluster = decode_object(TenantCluster, spec)
     by_rules = tenantspecs.review_tenant(cluster)
     assert by_rules.allowed is not bool(crd_faults(TenantCluster, spec))
     try:

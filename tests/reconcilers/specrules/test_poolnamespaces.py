@@ -27,8 +27,8 @@ def lab_with(settings: Settings) -> Lab:
 
 
 def condition(lab: Lab, plural: str, name: str, kind: str, namespace: str = HOME) -> list[str]:
-    found = lab.condition(plural, name, kind, namespace)
-    return [found["status"], found["reason"], found["message"]]
+    condition = lab.condition(plural, name, kind, namespace)
+    return [condition["status"], condition["reason"], condition["message"]]
 
 
 async def test_a_pool_elsewhere_hands_out_nothing_and_says_so() -> None:
@@ -61,8 +61,10 @@ def figures(lab: Lab) -> tuple[int, int, int]:
 
 async def test_the_figures_of_a_pool_elsewhere_follow_its_ranges() -> None:
     lab = lab_with(ELSEWHERE)
-    lab.server.add("ipallocations", make.allocation("a", held=("10.40.0.0", "10.40.0.199")))
-    lab.server.add("ipallocations", make.allocation("b", held=("10.40.0.200", "10.40.0.207")))
+    lab.server.add("ipallocations", make.allocation("a", held_range=("10.40.0.0", "10.40.0.199")))
+    lab.server.add(
+        "ipallocations", make.allocation("b", held_range=("10.40.0.200", "10.40.0.207"))
+    )
     lab.server.add("ipallocations", make.allocation("waits", size=4))
     await lab.rounds()
     assert figures(lab) == (208, 48, 2)
@@ -81,7 +83,7 @@ async def test_a_range_that_a_pool_promised_before_is_written() -> None:
     lab.server.add("ipallocations", waiting)
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     promise = make.promise(waiting, "10.40.0.0", "10.40.0.3", version=version)
-    entries = [make.listed(promise)]
+    entries = [make.list_promise(promise)]
     stored = lab.server.see("networkpools", "lab")
     lab.server.edit("networkpools", "lab", make.with_promises(stored, *entries))
     await lab.pool()
@@ -134,7 +136,7 @@ async def test_a_pool_in_a_listed_namespace_is_served() -> None:
 
 async def test_what_a_pool_handed_out_before_is_kept_and_its_deletion_works() -> None:
     lab = lab_with(ELSEWHERE)
-    lab.server.add("ipallocations", make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.add("ipallocations", make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     await lab.rounds()
     assert lab.see("ipallocations", "a")["startAddress"] == "10.40.0.0"
     lab.server.delete("networkpools", "lab")
@@ -186,10 +188,14 @@ async def test_a_ready_cluster_keeps_its_addresses_when_its_namespace_is_no_long
 ):
     lab = lab_with(ELSEWHERE)
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
-    lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.add(
+        "ipallocations", make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))
+    )
     await lab.cluster()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
-    assert [one["metadata"]["name"] for one in lab.server.all("ipallocations")] == ["team-a-lb"]
+    assert [allocation["metadata"]["name"] for allocation in lab.server.all("ipallocations")] == [
+        "team-a-lb"
+    ]
 
 
 def test_a_namespace_that_can_be_none_is_refused_at_the_start() -> None:

@@ -26,9 +26,11 @@ def platform(
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", provider or make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant(spec=spec, status={"phase": "Ready"}))
-    for name, held in (("team-a-lb", FIRST), ("team-a-lb-2", SECOND)):
+    for name, held_range in (("team-a-lb", FIRST), ("team-a-lb-2", SECOND)):
         note = {names.ANNOTATION_LOAD_BALANCER: "cilium"}
-        allocation = make.allocation(name, tenant="team/a", held=held, annotations=note)
+        allocation = make.allocation(
+            name, tenant="team/a", held_range=held_range, annotations=note
+        )
         lab.server.add("ipallocations", allocation)
     tenant = lab.tenant_server("a", ("services", "namespaces", POOLS, *more_kinds))
     operator = LbIpam(tenant)

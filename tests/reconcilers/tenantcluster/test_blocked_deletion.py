@@ -30,7 +30,7 @@ def _edit(tenant: Server, change: Json) -> None:
     tenant.edit("ipaddresspools", "default-pool", change, namespace=METALLB)
 
 
-def _annotated(basis: str | None) -> Json:
+def _make_annotation(basis: str | None) -> Json:
     return {"metadata": {"annotations": {names.ANNOTATION_PROJECTION_BASIS: basis}}}
 
 
@@ -47,17 +47,17 @@ def never_reads(_: Server) -> None:
 
 def removes_the_basis(tenant: Server) -> None:
     """Our pool is made to look like another's."""
-    _edit(tenant, _annotated(None))
+    _edit(tenant, _make_annotation(None))
 
 
 def has_a_basis_without_end(tenant: Server) -> None:
     """Our pool carries a number that Python refuses to read."""
-    _edit(tenant, _annotated("9" * 5_000))
+    _edit(tenant, _make_annotation("9" * 5_000))
 
 
 def has_a_basis_far_ahead(tenant: Server) -> None:
     """Our pool carries a number that no management cluster reaches."""
-    _edit(tenant, _annotated("9" * 18))
+    _edit(tenant, _make_annotation("9" * 18))
 
 
 def has_no_identity(tenant: Server) -> None:
@@ -89,7 +89,9 @@ HOSTILITIES = [
 ]
 
 
-@pytest.mark.parametrize("hostility", HOSTILITIES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "hostility", HOSTILITIES, ids=lambda hostility_function: hostility_function.__name__
+)
 async def test_addresses_of_an_unresponsive_tenant_are_free_after_the_teardown_grace(
     hostility: Hostility,
 ) -> None:
@@ -110,7 +112,7 @@ async def _work(lab: Lab, rounds: int) -> None:
     lab.gate.real = lab.tenant_gate
     for _ in range(rounds):
         await lab.cluster()
-        for key in sorted(one.metadata.key for one in lab.caches["ipallocations"]):
+        for key in sorted(allocation.metadata.key for allocation in lab.caches["ipallocations"]):
             await lab.allocations.reconcile(key)
         await lab.pool()
         await lab.clock.advance(1)
@@ -119,7 +121,7 @@ async def _work(lab: Lab, rounds: int) -> None:
 @pytest.mark.parametrize("basis", ["9" * 5_000, "9" * 18, "x", ""])
 async def test_a_basis_that_a_tenant_made_up_keeps_nothing_from_it(basis: str) -> None:
     lab, tenant = await _ready()
-    _edit(tenant, _annotated(basis) | {"spec": {"addresses": ["10.99.0.0/24"]}})
+    _edit(tenant, _make_annotation(basis) | {"spec": {"addresses": ["10.99.0.0/24"]}})
     await _work(lab, 30)
     pool = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
     assert pool["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]

@@ -21,8 +21,8 @@ from tests.reconcilers.tenantcluster.ciliumtenants import (
 
 
 def _condition(lab: Lab) -> tuple[str, str]:
-    shown = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
-    return shown["status"], shown["reason"]
+    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    return condition["status"], condition["reason"]
 
 
 async def test_a_tenant_is_given_a_pool_for_each_allocation_and_is_ready() -> None:
@@ -64,13 +64,13 @@ async def test_services_lose_their_addresses_before_a_deleted_allocation_is_rele
     lab.server.delete("ipallocations", "team-a-lb-2", namespace=make.NAMESPACE)
     await run_passes(lab, replica, 30)
     assert not lab.server.has("ipallocations", "team-a-lb-2")
-    shown = [
+    ips = [
         ingress["ip"]
         for service in tenant.all("services")
         for ingress in service["status"]["loadBalancer"]["ingress"]
     ]
-    assert "10.40.0.8" not in shown
-    assert len(shown) == 8
+    assert "10.40.0.8" not in ips
+    assert len(ips) == 8
 
 
 async def test_nothing_is_left_of_a_deleted_cluster() -> None:
@@ -104,8 +104,8 @@ async def test_a_service_with_a_sharing_key_is_noted_and_its_range_waits_for_a_r
     tenant.delete("services", "web", namespace="default")
     lab.server.delete("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
     await run_passes(lab, replica, 30)
-    shown = lab.condition("ipallocations", "team-a-lb", "Ready", make.NAMESPACE)
-    assert "restart the operator in the tenant" in shown["message"]
+    condition = lab.condition("ipallocations", "team-a-lb", "Ready", make.NAMESPACE)
+    assert "restart the operator in the tenant" in condition["message"]
     operator.restart()
     await run_passes(lab, replica, 30)
     recreated = lab.server.see("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
@@ -117,9 +117,9 @@ async def test_a_tenant_in_which_nothing_announces_addresses_says_so_until_somet
 ):
     lab, replica, tenant, _ = platform(L2_POLICIES)
     await run_passes(lab, replica, 3)
-    shown = lab.condition("tenantclusters", "a", "LoadBalancerAnnounced", "team")
-    assert (shown["status"], shown["reason"]) == ("False", "NotAnnounced")
-    assert "CiliumL2AnnouncementPolicy" in shown["message"]
+    condition = lab.condition("tenantclusters", "a", "LoadBalancerAnnounced", "team")
+    assert (condition["status"], condition["reason"]) == ("False", "NotAnnounced")
+    assert "CiliumL2AnnouncementPolicy" in condition["message"]
     tenant.add(L2_POLICIES, {"metadata": {"name": "all"}})
     await run_passes(lab, replica, 2)
     assert lab.condition("tenantclusters", "a", "LoadBalancerAnnounced", "team") == {}
@@ -130,9 +130,9 @@ async def test_a_metallb_that_takes_the_addresses_of_services_is_reported() -> N
     lab, replica, tenant, _ = platform("deployments", "ipaddresspools")
     tenant.add("deployments", metallb_controller("--port=7472"))
     await run_passes(lab, replica, 3)
-    shown = lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team")
-    assert shown["reason"] == "LoadBalancersConflict"
-    assert "MetalLB (Deployment metallb-system/controller)" in shown["message"]
+    condition = lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team")
+    assert condition["reason"] == "LoadBalancersConflict"
+    assert "MetalLB (Deployment metallb-system/controller)" in condition["message"]
 
 
 async def test_a_metallb_that_serves_a_class_of_its_own_is_no_conflict() -> None:
@@ -161,10 +161,14 @@ async def test_only_services_that_the_selector_leaves_in_make_a_tenant_grow() ->
         add_service(tenant, f"web-{number}")
     await run_passes(lab, replica, 60)
     assert len(lab.server.all("ipallocations")) == 2
-    assert not [one for one in tenant.all("services") if one.get("status", {}).get("loadBalancer")]
-    shown = lab.condition("tenantclusters", "a", "LoadBalancerDemandMet", "team")
-    assert (shown["status"], shown["reason"]) == ("True", "NotSelected")
-    assert "serviceSelector" in shown["message"]
+    assert not [
+        service
+        for service in tenant.all("services")
+        if service.get("status", {}).get("loadBalancer")
+    ]
+    condition = lab.condition("tenantclusters", "a", "LoadBalancerDemandMet", "team")
+    assert (condition["status"], condition["reason"]) == ("True", "NotSelected")
+    assert "serviceSelector" in condition["message"]
     for number in range(18):
         labels = {"metadata": {"labels": {"public": "yes"}}}
         tenant.edit("services", f"web-{number}", labels, namespace="default")

@@ -11,7 +11,7 @@ from tests.reconcilers.lab import Lab
 CLUSTER = Key("team", "a")
 
 
-def _annotated(lab: Lab, name: str) -> str | None:
+def _read_annotation(lab: Lab, name: str) -> str | None:
     metadata = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     annotations: dict[str, str] = metadata.get("annotations") or {}
     return annotations.get(name)
@@ -37,7 +37,7 @@ async def test_what_the_pass_has_written_is_seen_though_the_cache_lags() -> None
     await current.annotate({"other": "2"})
     assert current.tenant.metadata.annotations.items() >= {"one": "1", "other": "2"}.items()
     await current.annotate({"one": None})
-    assert (_annotated(lab, "one"), _annotated(lab, "other")) == (None, "2")
+    assert (_read_annotation(lab, "one"), _read_annotation(lab, "other")) == (None, "2")
 
 
 async def test_what_another_controller_wrote_meanwhile_does_not_end_the_pass() -> None:
@@ -47,7 +47,7 @@ async def test_what_another_controller_wrote_meanwhile_does_not_end_the_pass() -
     lab.server.edit("tenantclusters", "a", note, namespace="team")
     assert current.tenant.metadata.annotations["theirs"] == "1"
     await current.annotate({"ours": "2"})
-    assert (_annotated(lab, "theirs"), _annotated(lab, "ours")) == ("1", "2")
+    assert (_read_annotation(lab, "theirs"), _read_annotation(lab, "ours")) == ("1", "2")
 
 
 async def test_a_write_that_the_cache_does_not_show_yet_ends_the_pass() -> None:
@@ -58,7 +58,7 @@ async def test_a_write_that_the_cache_does_not_show_yet_ends_the_pass() -> None:
     lab.server.edit("tenantclusters", "a", note, namespace="team")
     with pytest.raises(Conflict):
         await current.annotate({"ours": "2"})
-    assert _annotated(lab, "ours") is None
+    assert _read_annotation(lab, "ours") is None
 
 
 async def test_a_cluster_that_was_recreated_meanwhile_is_not_written() -> None:
@@ -69,7 +69,7 @@ async def test_a_cluster_that_was_recreated_meanwhile_is_not_written() -> None:
     assert current.tenant.metadata.uid == "uid-team-a"
     with pytest.raises(Conflict):
         await current.annotate({"ours": "2"})
-    assert _annotated(lab, "ours") is None
+    assert _read_annotation(lab, "ours") is None
 
 
 async def test_a_status_is_written_for_the_version_that_it_was_worked_out_from() -> None:

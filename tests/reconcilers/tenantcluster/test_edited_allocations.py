@@ -55,8 +55,10 @@ async def test_an_allocation_for_the_cluster_that_is_labelled_growth_serves_it()
     lab.tenant_server("a")
     await lab.rounds()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
-    held = [one["metadata"]["name"] for one in lab.server.all("ipallocations")]
-    assert held == ["team-a-lb", "team-a-nodes"]
+    allocation_names = [
+        allocation["metadata"]["name"] for allocation in lab.server.all("ipallocations")
+    ]
+    assert allocation_names == ["team-a-lb", "team-a-nodes"]
 
 
 @pytest.mark.parametrize(
@@ -69,17 +71,17 @@ async def test_an_allocation_for_the_cluster_that_is_labelled_growth_serves_it()
     ids=["for nodes", "of another tenant", "of an earlier cluster"],
 )
 async def test_a_name_that_is_taken_leads_to_another_name(theirs: dict[str, Any]) -> None:
-    lab = _lab(held=("10.40.0.64", "10.40.0.64"), **theirs)
+    lab = _lab(held_range=("10.40.0.64", "10.40.0.64"), **theirs)
     tenant = make.tenant()
-    taken = [make_name(tenant, "loadbalancer") for make_name in NAMES]
-    for name in taken[1:]:
+    taken_names = [make_name(tenant, "loadbalancer") for make_name in NAMES]
+    for name in taken_names[1:]:
         lab.server.add("ipallocations", make.allocation(name, tenant="other/b"))
     lab.tenant_server("a")
     await lab.rounds()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
     ref = lab.see("tenantclusters", "a", "team")["lbAllocationRef"]["name"]
     assert ref.startswith("team-a-lb-")
-    assert ref not in taken
+    assert ref not in taken_names
 
 
 async def test_a_name_that_is_taken_by_what_cannot_be_read_leads_to_another_name() -> None:

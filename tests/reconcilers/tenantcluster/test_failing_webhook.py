@@ -26,26 +26,28 @@ def _platform() -> tuple[Platform, Server]:
     return platform, platform.tenant("a")
 
 
-def _reported(platform: Platform) -> tuple[str, str]:
+def _read_condition(platform: Platform) -> tuple[str, str]:
     conditions = platform.server.see("tenantclusters", "a", namespace="team")["status"][
         "conditions"
     ]
-    found = next(one for one in conditions if one["type"] == "LoadBalancerReady")
-    return found["reason"], found["message"]
+    condition = next(
+        candidate for candidate in conditions if candidate["type"] == "LoadBalancerReady"
+    )
+    return condition["reason"], condition["message"]
 
 
-@pytest.mark.parametrize(("said", "named"), SAID.items(), ids=["admission", "conversion"])
+@pytest.mark.parametrize(("said", "expected"), SAID.items(), ids=["admission", "conversion"])
 async def test_a_failing_webhook_is_named_and_its_tenant_is_ready_seconds_after_it_is_back(
-    said: str, named: str
+    said: str, expected: str
 ) -> None:
     platform, tenant = _platform()
     failure = ServerFailure(500, "InternalError", said)
     tenant.fail(failure, plural="ipaddresspools", verb="post", times=10**6)
     async with platform.running():
         await platform.clock.advance(600)
-        reason, message = _reported(platform)
+        reason, message = _read_condition(platform)
         assert reason == "TenantWebhookFailed"
-        assert named in message
+        assert expected in message
         written = platform.server.revision
         await platform.clock.advance(60)
         assert platform.server.revision == written, "it is said once"
@@ -64,5 +66,5 @@ async def test_another_failure_of_the_server_is_met_with_longer_and_longer_pause
     tenant.fail(ServerFailure(500, "InternalError", "etcd is full"), times=10**6)
     async with platform.running():
         await platform.clock.advance(600)
-        assert _reported(platform)[0] == "TenantUnreachable"
+        assert _read_condition(platform)[0] == "TenantUnreachable"
         assert len(tenant.requests) < 60

@@ -30,12 +30,12 @@ def _both(name: str = "team-a-lb", **more: Any) -> Any:
         {"family": "IPv6", "startAddress": SIX_RANGE[0], "endAddress": SIX_RANGE[1]},
     ]
     return make.allocation(
-        name, held=FOUR_RANGE, asks=REQUIRE, status={"families": families}, **more
+        name, held_range=FOUR_RANGE, asks=REQUIRE, status={"families": families}, **more
     )
 
 
-def _used(*addresses: str) -> Demand:
-    return Demand(frozenset(AddressRange.parse(one, one) for one in addresses), ())
+def _make_demand(*addresses: str) -> Demand:
+    return Demand(frozenset(AddressRange.parse(address, address) for address in addresses), ())
 
 
 def _platform(*pools: Any) -> tuple[Platform, Server]:
@@ -62,14 +62,17 @@ async def test_a_cluster_that_requires_both_gets_them_and_gives_them_back() -> N
     platform, tenant = _platform(_pool(secondary=SECOND))
     async with platform.running():
         await _become_ready(platform, **REQUIRE)
-        found = {
+        families = {
             kind: platform.server.see("ipallocations", f"team-a-{kind}")["status"]["families"]
             for kind in ("lb", "nodes")
         }
-        shown = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
-        assert shown["spec"]["addresses"] == ["10.40.0.0-10.40.0.7", "fd00::-fd00::7"]
-        assert [one["cidr"] for one in found["lb"]] == ["10.40.0.0/29", "fd00::/125"]
-        assert [one["cidr"] for one in found["nodes"]] == [
+        balancer_pool = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
+        assert balancer_pool["spec"]["addresses"] == ["10.40.0.0-10.40.0.7", "fd00::-fd00::7"]
+        assert [held_range["cidr"] for held_range in families["lb"]] == [
+            "10.40.0.0/29",
+            "fd00::/125",
+        ]
+        assert [node["cidr"] for node in families["nodes"]] == [
             "10.40.0.8-10.40.0.12",
             "fd00::8-fd00::c",
         ]
@@ -83,17 +86,17 @@ async def test_the_order_of_families_is_that_of_the_cluster() -> None:
     platform, tenant = _platform(_pool(secondary=SECOND))
     async with platform.running():
         await _become_ready(platform, **PREFER, ipFamilies=["IPv6"])
-        shown = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
-    assert shown["spec"]["addresses"] == ["fd00::-fd00::7", "10.40.0.0-10.40.0.7"]
+        balancer_pool = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
+    assert balancer_pool["spec"]["addresses"] == ["fd00::-fd00::7", "10.40.0.0-10.40.0.7"]
 
 
 async def test_a_cluster_that_says_nothing_of_families_asks_as_before() -> None:
     platform, _ = _platform(_pool(secondary=SECOND))
     async with platform.running():
         await _become_ready(platform)
-        found = platform.server.see("ipallocations", "team-a-lb")
-    assert found["spec"].keys() == {"poolRef", "tenantClusterRef", "type", "count"}
-    assert "families" not in found["status"]
+        allocation = platform.server.see("ipallocations", "team-a-lb")
+    assert allocation["spec"].keys() == {"poolRef", "tenantClusterRef", "type", "count"}
+    assert "families" not in allocation["status"]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +116,8 @@ async def test_the_pool_is_the_first_that_has_what_is_asked_for(
     platform, _ = _platform(_pool("four"), dual)
     async with platform.running():
         await _become_ready(platform, **networking)
-        found = platform.server.see("ipallocations", "team-a-lb")
-    assert found["spec"]["poolRef"]["name"] == chosen
+        allocation = platform.server.see("ipallocations", "team-a-lb")
+    assert allocation["spec"]["poolRef"]["name"] == chosen
 
 
 async def test_where_no_pool_has_both_the_first_family_is_preferred_to_none() -> None:
@@ -122,9 +125,13 @@ async def test_where_no_pool_has_both_the_first_family_is_preferred_to_none() ->
     platform, _ = _platform(_pool("four"), full)
     async with platform.running():
         await _become_ready(platform, **PREFER)
-        found = platform.server.see("ipallocations", "team-a-lb")
-    assert found["spec"]["poolRef"]["name"] == "four"
-    [dual] = [one for one in found["status"]["conditions"] if one["type"] == "DualStack"]
+        allocation = platform.server.see("ipallocations", "team-a-lb")
+    assert allocation["spec"]["poolRef"]["name"] == "four"
+    [dual] = [
+        condition
+        for condition in allocation["status"]["conditions"]
+        if condition["type"] == "DualStack"
+    ]
     assert (dual["status"], dual["reason"]) == ("False", "PoolSingleStack")
 
 
@@ -136,7 +143,9 @@ async def test_a_cluster_that_requires_both_waits_for_a_pool_that_has_both() -> 
         assert platform.phase("tenantclusters", "a", "team") == "Provisioning"
         assert platform.phase("ipallocations", "team-a-lb") is None
         status = platform.server.see("tenantclusters", "a", namespace="team")["status"]
-        [told] = [one for one in status["conditions"] if one["type"] == "NetworkReady"]
+        [told] = [
+            condition for condition in status["conditions"] if condition["type"] == "NetworkReady"
+        ]
         assert told["reason"] == "PoolExhausted"
         assert "addresses in a row (RequireDualStack); lab: lacks a family" in told["message"]
         platform.server.edit("networkpools", "lab", {"spec": {"secondary": SECOND}})
@@ -181,11 +190,11 @@ def test_both_ranges_are_projected_and_left_out_together() -> None:
 
 
 def test_a_tenant_is_exhausted_when_one_of_its_families_is() -> None:
-    held = statusranges.list_held_ranges(_both())
-    assert _used().exhausts([])
-    assert not _used("10.40.0.0", "fd00::").exhausts(held)
-    assert _used("fd00::", "fd00::1").exhausts(held)
-    assert _used("10.40.0.0", "10.40.0.1").exhausts(held)
+    held_ranges = statusranges.list_held_ranges(_both())
+    assert _make_demand().exhausts([])
+    assert not _make_demand("10.40.0.0", "fd00::").exhausts(held_ranges)
+    assert _make_demand("fd00::", "fd00::1").exhausts(held_ranges)
+    assert _make_demand("10.40.0.0", "10.40.0.1").exhausts(held_ranges)
 
 
 def test_what_a_range_of_two_families_supplies_is_what_is_left_of_the_scarcer() -> None:
@@ -195,7 +204,7 @@ def test_what_a_range_of_two_families_supplies_is_what_is_left_of_the_scarcer() 
         (("fd00::", "fd00::1"), 0, 0),
         (("10.40.0.0", "fd00::"), 1, 0),
     ):
-        facts = size_facts([range_facts(_both("team-a-lb-1"))], demand=_used(*used))
+        facts = size_facts([range_facts(_both("team-a-lb-1"))], demand=_make_demand(*used))
         supply = measure_supply(facts)
         assert (supply.addresses, supply.allocations) == (supplied, in_flight)
         assert facts.held_until_gone == 2
@@ -204,4 +213,6 @@ def test_what_a_range_of_two_families_supplies_is_what_is_left_of_the_scarcer() 
 @pytest.mark.parametrize("address", ["10.40.0.1", "fd00::1"])
 def test_an_address_of_either_family_keeps_both(address: str) -> None:
     part = range_facts(_both("team-a-lb-1"))
-    assert measure_disuse(size_facts([part], demand=_used(address)), part) == Disuse(None, None)
+    assert measure_disuse(size_facts([part], demand=_make_demand(address)), part) == Disuse(
+        None, None
+    )

@@ -58,14 +58,14 @@ class Hostile(Server):
         answer = await super().request(method, path, **rest)
         if self.choices.random() >= self.rate:
             return answer
-        return msgspec.json.encode(self._changed(msgspec.json.decode(answer)))
+        return msgspec.json.encode(self._change(msgspec.json.decode(answer)))
 
-    def _changed(self, answer: Any) -> Any:
+    def _change(self, answer: Any) -> Any:
         choose = self.choices.choice
         for _ in range(choose([1, 1, 3])):
             places = list(_places(answer))
-            objects = [one for one in places if isinstance(_at(answer, one), dict)]
-            marked = [one for one in objects if one and one[-1] == "annotations"]
+            objects = [place for place in places if isinstance(_at(answer, place), dict)]
+            marked = [path for path in objects if path and path[-1] == "annotations"]
             where, value = choose(places), choose(VALUES)
             if marked and self.choices.random() < 0.3:
                 where = (*choose(marked), choose(NOTES))
@@ -79,11 +79,11 @@ def _places(value: Any, here: Place = ()) -> Iterator[Place]:
     """Yield the place of each value in decoded JSON."""
     yield here
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _places(one, (*here, name))
+        for name, item in value.items():
+            yield from _places(item, (*here, name))
     elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from _places(one, (*here, number))
+        for number, item in enumerate(value):
+            yield from _places(item, (*here, number))
 
 
 def _at(value: Any, place: Place) -> Any:
@@ -99,7 +99,7 @@ def _with(value: Any, place: Place, new: Any) -> Any:
     head, rest = place[0], place[1:]
     if isinstance(value, dict):
         return {**value, head: _with(value.get(head), rest, new)}
-    return [_with(one, rest, new) if n == head else one for n, one in enumerate(value)]
+    return [_with(item, rest, new) if n == head else item for n, item in enumerate(value)]
 
 
 def _elastic() -> tuple[Lab, Hostile]:
@@ -122,7 +122,7 @@ def _elastic() -> tuple[Lab, Hostile]:
 async def _work(lab: Lab, choices: random.Random, passes: int) -> None:
     for _ in range(passes):
         await lab.cluster()
-        for key in sorted(one.metadata.key for one in lab.caches["ipallocations"]):
+        for key in sorted(allocation.metadata.key for allocation in lab.caches["ipallocations"]):
             await lab.allocations.reconcile(key)
         await lab.pool()
         await lab.clock.advance(choices.choice([1, 5, 40]))

@@ -29,7 +29,7 @@ Found = list[tuple[str, str, str]]
 
 
 async def _inspect(lab: Lab, tenant: Server) -> Found:
-    """Return what is wrong in the tenant, by the objects of both clusters as they are now."""
+    """Return the problems in the tenant, by the objects of both clusters as they are now."""
     kinds = load_balancer_kinds(SystemClock(), TenantSettings())
     cluster = msgspec.convert(
         lab.server.see("tenantclusters", "a", namespace="team"), TenantCluster
@@ -40,7 +40,7 @@ async def _inspect(lab: Lab, tenant: Server) -> Found:
     return list(findings(inside, members, SPACES))
 
 
-async def _served(*kinds: str) -> tuple[Lab, Server, Found]:
+async def _serve_tenant(*kinds: str) -> tuple[Lab, Server, Found]:
     """Return a tenant that is served by Cilium and announces addresses, and what is wrong."""
     lab, replica, tenant, _ = platform(L2_POLICIES, *kinds)
     tenant.add(L2_POLICIES, {"metadata": {"name": "all"}})
@@ -49,13 +49,13 @@ async def _served(*kinds: str) -> tuple[Lab, Server, Found]:
 
 
 async def test_nothing_is_wrong_in_a_tenant_that_cilium_serves_from_two_pools() -> None:
-    _, tenant, found = await _served("ipaddresspools", "deployments")
+    _, tenant, inspected = await _serve_tenant("ipaddresspools", "deployments")
     assert len(tenant.all(POOLS)) == 2
-    assert found == []
+    assert inspected == []
 
 
 async def test_a_cilium_pool_with_other_blocks_is_drift() -> None:
-    lab, tenant, _ = await _served()
+    lab, tenant, _ = await _serve_tenant()
     [pool, _] = tenant.all(POOLS)
     edit: Json = {"spec": {"blocks": [{"start": "10.40.0.64", "stop": "10.40.0.71"}]}}
     tenant.edit(POOLS, pool["metadata"]["name"], edit, namespace="")
@@ -75,7 +75,7 @@ async def test_a_cilium_whose_operator_never_acknowledged_a_pool_is_found() -> N
 
 
 async def test_pools_of_metallb_in_a_tenant_of_cilium_are_found_and_named() -> None:
-    lab, tenant, _ = await _served("ipaddresspools", "deployments")
+    lab, tenant, _ = await _serve_tenant("ipaddresspools", "deployments")
     pool = {"metadata": {"name": "theirs", "namespace": "metallb-system"}, "spec": {}}
     tenant.add("ipaddresspools", pool)
     [(kind, severity, sentence)] = await _inspect(lab, tenant)
@@ -84,7 +84,7 @@ async def test_pools_of_metallb_in_a_tenant_of_cilium_are_found_and_named() -> N
 
 
 async def test_a_metallb_without_pools_that_takes_addresses_is_found() -> None:
-    lab, tenant, _ = await _served("ipaddresspools", "deployments")
+    lab, tenant, _ = await _serve_tenant("ipaddresspools", "deployments")
     tenant.add("deployments", metallb_controller("--port=7472"))
     [(kind, severity, sentence)] = await _inspect(lab, tenant)
     assert (kind, severity) == ("LoadBalancersConflict", "error")
@@ -99,7 +99,7 @@ async def test_a_tenant_of_cilium_in_which_nothing_announces_addresses_is_found(
 
 
 async def test_a_tenant_that_changes_to_metallb_is_judged_by_what_each_of_both_may_have() -> None:
-    lab, tenant, _ = await _served("ipaddresspools", "deployments")
+    lab, tenant, _ = await _serve_tenant("ipaddresspools", "deployments")
     add_service(tenant)
     metallb = {"addons": {"loadBalancer": {**SPEC["addons"]["loadBalancer"]}}}
     metallb["addons"]["loadBalancer"]["provider"] = "metallb"

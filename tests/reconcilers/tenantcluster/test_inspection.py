@@ -24,7 +24,7 @@ from tests.reconcilers import make
 from tests.reconcilers.tenantcluster.elastic.facts import KIND
 
 SPACES = [AddressRange.parse("10.40.0.0", "10.40.0.255")]
-OURS = [make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7"))]
+OURS = [make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))]
 RIGHT = "10.40.0.0-10.40.0.7"
 
 
@@ -60,8 +60,8 @@ def _kinds(inside: Inside) -> list[tuple[str, str]]:
 
 def test_nothing_is_wrong_where_all_is_as_it_should_be() -> None:
     pools = {"default-pool": _pool(RIGHT, counted=8), "theirs": _pool("10.99.0.0/24")}
-    shown = (_service("ours", "10.40.0.3"), _service("theirs", "10.99.0.3"))
-    assert _kinds(_inside(pools, services=shown)) == []
+    services = (_service("ours", "10.40.0.3"), _service("theirs", "10.99.0.3"))
+    assert _kinds(_inside(pools, services=services)) == []
 
 
 def test_a_metallb_before_0_15_that_counts_nothing_is_no_finding() -> None:
@@ -127,17 +127,17 @@ def test_a_metallb_that_goes_by_a_larger_pool_is_found() -> None:
 
 def test_pools_that_metallb_cannot_use_are_found_and_named() -> None:
     pools = {"default-pool": _pool(RIGHT), "theirs": _pool("10.40.0.7/32")}
-    [(kind, _, text)] = findings(_inside(pools), OURS, SPACES)
+    [(kind, _, finding)] = findings(_inside(pools), OURS, SPACES)
     assert kind == "TenantConfigurationNotRead"
-    assert text.endswith("IPAddressPools default-pool and theirs overlap")
+    assert finding.endswith("IPAddressPools default-pool and theirs overlap")
 
 
 def test_what_others_set_in_our_pool_is_found() -> None:
     edited = AddressPoolSpec((RIGHT,), autoAssign=False, serviceAllocation={"priority": 1})
     pools = {"default-pool": IPAddressPool(TracedMeta(), edited)}
-    [(kind, grave, text)] = findings(_inside(pools), OURS, SPACES)
+    [(kind, grave, finding)] = findings(_inside(pools), OURS, SPACES)
     assert (kind, grave) == ("TenantDrift", "warning")
-    assert "autoAssign, serviceAllocation" in text
+    assert "autoAssign, serviceAllocation" in finding
 
 
 def test_services_that_wait_for_what_is_not_ours_are_found_and_named() -> None:
@@ -148,21 +148,21 @@ def test_services_that_wait_for_what_is_not_ours_are_found_and_named() -> None:
         for name, spec in {"pinned": pinned, "other": other}.items()
     ]
     inside = _inside({"default-pool": _pool(RIGHT)}, services=waiting)
-    [(kind, grave, text)] = findings(inside, OURS, SPACES)
+    [(kind, grave, finding)] = findings(inside, OURS, SPACES)
     assert (kind, grave) == ("TenantServiceWaits", "warning")
-    assert "default/pinned has no address: it asks for the address 10.99.0.1" in text
+    assert "default/pinned has no address: it asks for the address 10.99.0.1" in finding
 
 
 def test_metallbs_own_complaint_is_passed_on() -> None:
     inside = _inside({"default-pool": _pool(RIGHT)}, reported="no such community")
-    [(_, _, text)] = findings(inside, OURS, SPACES)
-    assert text.endswith(": no such community")
+    [(_, _, finding)] = findings(inside, OURS, SPACES)
+    assert finding.endswith(": no such community")
 
 
 def test_services_with_addresses_that_are_not_the_tenants_are_found_and_named() -> None:
-    shown = [_service(f"s{number}", f"10.40.0.{8 + number}") for number in range(7)]
-    inside = _inside({"default-pool": _pool(RIGHT)}, services=shown)
-    [(kind, grave, text)] = findings(inside, OURS, SPACES)
+    services = [_service(f"s{number}", f"10.40.0.{8 + number}") for number in range(7)]
+    inside = _inside({"default-pool": _pool(RIGHT)}, services=services)
+    [(kind, grave, finding)] = findings(inside, OURS, SPACES)
     assert (kind, grave) == ("TenantUsesFreeAddress", "error")
-    assert "10.40.0.8 (default/s0), 10.40.0.9 (default/s1)" in text
-    assert "10.40.0.12 (default/s4), and 2 more;" in text
+    assert "10.40.0.8 (default/s0), 10.40.0.9 (default/s1)" in finding
+    assert "10.40.0.12 (default/s4), and 2 more;" in finding

@@ -28,7 +28,7 @@ async def _delete_and_watch(site: Site) -> None:
 
     def hear(happened: Any) -> None:
         is_gone = happened.plural == "ipallocations" and happened.new is None
-        is_offered = ENTRIES[0] in site.offered(CILIUM)
+        is_offered = ENTRIES[0] in site.list_offered(CILIUM)
         if is_gone and happened.old["metadata"]["uid"] == uid and is_offered:
             early.append("released while Cilium offers it")
 
@@ -44,10 +44,12 @@ async def test_a_writer_that_froze_after_the_list_of_a_lost_history_gives_no_ran
     late = site.another()
     await late.clusters.reconcile(TENANT)
     late.hold("ipallocations")
-    third = make.allocation("team-a-lb-3", tenant="team/a", held=("10.40.0.32", "10.40.0.39"))
+    third = make.allocation(
+        "team-a-lb-3", tenant="team/a", held_range=("10.40.0.32", "10.40.0.39")
+    )
     site.lab.server.add("ipallocations", third)
     await site.run(2)
-    assert site.offered(METALLB) == sorted([*ENTRIES, THIRD])
+    assert site.list_offered(METALLB) == sorted([*ENTRIES, THIRD])
     await late.clusters.reconcile(TENANT)  # behind
     await site.lab.clock.advance(6)
     list_all = late.client.list
@@ -63,13 +65,13 @@ async def test_a_writer_that_froze_after_the_list_of_a_lost_history_gives_no_ran
             site.lab.server.delete("ipallocations", "team-a-lb-2", namespace=NS)
             await site.run(20)
             assert not site.lab.server.has("ipallocations", "team-a-lb-2")
-            assert site.offered(METALLB) == [ENTRIES[0], THIRD]
+            assert site.list_offered(METALLB) == [ENTRIES[0], THIRD]
         return page
 
     late.client.list = list_then_freeze  # type: ignore[method-assign]
     await late.clusters.reconcile(TENANT)
     assert frozen
-    assert site.offered(METALLB) == [ENTRIES[0], THIRD]
+    assert site.list_offered(METALLB) == [ENTRIES[0], THIRD]
 
 
 async def test_a_stale_replica_that_takes_the_tenant_for_new_changes_no_note() -> None:
@@ -84,7 +86,7 @@ async def test_a_stale_replica_that_takes_the_tenant_for_new_changes_no_note() -
     meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
     site.lab.server.add("secrets", {"metadata": meta, "data": secret["data"]})
     await site.run(60)
-    assert site.offered(CILIUM) == ENTRIES
+    assert site.list_offered(CILIUM) == ENTRIES
     await late.clusters.reconcile(TENANT)  # resumes; has heard of allocations, not of the cluster
     await _delete_and_watch(site)
 
@@ -100,20 +102,20 @@ async def test_pools_of_ranges_that_wait_for_a_restart_are_not_removed_by_a_chan
     assert names.ANNOTATION_RELEASE_NOTE in site.annotations("team-a-lb")
     uid = site.lab.server.see("ipallocations", "team-a-lb", namespace=NS)["metadata"]["uid"]
 
-    def held() -> bool:
+    def is_held() -> bool:
         return any(o["metadata"]["uid"] == uid for o in site.lab.server.all("ipallocations"))
 
     site.tenant.delete("services", "keyed", namespace="default")
     site.lab.server.delete("ipallocations", "team-a-lb", namespace=NS)
     await site.run(15)
-    assert held()
+    assert is_held()
     assert len(site.tenant.all(POOLS)) == 2
     site.choose(METALLB)
     await site.run(40)
-    assert held()
+    assert is_held()
     site.cilium.restart()
     await site.run(40)
-    assert not held()
+    assert not is_held()
 
 
 async def test_a_note_that_is_lost_releases_nothing_that_cilium_offers() -> None:
@@ -133,7 +135,7 @@ async def test_a_backup_from_before_the_change_releases_nothing_early() -> None:
     await site.run(5)
     site.choose(CILIUM)
     await site.run(40)
-    assert site.offered(CILIUM) == ENTRIES
+    assert site.list_offered(CILIUM) == ENTRIES
     # The backup has the old spec and no notes.
     site.choose(METALLB)
     for name in ("team-a-lb", "team-a-lb-2"):
@@ -173,7 +175,7 @@ async def test_a_change_after_a_lost_history_ends() -> None:
     )
     site.choose(CILIUM)
     await site.run(200)
-    assert site.offered(CILIUM) == ENTRIES
+    assert site.list_offered(CILIUM) == ENTRIES
 
 
 async def test_a_deleted_range_of_the_new_balancer_does_not_wait_for_the_old_one() -> None:
@@ -188,7 +190,7 @@ async def test_a_deleted_range_of_the_new_balancer_does_not_wait_for_the_old_one
     await site.run(10)
     # Cilium has both. Now a person makes one by hand, and MetalLB's answer never comes.
     site.metallb.paused = site.cilium.paused = True
-    third = make.allocation("by-hand", tenant="team/a", held=("10.40.0.32", "10.40.0.39"))
+    third = make.allocation("by-hand", tenant="team/a", held_range=("10.40.0.32", "10.40.0.39"))
     site.lab.server.add("ipallocations", third)
     service(
         site.tenant,
@@ -210,7 +212,7 @@ async def test_a_provider_that_was_misspelt_for_a_while_leaves_no_tenant_stuck()
     third = make.allocation(
         "grown",
         tenant="team/a",
-        held=("10.40.0.32", "10.40.0.39"),
+        held_range=("10.40.0.32", "10.40.0.39"),
         annotations={names.ANNOTATION_LOAD_BALANCER: "metalb"},
     )
     site.lab.server.add("ipallocations", third)
@@ -231,7 +233,7 @@ async def test_a_stale_view_of_the_cluster_does_not_release_what_its_earlier_ten
     meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
     site.lab.server.add("secrets", {"metadata": meta, "data": secret["data"]})
     await site.run(40)
-    assert site.offered(METALLB) == ENTRIES
+    assert site.list_offered(METALLB) == ENTRIES
     site.lab.tenant_server("b", TENANT_KINDS)
     site.lab.server.edit(
         "secrets",
@@ -253,7 +255,7 @@ async def test_a_change_to_a_balancer_that_the_tenant_does_not_serve_takes_nothi
     site.tenant.served = TENANT_KINDS
     site.choose(CILIUM)
     await site.run(40)
-    assert site.offered(METALLB) == ENTRIES
+    assert site.list_offered(METALLB) == ENTRIES
 
 
 async def test_a_change_ends_beside_pools_of_another_management_cluster() -> None:
@@ -268,4 +270,4 @@ async def test_a_change_ends_beside_pools_of_another_management_cluster() -> Non
     site.tenant.add(POOLS, other)
     site.choose(METALLB)
     await site.run(60)
-    assert site.offered(METALLB) == ENTRIES
+    assert site.list_offered(METALLB) == ENTRIES

@@ -27,13 +27,15 @@ def _spec(provider: str) -> Json:
     return {"addons": {"loadBalancer": {"version": "1", "provider": provider}}}
 
 
-def _add_cluster(lab: Lab, name: str, held: tuple[str, str], provider: str, **meta: Any) -> None:
+def _add_cluster(
+    lab: Lab, name: str, held_range: tuple[str, str], provider: str, **meta: Any
+) -> None:
     """Add a cluster that is Ready, and the allocation that it holds."""
     cluster = make.tenant(name, spec=_spec(provider), status={"phase": "Ready"}, **meta)
     lab.server.add("tenantclusters", cluster)
     note = {} if provider == "metallb" else {names.ANNOTATION_LOAD_BALANCER: provider}
     held_by = make.allocation(
-        f"team-{name}-lb", tenant=f"team/{name}", held=held, annotations=note
+        f"team-{name}-lb", tenant=f"team/{name}", held_range=held_range, annotations=note
     )
     lab.server.add("ipallocations", held_by)
 
@@ -60,8 +62,8 @@ def _pool_entries(tenant: Server) -> list[str]:
 
 
 def _condition(lab: Lab, name: str) -> tuple[str, str, str]:
-    shown = lab.condition("tenantclusters", name, "LoadBalancerReady", "team")
-    return shown["status"], shown["reason"], shown["message"]
+    condition = lab.condition("tenantclusters", name, "LoadBalancerReady", "team")
+    return condition["status"], condition["reason"], condition["message"]
 
 
 async def _reconcile(replica: Replica, name: str) -> None:
@@ -132,7 +134,7 @@ async def test_an_allocation_carries_the_provider_of_its_cluster_unless_that_is_
 
 
 async def test_an_adopted_allocation_keeps_the_load_balancer_that_may_have_its_range() -> None:
-    held_by = make.allocation("team-b-lb", tenant="team/b", held=SECOND)
+    held_by = make.allocation("team-b-lb", tenant="team/b", held_range=SECOND)
     patch = repairs(held_by, make.tenant("b", spec=_spec("memory")), "uid")
     assert names.ANNOTATION_LOAD_BALANCER not in patch["metadata"]["annotations"]
 
@@ -181,9 +183,9 @@ async def test_an_address_that_a_service_shows_keeps_its_range_while_the_provide
     None
 ):
     kind = LoadBalancerKinds({}).of(make.tenant("a"))
-    shown = kind.serves(Service(ObjectMeta("web", "default")))
-    assert shown.keeps_range
-    assert shown.obstacle is not None
+    is_served = kind.serves(Service(ObjectMeta("web", "default")))
+    assert is_served.keeps_range
+    assert is_served.obstacle is not None
 
 
 async def _ask(replica: Replica, name: str) -> Released | InUse:

@@ -48,7 +48,9 @@ HOSTILITIES = [
 ]
 
 
-@pytest.mark.parametrize("hostility", HOSTILITIES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "hostility", HOSTILITIES, ids=lambda hostility_function: hostility_function.__name__
+)
 async def test_no_condition_is_longer_than_an_api_server_takes(
     hostility: Callable[[Server], None],
 ) -> None:

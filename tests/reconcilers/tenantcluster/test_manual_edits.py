@@ -22,30 +22,30 @@ RIGHT = {"addresses": ["10.40.0.0-10.40.0.7"]}
 TOLD = "ManualEditOverwritten"
 
 
-async def _projected() -> tuple[Lab, Server]:
+async def _project() -> tuple[Lab, Server]:
     """Return a cluster that is Ready, and its tenant, which has what it should have."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
-    lab.server.add("ipallocations", make.allocation("team-a-lb", held=HELD))
+    lab.server.add("ipallocations", make.allocation("team-a-lb", held_range=HELD))
     tenant = lab.tenant_server("a")
     await lab.cluster()
     return lab, tenant
 
 
-def _spec(tenant: Server, what: tuple[str, str]) -> Json:
-    spec: Json = tenant.see(*what, namespace=METALLB)["spec"]
+def _spec(tenant: Server, object_path: tuple[str, str]) -> Json:
+    spec: Json = tenant.see(*object_path, namespace=METALLB)["spec"]
     return spec
 
 
-def _edit(tenant: Server, what: tuple[str, str] = POOL, **spec: Any) -> None:
-    tenant.edit(*what, {"spec": spec or {"autoAssign": False}}, namespace=METALLB)
+def _edit(tenant: Server, object_path: tuple[str, str] = POOL, **spec: Any) -> None:
+    tenant.edit(*object_path, {"spec": spec or {"autoAssign": False}}, namespace=METALLB)
 
 
-def _reported(lab: Lab) -> tuple[str, str]:
-    found = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
-    return found["status"], found["reason"]
+def _read_condition(lab: Lab) -> tuple[str, str]:
+    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    return condition["status"], condition["reason"]
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def _reported(lab: Lab) -> tuple[str, str]:
     ids=" and ".join,
 )
 async def test_edits_of_our_pool_by_others_are_undone_and_recorded_as_events(edit: Json) -> None:
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     _edit(tenant, **edit)
     await lab.cluster()
     assert _spec(tenant, POOL) == RIGHT
-    (event,) = [one for one in lab.recorded.events if one[1] == TOLD]
+    (event,) = [event for event in lab.recorded.events if event[1] == TOLD]
     assert all(field in event[2] for field in edit)
     tenant.requests.clear()
     await lab.cluster()
@@ -87,7 +87,7 @@ async def test_edits_of_our_pool_by_others_are_undone_and_recorded_as_events(edi
 async def test_edits_of_our_advertisement_by_others_are_undone_and_recorded_as_events(
     edit: Json,
 ) -> None:
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     _edit(tenant, ADVERTISEMENT, **edit)
     await lab.cluster()
     assert _spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
@@ -96,7 +96,7 @@ async def test_edits_of_our_advertisement_by_others_are_undone_and_recorded_as_e
 
 async def test_an_advertisement_of_ours_that_others_replace_is_ours_again() -> None:
     """As `kubectl replace` leaves it: with another spec, and without our annotations."""
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     before = tenant.see(*ADVERTISEMENT, namespace=METALLB)["metadata"]["annotations"]
     bare = {"metadata": {"annotations": dict.fromkeys(before)}}
     tenant.edit(*ADVERTISEMENT, bare, namespace=METALLB)
@@ -109,7 +109,7 @@ async def test_an_advertisement_of_ours_that_others_replace_is_ours_again() -> N
 
 
 async def test_an_advertisement_of_others_that_has_our_pool_stays_as_it_is() -> None:
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     tenant.vanish(*ADVERTISEMENT, namespace=METALLB)
     meta = {"name": "default", "namespace": METALLB}
     theirs = {"ipAddressPools": ["default-pool"], "interfaces": ["eth0"]}
@@ -119,20 +119,20 @@ async def test_an_advertisement_of_others_that_has_our_pool_stays_as_it_is() -> 
     assert _spec(tenant, ADVERTISEMENT) == theirs
 
 
-@pytest.mark.parametrize("what", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
+@pytest.mark.parametrize("object_path", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
 async def test_objects_that_others_delete_are_recreated_and_recorded_as_events(
-    what: tuple[str, str],
+    object_path: tuple[str, str],
 ) -> None:
-    lab, tenant = await _projected()
-    tenant.vanish(*what, namespace=METALLB)
+    lab, tenant = await _project()
+    tenant.vanish(*object_path, namespace=METALLB)
     await lab.cluster()
-    assert tenant.has(*what, namespace=METALLB)
+    assert tenant.has(*object_path, namespace=METALLB)
     assert lab.recorded.reasons.count(TOLD) == 1
 
 
 async def test_our_own_changes_are_not_recorded_as_corrections() -> None:
-    lab, tenant = await _projected()
-    lab.server.add("ipallocations", make.allocation("team-a-lb-1", held=OTHER))
+    lab, tenant = await _project()
+    lab.server.add("ipallocations", make.allocation("team-a-lb-1", held_range=OTHER))
     await lab.cluster()
     lab.server.delete("ipallocations", "team-a-lb-1")
     await lab.cluster()
@@ -141,7 +141,7 @@ async def test_our_own_changes_are_not_recorded_as_corrections() -> None:
 
 
 async def test_the_event_names_the_field_manager_that_wrote() -> None:
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     writers = [
         {"manager": "butler-controller/ipam", "time": "2026-01-01T00:00:05Z"},
         {"manager": "helm", "time": "2026-01-01T00:00:01Z"},
@@ -151,12 +151,12 @@ async def test_the_event_names_the_field_manager_that_wrote() -> None:
     change = {"metadata": {"managedFields": writers}, "spec": {"autoAssign": False}}
     tenant.edit(*POOL, change, namespace=METALLB)
     await lab.cluster()
-    (message,) = [text for _, reason, text in lab.recorded.events if reason == TOLD]
+    (message,) = [note for _, reason, note in lab.recorded.events if reason == TOLD]
     assert "IPAddressPool default-pool (autoAssign by kubectl-edit)" in message
 
 
 async def test_a_writer_that_keeps_overwriting_is_corrected_ever_less_often_and_reported() -> None:
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     written = 0
     for _ in range(600):
         _edit(tenant)
@@ -165,38 +165,40 @@ async def test_a_writer_that_keeps_overwriting_is_corrected_ever_less_often_and_
         written += tenant.revision > before
         await lab.clock.advance(1)
     assert 5 < written < 15
-    assert _reported(lab) == ("False", "Contested")
+    assert _read_condition(lab) == ("False", "Contested")
     message = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")["message"]
     assert "autoAssign" in message
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
 
 
-@pytest.mark.parametrize("what", [POOL, ADVERTISEMENT], ids=["annotations", "advertisement"])
+@pytest.mark.parametrize(
+    "object_path", [POOL, ADVERTISEMENT], ids=["annotations", "advertisement"]
+)
 async def test_a_writer_that_also_removes_our_annotation_is_treated_the_same(
-    what: tuple[str, str],
+    object_path: tuple[str, str],
 ) -> None:
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     theirs: Json = {"metadata": {"annotations": {names.ANNOTATION_PROJECTION_BASIS: None}}}
-    if what == ADVERTISEMENT:
+    if object_path == ADVERTISEMENT:
         theirs |= {"spec": {"ipAddressPools": ["other"]}}
     written = 0
     for _ in range(600):
-        tenant.edit(*what, theirs, namespace=METALLB)
+        tenant.edit(*object_path, theirs, namespace=METALLB)
         before = tenant.revision
         await lab.cluster()
         written += tenant.revision > before
         await lab.clock.advance(1)
     assert 5 < written < 15
-    assert _reported(lab) == ("False", "Contested")
+    assert _read_condition(lab) == ("False", "Contested")
 
 
 async def test_what_is_contested_is_written_all_the_same_when_a_range_comes_or_goes() -> None:
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     for _ in range(20):
         _edit(tenant)
         await lab.cluster()
     assert _spec(tenant, POOL)["autoAssign"] is False
-    lab.server.add("ipallocations", make.allocation("team-a-lb-1", held=OTHER))
+    lab.server.add("ipallocations", make.allocation("team-a-lb-1", held_range=OTHER))
     await lab.cluster()
     assert _spec(tenant, POOL) == {"addresses": ["10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"]}
     for _ in range(20):
@@ -208,40 +210,40 @@ async def test_what_is_contested_is_written_all_the_same_when_a_range_comes_or_g
 
 
 async def test_a_contest_is_over_when_the_other_writer_stops() -> None:
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     for _ in range(60):
         _edit(tenant)
         await lab.cluster()
         await lab.clock.advance(1)
-    assert _reported(lab) == ("False", "Contested")
+    assert _read_condition(lab) == ("False", "Contested")
     for _ in range(200):
         await lab.cluster()
         await lab.clock.advance(1)
     assert _spec(tenant, POOL) == RIGHT
-    assert _reported(lab) == ("True", "Ready")
+    assert _read_condition(lab) == ("True", "Ready")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
+@pytest.mark.parametrize("object_path", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
 async def test_a_contest_is_over_when_the_other_writer_takes_its_last_edit_back(
-    what: tuple[str, str],
+    object_path: tuple[str, str],
 ) -> None:
-    lab, tenant = await _projected()
-    field, theirs = ("autoAssign", False) if what == POOL else ("interfaces", ["eth0"])
+    lab, tenant = await _project()
+    field, theirs = ("autoAssign", False) if object_path == POOL else ("interfaces", ["eth0"])
     for _ in range(20):
-        _edit(tenant, what, **{field: theirs})
+        _edit(tenant, object_path, **{field: theirs})
         await lab.cluster()
-    assert _spec(tenant, what)[field] == theirs
-    _edit(tenant, what, **{field: None})
+    assert _spec(tenant, object_path)[field] == theirs
+    _edit(tenant, object_path, **{field: None})
     for _ in range(700):
         await lab.cluster()
         await lab.clock.advance(1)
-    assert _reported(lab) == ("True", "Ready")
+    assert _read_condition(lab) == ("True", "Ready")
     assert await lab.cluster() == Again(lab.settings.tenant.requeue_young)
 
 
 async def test_an_unreachable_tenant_is_not_looked_at_every_second_because_of_a_contest() -> None:
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     for _ in range(20):
         _edit(tenant)
         await lab.cluster()
@@ -255,7 +257,7 @@ async def test_an_unreachable_tenant_is_not_looked_at_every_second_because_of_a_
 async def test_a_tenant_that_cannot_be_entered_is_not_looked_at_every_second_because_of_a_contest(
     has_secret: bool,
 ) -> None:
-    lab, tenant = await _projected()
+    lab, tenant = await _project()
     for _ in range(20):
         _edit(tenant)
         await lab.cluster()
@@ -286,8 +288,8 @@ async def test_edits_are_seen_within_seconds_in_every_mode(sizing: Json | None) 
         await platform.clock.advance(2)
         assert _spec(tenant, POOL) == right
         assert _spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
-        for what in (POOL, ADVERTISEMENT):
-            tenant.vanish(*what, namespace=METALLB)
+        for object_path in (POOL, ADVERTISEMENT):
+            tenant.vanish(*object_path, namespace=METALLB)
         await platform.clock.advance(2)
         assert _spec(tenant, POOL) == right
         assert tenant.has(*ADVERTISEMENT, namespace=METALLB)

@@ -21,8 +21,10 @@ def _switch(platform: Platform, mode: str) -> None:
 
 def _conditions(platform: Platform) -> dict[str, Json]:
     status = platform.server.see(*TENANT, namespace="team")["status"]
-    found: list[Json] = status["conditions"]
-    return {one["type"]: one for one in found if one["type"] in CONDITIONS}
+    conditions: list[Json] = status["conditions"]
+    return {
+        condition["type"]: condition for condition in conditions if condition["type"] in CONDITIONS
+    }
 
 
 def _elastic() -> tuple[Platform, Server]:
@@ -36,13 +38,13 @@ async def test_ranges_are_kept_and_kept_right_and_conditions_say_so() -> None:
     platform, tenant = _elastic()
     async with platform.running():
         await become_ready(platform, tenant, "one", "two", "three")
-        held, entries = balancer_ranges(platform), pool_entries(tenant)
+        held_ranges, entries = balancer_ranges(platform), pool_entries(tenant)
         _switch(platform, "cloud")
         await platform.clock.advance(5)
-        found = _conditions(platform)
-        assert set(found) == {"NetworkReady", "LoadBalancerReady", "Ready"}
-        assert "team-a-lb, team-a-lb-1" in found["NetworkReady"]["message"]
-        assert found["LoadBalancerReady"]["status"] == "True"
+        conditions = _conditions(platform)
+        assert set(conditions) == {"NetworkReady", "LoadBalancerReady", "Ready"}
+        assert "team-a-lb, team-a-lb-1" in conditions["NetworkReady"]["message"]
+        assert conditions["LoadBalancerReady"]["status"] == "True"
         tenant.edit(
             "ipaddresspools",
             "default-pool",
@@ -51,7 +53,7 @@ async def test_ranges_are_kept_and_kept_right_and_conditions_say_so() -> None:
         )
         service(tenant, "four")
         await platform.clock.advance(1_000)
-        assert balancer_ranges(platform) == held, "it neither grows nor shrinks"
+        assert balancer_ranges(platform) == held_ranges, "it neither grows nor shrinks"
         assert pool_entries(tenant) == entries
         pool = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
         assert "autoAssign" not in pool["spec"]
@@ -59,7 +61,7 @@ async def test_ranges_are_kept_and_kept_right_and_conditions_say_so() -> None:
         _switch(platform, "ipam")
         await platform.clock.advance(40)
         assert set(_conditions(platform)) == CONDITIONS
-        assert balancer_ranges(platform).items() >= held.items()
+        assert balancer_ranges(platform).items() >= held_ranges.items()
         assert address_of(tenant, "four") is not None, "it grows again"
 
 
@@ -80,7 +82,7 @@ async def test_what_is_deleted_in_cloud_mode_is_given_back_in_order() -> None:
         assert status.get("lbAllocationRef") is None
         tenant.requests.clear()
         await platform.clock.advance(1_000)
-        written = [one for one in tenant.requests if one.verb not in {"list", "watch"}]
+        written = [request for request in tenant.requests if request.verb not in {"list", "watch"}]
         assert written == [], "the tenant is not touched any more"
 
         _switch(platform, "ipam")
@@ -141,9 +143,9 @@ async def test_what_a_person_allocates_in_cloud_mode_is_not_written_into_the_ten
     platform, tenant = elastic_platform()
     Balancer(tenant)
     _switch(platform, "cloud")
-    mine = make.allocation("mine", pin=("10.40.0.0", "10.40.0.3"))
+    allocation = make.allocation("mine", pin=("10.40.0.0", "10.40.0.3"))
     async with platform.running():
-        platform.server.add("ipallocations", mine)
+        platform.server.add("ipallocations", allocation)
         service(tenant, "web")
         await platform.clock.advance(60)
         assert list(balancer_ranges(platform)) == ["mine"]

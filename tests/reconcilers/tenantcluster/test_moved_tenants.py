@@ -11,7 +11,7 @@ from tests.reconcilers.server import Server
 BEFORE, AFTER = "team-a-lb-1", "team-a-lb-2"
 
 
-async def _moved() -> tuple[Lab, Server, Server]:
+async def _move_tenant() -> tuple[Lab, Server, Server]:
     """Return a cluster whose kubeconfig was replaced, the tenant before it, and that after it."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
@@ -34,7 +34,7 @@ async def _moved() -> tuple[Lab, Server, Server]:
 
 
 async def test_what_the_first_cluster_has_stays_until_a_person_says_that_it_is_gone() -> None:
-    lab, first, second = await _moved()
+    lab, first, second = await _move_tenant()
     await lab.rounds()
     assert pool_entries(second) == pool_entries(first)
     lab.server.delete("ipallocations", BEFORE)
@@ -51,14 +51,14 @@ async def test_what_the_first_cluster_has_stays_until_a_person_says_that_it_is_g
 
 
 async def test_it_stays_where_the_allocation_was_deleted_before_the_move_was_noted() -> None:
-    lab, _, _ = await _moved()
+    lab, _, _ = await _move_tenant()
     lab.server.delete("ipallocations", BEFORE)
     await lab.rounds()
     assert lab.server.has("ipallocations", BEFORE)
 
 
 async def test_what_was_allocated_after_the_move_is_given_back_as_ever() -> None:
-    lab, _, second = await _moved()
+    lab, _, second = await _move_tenant()
     await lab.rounds()
     lab.server.add("ipallocations", make.allocation(AFTER, size=4, age=-60))
     await lab.rounds()
@@ -69,7 +69,7 @@ async def test_what_was_allocated_after_the_move_is_given_back_as_ever() -> None
 
 
 async def test_a_deleted_cluster_that_moved_gives_back_after_the_teardown_grace() -> None:
-    lab, _, _ = await _moved()
+    lab, _, _ = await _move_tenant()
     await lab.rounds()
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds_of("a", 5)

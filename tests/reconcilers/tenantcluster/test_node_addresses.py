@@ -36,7 +36,11 @@ def _range(lab: Lab, name: str) -> tuple[str, str]:
 
 
 def _of_nodes(lab: Lab) -> list[Json]:
-    return [one for one in lab.server.all("ipallocations") if one["spec"]["type"] == "nodes"]
+    return [
+        allocation
+        for allocation in lab.server.all("ipallocations")
+        if allocation["spec"]["type"] == "nodes"
+    ]
 
 
 def _wait_for_the_range(lab: Lab) -> None:
@@ -46,11 +50,11 @@ def _wait_for_the_range(lab: Lab) -> None:
 
 
 async def test_node_addresses_of_a_deleted_cluster_stay_while_another_finalizer_holds_it() -> None:
-    lab, given = await _lab(finalizers=[OTHERS])
+    lab, held_range = await _lab(finalizers=[OTHERS])
     _wait_for_the_range(lab)
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()
-    assert _range(lab, NODES) == given
+    assert _range(lab, NODES) == held_range
     ready = lab.condition("ipallocations", NODES, "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "WaitingForTenant")
     assert ready["message"].endswith("until TenantCluster team/a is gone")
@@ -76,7 +80,7 @@ async def test_node_addresses_are_free_at_once_with_the_annotation_release_anywa
 async def test_an_existing_cluster_gets_the_same_range_again_when_its_allocation_is_deleted() -> (
     None
 ):
-    lab, given = await _lab()
+    lab, held_range = await _lab()
     _wait_for_the_range(lab)
     await lab.rounds()
     for _ in range(3):
@@ -85,32 +89,38 @@ async def test_an_existing_cluster_gets_the_same_range_again_when_its_allocation
         await lab.rounds()
         [anew] = _of_nodes_of_ours(lab)
         assert anew["metadata"]["uid"] != current["metadata"]["uid"]
-        assert _range(lab, anew["metadata"]["name"]) == given
+        assert _range(lab, anew["metadata"]["name"]) == held_range
         assert anew["status"]["phase"] == "Allocated"
     assert _range(lab, "rival") == ("", "")
     assert "NodeAddressesDeleted" in lab.recorded.reasons
     ref = lab.see("tenantclusters", "a", "team")["ipAllocationRef"]
-    assert ref["name"] in [one["metadata"]["name"] for one in _of_nodes_of_ours(lab)]
+    assert ref["name"] in [
+        node_allocation["metadata"]["name"] for node_allocation in _of_nodes_of_ours(lab)
+    ]
 
 
 def _of_nodes_of_ours(lab: Lab) -> list[Json]:
-    return [one for one in _of_nodes(lab) if one["metadata"]["name"] != "rival"]
+    return [
+        node_allocation
+        for node_allocation in _of_nodes(lab)
+        if node_allocation["metadata"]["name"] != "rival"
+    ]
 
 
 async def test_the_old_allocation_stays_until_a_new_one_requests_its_range() -> None:
-    lab, given = await _lab()
-    spec: Json = {"spec": {"reserved": [{"cidr": f"{given[0]}/32"}]}}
+    lab, held_range = await _lab()
+    spec: Json = {"spec": {"reserved": [{"cidr": f"{held_range[0]}/32"}]}}
     lab.server.edit("networkpools", "lab", spec)
     await lab.rounds()
     lab.server.delete("ipallocations", NODES)
     await lab.rounds_of("a", 5)
-    assert _range(lab, NODES) == given, "it is not handed out meanwhile"
+    assert _range(lab, NODES) == held_range, "it is not handed out meanwhile"
 
 
 async def test_a_check_without_a_successor_does_not_read_all_allocations_of_the_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lab, given = await _lab()
+    lab, held_range = await _lab()
     lab.gate.real = lab.tenant_gate
     lab.server.delete("ipallocations", NODES)
     read, by_index = [], Cache.by_index
@@ -121,7 +131,7 @@ async def test_a_check_without_a_successor_does_not_read_all_allocations_of_the_
 
     monkeypatch.setattr(Cache, "by_index", noting)
     await lab.allocation(NODES)
-    assert _range(lab, NODES) == given
+    assert _range(lab, NODES) == held_range
     assert TENANT_INDEX in read
     assert POOL_INDEX not in read
 
@@ -129,43 +139,47 @@ async def test_a_check_without_a_successor_does_not_read_all_allocations_of_the_
 async def test_to_ask_for_a_range_again_reads_none_that_hold_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lab, given = await _lab()
+    lab, held_range = await _lab()
     _wait_for_the_range(lab)
     await lab.rounds()
     lab.gate.real = lab.tenant_gate
     lab.server.delete("ipallocations", NODES)
-    read, held = [], statusranges.find_held_range
+    read, find_range = [], statusranges.find_held_range
 
     def noting(allocation: IPAllocation) -> AddressRange | None:
         read.append(allocation.metadata.name)
-        return held(allocation)
+        return find_range(allocation)
 
     for number in range(5):
         held_by_others = ("10.99.0.0", "10.99.0.7")
-        other = make.allocation(f"other-{number}", tenant="team/other", held=held_by_others)
+        other = make.allocation(f"other-{number}", tenant="team/other", held_range=held_by_others)
         lab.server.add("ipallocations", other)
     monkeypatch.setattr(statusranges, "find_held_range", noting)
     await lab.cluster()
     assert len(_of_nodes_of_ours(lab)) == 2, "it was asked for"
     assert not [name for name in read if name.startswith("other-")]
-    assert _range(lab, NODES) == given
+    assert _range(lab, NODES) == held_range
 
 
 async def test_the_old_allocation_stays_until_the_pool_has_looked_at_the_new_one() -> None:
     """Before that the pool may be about to give the range to who came first."""
-    lab, given = await _lab()
+    lab, held_range = await _lab()
     lab.gate.real = lab.tenant_gate
     lab.server.delete("ipallocations", NODES)
     await lab.cluster()
     await lab.allocation(NODES)
-    [new] = [one for one in _of_nodes(lab) if one["metadata"]["name"] != NODES]
-    assert _range(lab, NODES) == given
+    [new] = [
+        node_allocation
+        for node_allocation in _of_nodes(lab)
+        if node_allocation["metadata"]["name"] != NODES
+    ]
+    assert _range(lab, NODES) == held_range
     waits = {"type": "Ready", "status": "False", "reason": "PoolNotReady", "message": "not yet"}
     since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
     conditions = {"status": {"conditions": [waits | since]}}
     lab.server.edit("ipallocations", new["metadata"]["name"], conditions)
     await lab.allocation(NODES)
-    assert _range(lab, NODES) == given
+    assert _range(lab, NODES) == held_range
     await lab.pool()
     await lab.allocation(NODES)
     assert not lab.server.has("ipallocations", NODES)
@@ -197,7 +211,7 @@ async def test_waiting_for_a_cluster_to_go_sends_no_requests() -> None:
 
 @pytest.mark.parametrize("unreadable", ["pool", "allocation of the pool"])
 async def test_the_old_allocation_stays_while_its_pool_hands_out_nothing(unreadable: str) -> None:
-    lab, given = await _lab()
+    lab, held_range = await _lab()
     lab.gate.real = lab.tenant_gate
     lab.server.delete("ipallocations", NODES)
     # The successor is refused for the old range alone, so it would be the first to get it.
@@ -215,7 +229,7 @@ async def test_the_old_allocation_stays_while_its_pool_hands_out_nothing(unreada
         lab.server.add("ipallocations", make.allocation("odd", tenant="x/y"))
         lab.server.edit("ipallocations", "odd", {"spec": {"count": "many"}})
     await lab.allocation(NODES)
-    assert _range(lab, NODES) == given
+    assert _range(lab, NODES) == held_range
 
     if unreadable == "pool":
         lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/28"}})

@@ -24,8 +24,8 @@ def _lab(*allocations: Any, **status: Any) -> tuple[Lab, Server]:
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"} | status))
-    for one in allocations or (make.allocation("team-a-lb", held=HELD),):
-        lab.server.add("ipallocations", one)
+    for allocation in allocations or (make.allocation("team-a-lb", held_range=HELD),):
+        lab.server.add("ipallocations", allocation)
     return lab, lab.tenant_server("a")
 
 
@@ -33,41 +33,41 @@ def _pool(tenant: Server) -> Json:
     return tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
 
 
-def _reported(lab: Lab) -> tuple[str, str]:
-    found = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
-    return found["status"], found["reason"]
+def _read_condition(lab: Lab) -> tuple[str, str]:
+    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    return condition["status"], condition["reason"]
 
 
 def test_entries_are_ordered_by_creation_and_what_is_given_back_is_left_out() -> None:
-    found = make_projection(
+    projection = make_projection(
         [
-            make.allocation("young", held=("10.40.0.0", "10.40.0.0"), age=1),
-            make.allocation("b", held=("10.40.0.8", "10.40.0.9"), age=9),
-            make.allocation("a", held=("10.40.0.16", "10.40.0.23"), age=9),
-            make.allocation("nodes", held=("10.40.0.32", "10.40.0.39"), kind="nodes"),
+            make.allocation("young", held_range=("10.40.0.0", "10.40.0.0"), age=1),
+            make.allocation("b", held_range=("10.40.0.8", "10.40.0.9"), age=9),
+            make.allocation("a", held_range=("10.40.0.16", "10.40.0.23"), age=9),
+            make.allocation("nodes", held_range=("10.40.0.32", "10.40.0.39"), kind="nodes"),
             make.allocation("pending", age=20),
             make.allocation(
                 "leaving",
-                held=("10.40.0.64", "10.40.0.71"),
+                held_range=("10.40.0.64", "10.40.0.71"),
                 age=30,
                 resourceVersion="77",
                 deletionTimestamp="2026-01-01T00:00:00Z",
             ),
             make.allocation(
                 "shrinking",
-                held=("10.40.0.72", "10.40.0.79"),
+                held_range=("10.40.0.72", "10.40.0.79"),
                 resourceVersion="99",
                 annotations={names.ANNOTATION_RELEASING: "yes"},
             ),
         ],
         position=500,
     )
-    assert found.entries == (
+    assert projection.entries == (
         "10.40.0.16-10.40.0.23",
         "10.40.0.8-10.40.0.9",
         "10.40.0.0-10.40.0.0",
     )
-    assert (found.basis, found.needed) == (500, 99)
+    assert (projection.basis, projection.needed) == (500, 99)
 
 
 async def test_pool_and_advertisement_are_made_on_the_caches_basis() -> None:
@@ -85,8 +85,8 @@ async def test_pool_and_advertisement_are_made_on_the_caches_basis() -> None:
 async def test_the_begin_of_a_projection_is_recorded_before_the_tenant_is_written(
     phase: str,
 ) -> None:
-    nodes = make.allocation("team-a-nodes", kind="nodes", held=("10.40.0.8", "10.40.0.12"))
-    lab, tenant = _lab(make.allocation("team-a-lb", held=HELD), nodes, phase=phase)
+    nodes = make.allocation("team-a-nodes", kind="nodes", held_range=("10.40.0.8", "10.40.0.12"))
+    lab, tenant = _lab(make.allocation("team-a-lb", held_range=HELD), nodes, phase=phase)
     lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="tenantclusters")
     with pytest.raises(ServerFailure):
         await lab.cluster()
@@ -165,7 +165,7 @@ async def test_an_older_view_refuses_where_a_newer_one_has_written() -> None:
     tenant.edit("ipaddresspools", "default-pool", newer, namespace=METALLB)
     assert await lab.cluster() == Again(1.0)
     assert _pool(tenant)["spec"]["addresses"] == ["10.1.1.1/32"]
-    assert _reported(lab) == ("False", "Behind")
+    assert _read_condition(lab) == ("False", "Behind")
 
 
 async def test_with_nothing_left_what_we_made_is_deleted() -> None:
@@ -202,7 +202,7 @@ async def test_missing_metallb_is_a_condition_and_no_error() -> None:
     lab, tenant = _lab()
     tenant.served = ("services",)
     assert await lab.cluster() == Blocked("MetalLBNotInstalled", 30.0)
-    assert _reported(lab) == ("False", "MetalLBNotInstalled")
+    assert _read_condition(lab) == ("False", "MetalLBNotInstalled")
 
 
 async def test_a_tenant_that_does_not_answer_is_retried_with_growing_delays() -> None:
@@ -225,7 +225,7 @@ async def test_after_a_rotation_of_credentials_the_secret_is_read_again() -> Non
     lab.server.requests.clear()
     tenant.fail(Unauthorized(401, "Unauthorized", "who are you"))
     assert await lab.cluster() == Again(60.0)
-    assert _reported(lab) == ("True", "Ready")
+    assert _read_condition(lab) == ("True", "Ready")
     assert lab.server.count(verb="get", plural="secrets") == 1
     assert tenant.closed == 1
 
@@ -236,7 +236,7 @@ async def test_failures_of_the_management_cluster_are_not_reported_as_the_tenant
     with pytest.raises(NoAnswer):
         await lab.cluster()
     await lab.cluster()
-    assert _reported(lab) == ("True", "Ready")
+    assert _read_condition(lab) == ("True", "Ready")
     assert tenant.closed == 0
 
 
@@ -275,8 +275,8 @@ def _secret(name: str, namespace: str, **data: bytes) -> Json:
 )
 async def test_the_kubeconfig_is_looked_for_in_order(secrets: list[Json], expected: bytes) -> None:
     lab = Lab()
-    for one in secrets:
-        lab.server.add("secrets", one)
+    for secret in secrets:
+        lab.server.add("secrets", secret)
     tenant = make.tenant(status={"tenantNamespace": "a-1"})
     assert await lab.tenants.kubeconfig(tenant) == expected
 
@@ -293,11 +293,12 @@ async def test_a_secret_that_cannot_be_used_is_refused_and_says_why(data: Json, 
     meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
     lab.server.add("secrets", {"metadata": meta, "data": data})
     assert await lab.cluster() == Blocked("KubeconfigRefused", 30.0)
-    found = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
     assert (
-        f"Secret team/a-admin-kubeconfig{',' if 'entry ' in said[:6] else ''} " in found["message"]
+        f"Secret team/a-admin-kubeconfig{',' if 'entry ' in said[:6] else ''} "
+        in condition["message"]
     )
-    assert said in found["message"]
+    assert said in condition["message"]
 
 
 async def test_a_pool_whose_label_another_tool_took_is_still_ours_to_withdraw() -> None:
@@ -317,19 +318,19 @@ async def test_a_cluster_whose_tenant_does_not_answer_stays_ready_and_says_that_
     await lab.cluster()
     tenant.fail(NoAnswer("timed out"), times=99)
     await lab.cluster()
-    found = lab.condition("tenantclusters", "a", "Ready", "team")
-    assert (found["status"], found["reason"]) == ("True", "ReconcileDegraded")
-    assert found["message"] == "NoAnswer: timed out"
+    condition = lab.condition("tenantclusters", "a", "Ready", "team")
+    assert (condition["status"], condition["reason"]) == ("True", "ReconcileDegraded")
+    assert condition["message"] == "NoAnswer: timed out"
     tenant.recover()
     await lab.clock.advance(5)
     await lab.cluster()
-    found = lab.condition("tenantclusters", "a", "Ready", "team")
-    assert (found["reason"], found["message"]) == ("Ready", "Cluster is ready")
+    condition = lab.condition("tenantclusters", "a", "Ready", "team")
+    assert (condition["reason"], condition["message"]) == ("Ready", "Cluster is ready")
 
 
 async def test_a_first_projection_lists_no_pools_of_the_tenant() -> None:
-    nodes = make.allocation("team-a-nodes", kind="nodes", held=("10.40.0.8", "10.40.0.12"))
-    lab, tenant = _lab(make.allocation("team-a-lb", held=HELD), nodes, phase="Installing")
+    nodes = make.allocation("team-a-nodes", kind="nodes", held_range=("10.40.0.8", "10.40.0.12"))
+    lab, tenant = _lab(make.allocation("team-a-lb", held_range=HELD), nodes, phase="Installing")
     await lab.cluster()
     assert _pool(tenant)["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
     assert tenant.count(verb="list", plural="ipaddresspools") == 0

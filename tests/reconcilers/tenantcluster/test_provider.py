@@ -29,10 +29,10 @@ class TestWhichOneCounts:
 
     async def _provider_of(self, lab: Lab, **tenant: Any) -> Key | None:
         providers = _providers(lab)
-        found = await providers.for_tenant(make.tenant(**tenant))
-        return found.metadata.key if found else None
+        provision = await providers.for_tenant(make.tenant(**tenant))
+        return provision.metadata.key if provision else None
 
-    def _configured(self, lab: Lab, **reference: str) -> None:
+    def _configure(self, lab: Lab, **reference: str) -> None:
         lab.server.served = (*lab.server.served, "butlerconfigs")
         spec = {"defaultProviderConfigRef": reference}
         lab.server.add("butlerconfigs", {"metadata": {"name": "butler"}, "spec": spec})
@@ -40,7 +40,7 @@ class TestWhichOneCounts:
     async def test_a_provider_that_the_cluster_names_comes_first(self) -> None:
         lab = _lab(make.provider(name="mine"))
         lab.server.add("providerconfigs", make.provider())
-        self._configured(lab, name="default")
+        self._configure(lab, name="default")
         assert await self._provider_of(
             lab, spec={"providerConfigRef": {"name": "mine"}}
         ) == make.key("mine")
@@ -53,7 +53,7 @@ class TestWhichOneCounts:
     async def test_the_platforms_default_comes_second(self) -> None:
         lab = _lab(make.provider())
         lab.server.add("providerconfigs", make.provider(name="platform"))
-        self._configured(lab, name="platform")
+        self._configure(lab, name="platform")
         assert await self._provider_of(lab) == make.key("platform")
 
     async def test_a_provider_called_default_comes_third(self) -> None:
@@ -76,11 +76,11 @@ class TestWhichOneCounts:
         for _ in range(5):
             await providers.for_tenant(make.tenant())
         assert lab.server.count(plural="butlerconfigs") == 1
-        self._configured(lab, name="platform")
+        self._configure(lab, name="platform")
         await lab.clock.advance(300)
-        found = await providers.for_tenant(make.tenant())
-        assert found is not None
-        assert found.metadata.name == "platform"
+        provision = await providers.for_tenant(make.tenant())
+        assert provision is not None
+        assert provision.metadata.name == "platform"
 
     async def test_a_ready_cluster_asks_the_platform_once(self) -> None:
         lab = _lab(make.provider())
@@ -91,7 +91,7 @@ class TestWhichOneCounts:
 
     async def test_a_default_that_may_not_be_read_is_not_replaced_by_another(self) -> None:
         lab = _lab(make.provider())
-        self._configured(lab, name="platform")
+        self._configure(lab, name="platform")
         lab.server.fail(NOT_ALLOWED, times=100, plural="butlerconfigs")
         with pytest.raises(DefaultUnknown, match="let a role grant get of butlerconfigs"):
             await self._provider_of(lab)

@@ -35,8 +35,10 @@ class Site:
         cluster = make.tenant(spec=_spec(provider), status={"phase": "Ready"})
         lab.server.add("tenantclusters", cluster)
         note = {} if provider == METALLB else {names.ANNOTATION_LOAD_BALANCER: provider}
-        for name, held in (("team-a-lb", FIRST), ("team-a-lb-2", SECOND)):
-            allocation = make.allocation(name, tenant="team/a", held=held, annotations=note)
+        for name, held_range in (("team-a-lb", FIRST), ("team-a-lb-2", SECOND)):
+            allocation = make.allocation(
+                name, tenant="team/a", held_range=held_range, annotations=note
+            )
             lab.server.add("ipallocations", allocation)
         self.tenant = lab.tenant_server("a", (*TENANT_KINDS, POOLS))
         self.metallb, self.cilium = Balancer(self.tenant), LbIpam(self.tenant)
@@ -68,7 +70,7 @@ class Site:
         """Name another load balancer in the spec."""
         self.lab.server.edit("tenantclusters", "a", {"spec": _spec(provider)}, namespace="team")
 
-    def offered(self, provider: str) -> list[str]:
+    def list_offered(self, provider: str) -> list[str]:
         """Return the ranges that one of the load balancers hands out."""
         read = pool_entries if provider == METALLB else offered_entries
         return sorted(read(self.tenant))
@@ -80,8 +82,8 @@ class Site:
 
     def condition(self) -> tuple[str, str, str]:
         """Return status, reason and message of LoadBalancerReady."""
-        shown = self.lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
-        return shown["status"], shown["reason"], shown["message"]
+        condition = self.lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+        return condition["status"], condition["reason"], condition["message"]
 
 
 def _spec(provider: str) -> Json:
@@ -101,18 +103,18 @@ async def test_all_ranges_move_and_are_never_in_both(direction: tuple[str, str])
     await site.run(5)
     for name in ("web", "shop"):
         service(site.tenant, name)
-    assert site.offered(old) == ENTRIES
+    assert site.list_offered(old) == ENTRIES
     site.choose(new)
     await site.run()
     if new == CILIUM:
         # As a person uninstalls it: while it runs it takes every address that it did not give.
         site.metallb.paused = True
         site.cilium.resume()
-    assert (site.offered(old), site.offered(new)) == ([], ENTRIES)
+    assert (site.list_offered(old), site.list_offered(new)) == ([], ENTRIES)
     assert site.condition()[:2] == ("True", "Ready")
     assert site.in_both == 0
-    shown = {address_of(site.tenant, name) for name in ("web", "shop")}
-    assert shown == {"10.40.0.0", "10.40.0.1"}
+    addresses = {address_of(site.tenant, name) for name in ("web", "shop")}
+    assert addresses == {"10.40.0.0", "10.40.0.1"}
     assert site.tenant.all(POOLS if old == CILIUM else "ipaddresspools") == []
 
 
@@ -137,14 +139,14 @@ async def test_the_new_load_balancer_waits_for_the_old_one_and_the_condition_say
     site.cilium.paused = True
     site.choose(METALLB)
     await site.run(60)
-    assert site.offered(METALLB) == []
+    assert site.list_offered(METALLB) == []
     status, reason, message = site.condition()
     assert (status, reason) == ("False", "LoadBalancerChanging")
     assert message.startswith("the tenant changes from Cilium to MetalLB, and its Services")
     assert "Cilium may still have team-a-lb" in message
     site.cilium.resume()
     await site.run()
-    assert (site.offered(CILIUM), site.offered(METALLB)) == ([], ENTRIES)
+    assert (site.list_offered(CILIUM), site.list_offered(METALLB)) == ([], ENTRIES)
 
 
 async def test_a_metallb_that_goes_on_taking_addresses_has_to_be_removed_first() -> None:
@@ -156,11 +158,11 @@ async def test_a_metallb_that_goes_on_taking_addresses_has_to_be_removed_first()
     await site.run(5)
     site.choose(CILIUM)
     await site.run()
-    assert (site.offered(METALLB), site.offered(CILIUM)) == ([], [])
+    assert (site.list_offered(METALLB), site.list_offered(CILIUM)) == ([], [])
     assert "MetalLB (Deployment metallb-system/controller) takes" in site.condition()[2]
     site.tenant.delete("deployments", "controller", namespace="metallb-system")
     await site.run()
-    assert site.offered(CILIUM) == ENTRIES
+    assert site.list_offered(CILIUM) == ENTRIES
 
 
 async def test_a_change_that_is_taken_back_leaves_everything_as_it_was() -> None:
@@ -172,7 +174,7 @@ async def test_a_change_that_is_taken_back_leaves_everything_as_it_was() -> None
     site.choose(CILIUM)
     site.cilium.resume()
     await site.run()
-    assert (site.offered(CILIUM), site.offered(METALLB)) == (ENTRIES, [])
+    assert (site.list_offered(CILIUM), site.list_offered(METALLB)) == (ENTRIES, [])
     assert names.ANNOTATION_LEAVING_BALANCER not in site.annotations()
     assert site.condition()[:2] == ("True", "Ready")
 
@@ -191,7 +193,7 @@ async def test_a_range_that_is_deleted_during_the_change_waits_for_the_load_bala
     site.cilium.resume()
     await site.run()
     assert not site.lab.server.has("ipallocations", "team-a-lb-2")
-    assert (site.offered(CILIUM), site.offered(METALLB)) == ([], ENTRIES[:1])
+    assert (site.list_offered(CILIUM), site.list_offered(METALLB)) == ([], ENTRIES[:1])
 
 
 async def test_a_cluster_that_is_deleted_during_the_change_gives_back_all_ranges() -> None:
@@ -217,12 +219,12 @@ async def test_a_replica_that_has_not_heard_of_the_change_gives_the_old_one_no_r
     site.choose(new)
     await site.run()
     await site.run(5, late)
-    assert not set(site.offered(old)) & set(ENTRIES)
+    assert not set(site.list_offered(old)) & set(ENTRIES)
     late.flow()
     await site.run(5, late)
     await site.lab.clock.advance(LOOK_SECONDS)
     await site.run(5)
-    assert (site.offered(old), site.offered(new)) == ([], ENTRIES)
+    assert (site.list_offered(old), site.list_offered(new)) == ([], ENTRIES)
     assert site.in_both == 0
 
 
@@ -233,9 +235,9 @@ async def test_pools_of_another_load_balancer_are_reported_until_they_are_gone()
     site.tenant.add(POOLS, foreign)
     await site.lab.clock.advance(LOOK_SECONDS)
     await site.run(2)
-    shown = site.lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team")
-    assert (shown["status"], shown["reason"]) == ("False", "LoadBalancersConflict")
-    assert "pools of Cilium: by-hand" in shown["message"]
+    condition = site.lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team")
+    assert (condition["status"], condition["reason"]) == ("False", "LoadBalancersConflict")
+    assert "pools of Cilium: by-hand" in condition["message"]
     site.tenant.delete(POOLS, "by-hand", namespace="")
     await site.lab.clock.advance(LOOK_SECONDS)
     await site.run(2)
@@ -247,7 +249,7 @@ async def test_a_tenant_to_which_nothing_was_written_yet_has_nothing_to_wait_for
     site.lab.server.edit("tenantclusters", "a", {"status": {"phase": "Pending"}}, namespace="team")
     site.choose(CILIUM)
     await site.run(4)
-    assert site.offered(CILIUM) == ENTRIES
+    assert site.list_offered(CILIUM) == ENTRIES
 
 
 async def test_a_load_balancer_that_is_not_installed_any_more_counts_after_the_bounded_wait() -> (
@@ -258,4 +260,4 @@ async def test_a_load_balancer_that_is_not_installed_any_more_counts_after_the_b
     site.tenant.served = TENANT_KINDS
     site.choose(METALLB)
     await site.run(10)
-    assert site.offered(METALLB) == ENTRIES
+    assert site.list_offered(METALLB) == ENTRIES

@@ -30,23 +30,29 @@ async def _lab_with(*services: str) -> Lab:
 
 def _services(lab: Lab) -> dict[str, list[str]]:
     ranges: list[dict[str, Any]] = lab.see("tenantclusters", "a", "team")["network"]["ranges"]
-    return {shown["allocation"]: shown.get("services", []) for shown in ranges}
+    return {
+        status_range["allocation"]: status_range.get("services", []) for status_range in ranges
+    }
 
 
 async def test_the_services_of_the_lowest_addresses_are_named_and_bounded() -> None:
     lab = await _lab_with(*(f"s{number}" for number in range(7)))
-    found = _services(lab)
-    assert len(found["team-a-lb"]) == MOST_SERVICES
-    assert found["team-a-nodes"] == []
+    services = _services(lab)
+    assert len(services["team-a-lb"]) == MOST_SERVICES
+    assert services["team-a-nodes"] == []
 
 
 async def test_a_deletion_is_warned_about_with_these_names() -> None:
     lab = await _lab_with("web", "api")
     names = _services(lab)["team-a-lb"]
     assert {name.partition("/")[2] for name in names} == {"web", "api"}
-    [held] = [one for one in lab.caches["ipallocations"] if one.metadata.name == "team-a-lb"]
+    [allocation] = [
+        candidate
+        for candidate in lab.caches["ipallocations"]
+        if candidate.metadata.name == "team-a-lb"
+    ]
     [warning] = ipallocation.review_deletion(
-        held, lab.caches["tenantclusters"].get(make.key("a", "team"))
+        allocation, lab.caches["tenantclusters"].get(make.key("a", "team"))
     ).warnings
     assert f"Services {', '.join(names)} of TenantCluster team/a use" in warning
 
@@ -58,7 +64,7 @@ async def test_names_stay_while_the_services_cannot_be_read_and_go_with_the_serv
     await lab.another().clusters.reconcile(make.key("a", "team"))
     assert _services(lab)["team-a-lb"] == names
     await lab.clock.advance(600)
-    [path] = [one["metadata"] for one in lab.tenant_servers["a"].all("services")]
+    [path] = [service["metadata"] for service in lab.tenant_servers["a"].all("services")]
     await lab.clock.advance(NAMING_SECONDS)
     lab.tenant_servers["a"].delete("services", path["name"], namespace=path["namespace"])
     await lab.rounds()
@@ -89,8 +95,8 @@ async def test_services_that_come_soon_after_others_cost_the_management_cluster_
 
 
 def test_services_that_share_an_address_are_named_once_each_within_the_range() -> None:
-    def at(text: str) -> AddressRange:
-        return AddressRange.parse(text, text)
+    def at(content: str) -> AddressRange:
+        return AddressRange.parse(content, content)
 
     users = AddressUsers(
         [

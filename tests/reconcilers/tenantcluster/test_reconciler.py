@@ -28,9 +28,9 @@ def _phase(lab: Lab) -> str | None:
     return lab.see(*TENANT).get("phase")
 
 
-def _reported(lab: Lab, kind: str) -> tuple[str, str, str]:
-    found = lab.condition("tenantclusters", "a", kind, "team")
-    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+def _read_condition(lab: Lab, kind: str) -> tuple[str, str, str]:
+    condition = lab.condition("tenantclusters", "a", kind, "team")
+    return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
 
 
 def _cidrs(lab: Lab) -> dict[str, str | None]:
@@ -52,7 +52,7 @@ async def test_a_tenant_asks_for_both_kinds_of_addresses_in_one_pass() -> None:
     assert status["phase"] == "Provisioning"
     assert status["lbAllocationRef"] == {"name": "team-a-lb"}
     assert status["ipAllocationRef"] == {"name": "team-a-nodes"}
-    assert _reported(lab, "NetworkReady") == (
+    assert _read_condition(lab, "NetworkReady") == (
         "False",
         "Reconciling",
         "waiting for LB IP allocation",
@@ -65,9 +65,13 @@ async def test_a_tenant_becomes_ready_with_its_addresses_in_metallb() -> None:
     lab.server.add("tenantclusters", make.tenant())
     await lab.rounds()
     assert _phase(lab) == "Ready"
-    assert _reported(lab, "NetworkReady") == ("True", "Ready", "LB IPs allocated: 10.40.0.0/29")
-    assert _reported(lab, "LoadBalancerReady")[0] == "True"
-    assert _reported(lab, "Ready") == ("True", "Ready", "Cluster is ready")
+    assert _read_condition(lab, "NetworkReady") == (
+        "True",
+        "Ready",
+        "LB IPs allocated: 10.40.0.0/29",
+    )
+    assert _read_condition(lab, "LoadBalancerReady")[0] == "True"
+    assert _read_condition(lab, "Ready") == ("True", "Ready", "Cluster is ready")
     pool = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
     assert pool["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
     assert lab.recorded.reasons.count("ClusterProvisioning") == 1
@@ -107,23 +111,23 @@ async def test_without_a_kubeconfig_it_is_provisioning_and_says_what_it_waits_fo
     lab.server.add("tenantclusters", make.tenant(status={"tenantNamespace": "a-1234"}))
     await lab.rounds()
     assert _phase(lab) == "Provisioning"
-    status, reason, message = _reported(lab, "LoadBalancerReady")
+    status, reason, message = _read_condition(lab, "LoadBalancerReady")
     assert (status, reason) == ("False", "KubeconfigMissing")
     assert message == (
         "waiting for the kubeconfig Secret; looked for a-1234/a-admin-kubeconfig,"
         " team/a-admin-kubeconfig, a-1234/a-kubeconfig, team/a-kubeconfig"
     )
-    assert _reported(lab, "NetworkReady")[0] == "True"
+    assert _read_condition(lab, "NetworkReady")[0] == "True"
     assert await lab.cluster() == Blocked("KubeconfigMissing", 30.0)
 
 
 async def test_without_metallb_it_is_installing_and_says_so() -> None:
     lab = _lab()
-    lab.tenant_server("a", served=("services",))
+    lab.tenant_server("a", served_kinds=("services",))
     lab.server.add("tenantclusters", make.tenant())
     await lab.rounds()
     assert _phase(lab) == "Installing"
-    assert _reported(lab, "LoadBalancerReady") == (
+    assert _read_condition(lab, "LoadBalancerReady") == (
         "False",
         "MetalLBNotInstalled",
         "MetalLB is not installed in the tenant: metallb.io is not served",
@@ -138,11 +142,11 @@ async def test_a_ready_cluster_stays_ready_while_its_tenant_fails() -> None:
     tenant.fail(NoAnswer("connection refused"), times=1)
     assert await lab.cluster() == Blocked("TenantUnreachable", 30.0)
     assert _phase(lab) == "Ready"
-    assert _reported(lab, "Ready")[0] == "True"
-    assert _reported(lab, "LoadBalancerReady")[:2] == ("False", "TenantUnreachable")
+    assert _read_condition(lab, "Ready")[0] == "True"
+    assert _read_condition(lab, "LoadBalancerReady")[:2] == ("False", "TenantUnreachable")
     await lab.clock.advance(30)
     assert await lab.cluster() == Again(60.0)
-    assert _reported(lab, "LoadBalancerReady")[0] == "True"
+    assert _read_condition(lab, "LoadBalancerReady")[0] == "True"
 
 
 async def test_cloud_mode_bypasses_everything_and_never_touches_the_tenant() -> None:
@@ -154,7 +158,7 @@ async def test_cloud_mode_bypasses_everything_and_never_touches_the_tenant() -> 
     await lab.cluster()
     assert await lab.cluster() == SETTLED
     assert _phase(lab) == "Ready"
-    assert _reported(lab, "NetworkReady") == ("True", "Ready", "cloud networking mode")
+    assert _read_condition(lab, "NetworkReady") == ("True", "Ready", "cloud networking mode")
     assert tenant.requests == []
     assert lab.server.all("ipallocations") == []
 
@@ -167,8 +171,8 @@ async def test_in_observe_mode_the_phase_and_ready_are_anothers() -> None:
     await lab.rounds()
     assert _phase(lab) == "Updating"
     assert "lastTransitionTime" not in lab.see(*TENANT)
-    assert _reported(lab, "Ready") == ("", "", "")
-    assert _reported(lab, "NetworkReady")[0] == "True"
+    assert _read_condition(lab, "Ready") == ("", "", "")
+    assert _read_condition(lab, "NetworkReady")[0] == "True"
     assert tenant.all("ipaddresspools")
     assert "ClusterReady" not in lab.recorded.reasons
 
@@ -178,7 +182,7 @@ async def test_ipam_without_pools_is_a_mistake_that_is_reported() -> None:
     lab.server.add("tenantclusters", make.tenant())
     assert await lab.cluster() == Blocked("NetworkNotReady", 30.0)
     assert _phase(lab) == "Failed"
-    assert _reported(lab, "NetworkReady") == (
+    assert _read_condition(lab, "NetworkReady") == (
         "False",
         "NetworkNotReady",
         "IPAM mode but no poolRefs configured on provider",
@@ -198,13 +202,15 @@ async def test_a_default_provider_that_may_not_be_read_is_waited_for_and_not_rep
     assert await lab.cluster() == Blocked("ProviderConfigUnknown", 10.0)
     assert lab.server.all("ipallocations") == []
     assert _phase(lab) == "Provisioning"
-    status, reason, message = _reported(lab, "NetworkReady")
+    status, reason, message = _read_condition(lab, "NetworkReady")
     assert (status, reason) == ("False", "ProviderConfigUnknown")
     assert "let a role grant get of butlerconfigs.butler.butlerlabs.dev" in message
     lab.server.recover()
     await lab.clock.advance(10)
     await lab.cluster()
-    pools = {one["spec"]["poolRef"]["name"] for one in lab.server.all("ipallocations")}
+    pools = {
+        allocation["spec"]["poolRef"]["name"] for allocation in lab.server.all("ipallocations")
+    }
     assert pools == {"own"}
 
 
@@ -212,7 +218,7 @@ async def test_no_pool_with_room_is_reported_and_retried() -> None:
     lab = _lab(pools=(make.pool(cidr="10.40.0.0/30"),))
     lab.server.add("tenantclusters", make.tenant())
     assert await lab.cluster() == Blocked("PoolExhausted", 10.0)
-    assert _reported(lab, "NetworkReady") == (
+    assert _read_condition(lab, "NetworkReady") == (
         "False",
         "PoolExhausted",
         (
@@ -267,11 +273,11 @@ async def test_a_failed_request_moves_on_to_a_pool_that_fits_and_keeps_its_age()
     stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
     lab.server.add("ipallocations", make.allocation("taken", of="one", tenant="x/y", size=8))
-    mine = make.allocation(
+    allocation = make.allocation(
         "team-a-lb", of="one", size=8, phase="Failed", age=100, annotations=stamp
     )
     await lab.pool("one")
-    lab.server.add("ipallocations", mine)
+    lab.server.add("ipallocations", allocation)
     lab.tenant_server("a")
     await lab.rounds()
     moved = lab.server.see("ipallocations", "team-a-lb")
@@ -301,7 +307,7 @@ async def test_a_failed_request_that_we_did_not_make_is_left_alone() -> None:
     uid = lab.server.add("ipallocations", failed)["metadata"]["uid"]
     await lab.rounds()
     assert lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"] == uid
-    assert _reported(lab, "NetworkReady")[:2] == ("False", "PoolExhausted")
+    assert _read_condition(lab, "NetworkReady")[:2] == ("False", "PoolExhausted")
 
 
 async def test_a_request_whose_pool_is_gone_moves_on() -> None:
@@ -339,7 +345,7 @@ async def test_an_elastic_tenant_without_ingress_starts_with_no_balancer_address
     await lab.rounds()
     assert list(_cidrs(lab)) == ["team-a-nodes"]
     assert _phase(lab) == "Ready"
-    assert _reported(lab, "NetworkReady")[0] == "True"
+    assert _read_condition(lab, "NetworkReady")[0] == "True"
 
 
 async def test_a_reference_to_an_allocation_that_is_gone_is_cleared() -> None:
@@ -366,16 +372,16 @@ async def test_what_an_earlier_cluster_left_under_every_name_does_not_stop_a_new
     lab.tenant_server("a")
     stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
     digest = names.short_hash("team/a")
-    left = [f"team-a-{kind}{tail}" for kind in ("lb", "nodes") for tail in ("", f"-{digest}")]
-    for name in left:
+    remaining = [f"team-a-{kind}{tail}" for kind in ("lb", "nodes") for tail in ("", f"-{digest}")]
+    for name in remaining:
         lab.server.add("ipallocations", make.allocation(name, size=1, annotations=stamp))
     lab.server.add("tenantclusters", make.tenant())
     await lab.rounds()
     assert _phase(lab) == "Ready"
-    assert len(_cidrs(lab)) == len(left) + 2
+    assert len(_cidrs(lab)) == len(remaining) + 2
     refs = {lab.see(*TENANT)[ref]["name"] for ref in ("lbAllocationRef", "ipAllocationRef")}
     assert len(refs) == 2
-    assert not refs & set(left)
+    assert not refs & set(remaining)
 
 
 async def test_a_cluster_that_vanished_before_the_cache_knew_it_is_no_error() -> None:
@@ -393,22 +399,26 @@ async def test_a_ready_cluster_outlives_a_mistake_in_its_provider_and_asks_for_n
 ):
     lab = _lab()
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
-    lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.add(
+        "ipallocations", make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))
+    )
     lab.tenant_server("a")
     await lab.cluster()
     refs = lab.server.see("providerconfigs", "default")["spec"]["network"]["poolRefs"]
     no_pools: list[Any] = []
-    for found in (no_pools, refs):
-        lab.server.edit("providerconfigs", "default", {"spec": {"network": {"poolRefs": found}}})
+    for provider_problem in (no_pools, refs):
+        lab.server.edit(
+            "providerconfigs", "default", {"spec": {"network": {"poolRefs": provider_problem}}}
+        )
         await lab.cluster()
         assert _phase(lab) == "Ready"
     assert [a["metadata"]["name"] for a in lab.server.all("ipallocations")] == ["team-a-lb"]
 
 
 @pytest.mark.parametrize(
-    ("team", "served"), [("platform", True), ("other", False), (None, True)], ids=str
+    ("team", "expected"), [("platform", True), ("other", False), (None, True)], ids=str
 )
-async def test_a_providers_team_alone_is_served(team: str | None, served: bool) -> None:
+async def test_a_providers_team_alone_is_served(team: str | None, expected: bool) -> None:
     scope = {"type": "team", "teamRef": {"name": "platform"}}
     provider = make.provider("lab")
     lab = _lab(provider=provider)
@@ -416,6 +426,6 @@ async def test_a_providers_team_alone_is_served(team: str | None, served: bool) 
     spec = {"teamRef": {"name": team}} if team else {}
     lab.server.add("tenantclusters", make.tenant(spec=spec))
     await lab.cluster()
-    assert bool(lab.server.all("ipallocations")) is served
-    reason = _reported(lab, "NetworkReady")[1]
-    assert reason == ("Reconciling" if served else "ProviderAccessDenied")
+    assert bool(lab.server.all("ipallocations")) is expected
+    reason = _read_condition(lab, "NetworkReady")[1]
+    assert reason == ("Reconciling" if expected else "ProviderAccessDenied")

@@ -31,10 +31,12 @@ def _lab(load_balancer: Json | None = None) -> tuple[Lab, Server]:
     return lab, tenant
 
 
-def _add(lab: Lab, name: str, held: tuple[str, str], phase: str = "Ready", **meta: Any) -> None:
+def _add(
+    lab: Lab, name: str, held_range: tuple[str, str], phase: str = "Ready", **meta: Any
+) -> None:
     lab.server.add("tenantclusters", make.tenant(name, status={"phase": phase}, **meta))
-    one = make.allocation(f"team-{name}-lb", tenant=f"team/{name}", held=held)
-    lab.server.add("ipallocations", one)
+    allocation = make.allocation(f"team-{name}-lb", tenant=f"team/{name}", held_range=held_range)
+    lab.server.add("ipallocations", allocation)
 
 
 async def _both() -> tuple[Lab, Server]:
@@ -47,9 +49,9 @@ async def _both() -> tuple[Lab, Server]:
     return lab, tenant
 
 
-def _reported(lab: Lab, name: str, kind: str = "LoadBalancerReady") -> tuple[str, str]:
-    found = lab.condition("tenantclusters", name, kind, "team")
-    return found.get("status", ""), found.get("reason", "")
+def _read_condition(lab: Lab, name: str, kind: str = "LoadBalancerReady") -> tuple[str, str]:
+    condition = lab.condition("tenantclusters", name, kind, "team")
+    return condition.get("status", ""), condition.get("reason", "")
 
 
 def _pool(server: Server) -> Json:
@@ -66,9 +68,9 @@ async def test_what_is_made_in_a_tenant_names_its_cluster_and_the_cluster_its_te
     _add(lab, "a", FIRST)
     await lab.cluster("a")
     advertisement = tenant.see("l2advertisements", "default", namespace=METALLB)
-    for made in (_pool(tenant), advertisement):
-        assert made["metadata"]["annotations"][OWNER] == "team/a"
-        assert made["metadata"]["annotations"][f"{OWNER}-uid"] == "uid-team-a"
+    for obj in (_pool(tenant), advertisement):
+        assert obj["metadata"]["annotations"][OWNER] == "team/a"
+        assert obj["metadata"]["annotations"][f"{OWNER}-uid"] == "uid-team-a"
     cluster = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     assert cluster["annotations"][IDENTITY] == tenant.identity
 
@@ -82,8 +84,8 @@ async def test_of_two_clusters_in_one_tenant_the_second_waits_and_says_for_whom(
         await lab.clock.advance(30)
     assert (tenant.revision, lab.server.revision) == before, "nothing flaps"
     assert pool_entries(tenant) == OF_FIRST
-    assert _reported(lab, "a") == ("True", "Ready")
-    assert _reported(lab, "b") == ("False", "TenantShared")
+    assert _read_condition(lab, "a") == ("True", "Ready")
+    assert _read_condition(lab, "b") == ("False", "TenantShared")
     said = lab.condition("tenantclusters", "b", "LoadBalancerReady", "team")["message"]
     assert "TenantCluster team/a leads to the same cluster" in said
     assert lab.recorded.events.count(("Warning", "TenantShared", said)) == 1
@@ -100,15 +102,18 @@ async def test_which_cluster_goes_first_is_decided_without_a_list_of_the_tenants
 async def test_the_second_waits_where_metallb_is_missing_too() -> None:
     lab, tenant = _lab()
     tenant.served = ("services", "namespaces")
-    for name, held in (("a", FIRST), ("b", SECOND)):
-        _add(lab, name, held, "Installing")
+    for name, held_range in (("a", FIRST), ("b", SECOND)):
+        _add(lab, name, held_range, "Installing")
         nodes = make.allocation(
-            f"team-{name}-nodes", tenant=f"team/{name}", kind="nodes", held=("10.40.0.16",) * 2
+            f"team-{name}-nodes",
+            tenant=f"team/{name}",
+            kind="nodes",
+            held_range=("10.40.0.16",) * 2,
         )
         lab.server.add("ipallocations", nodes)
         await lab.cluster(name)
-    assert _reported(lab, "a") == ("False", "MetalLBNotInstalled")
-    assert _reported(lab, "b") == ("False", "TenantShared")
+    assert _read_condition(lab, "a") == ("False", "MetalLBNotInstalled")
+    assert _read_condition(lab, "b") == ("False", "TenantShared")
 
 
 async def test_an_elastic_cluster_that_waits_does_not_grow_for_services_of_the_other() -> None:
@@ -122,8 +127,10 @@ async def test_an_elastic_cluster_that_waits_does_not_grow_for_services_of_the_o
     for _ in range(8):
         await lab.cluster("b")
         await lab.clock.advance(30)
-    held = [one["metadata"]["name"] for one in lab.server.all("ipallocations")]
-    assert [name for name in held if name.startswith("team-b-lb")] == ["team-b-lb"]
+    allocation_names = [
+        allocation["metadata"]["name"] for allocation in lab.server.all("ipallocations")
+    ]
+    assert [name for name in allocation_names if name.startswith("team-b-lb")] == ["team-b-lb"]
 
 
 async def test_a_cluster_that_waits_is_deleted_at_once_and_the_pool_of_the_first_stays() -> None:
@@ -144,7 +151,7 @@ async def test_when_the_first_is_gone_the_second_gets_the_tenant() -> None:
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     await lab.cluster("b")
     assert pool_entries(tenant) == OF_SECOND
-    assert _reported(lab, "b") == ("True", "Ready")
+    assert _read_condition(lab, "b") == ("True", "Ready")
 
 
 async def test_a_range_of_the_second_that_an_earlier_release_projected_is_waited_for() -> None:
@@ -192,7 +199,7 @@ async def test_where_the_tenant_has_no_pool_the_oldest_cluster_gets_it() -> None
     await lab.cluster("b")
     await lab.cluster("a")
     assert pool_entries(tenant) == OF_SECOND
-    assert _reported(lab, "a") == ("False", "TenantShared")
+    assert _read_condition(lab, "a") == ("False", "TenantShared")
 
 
 async def test_a_pool_that_names_a_cluster_of_which_nothing_is_left_is_taken_over() -> None:
@@ -232,8 +239,8 @@ async def test_a_marker_that_others_made_is_left_alone_and_named() -> None:
     before = tenant.add("ipaddresspools", theirs)
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds_of("a", 3)
-    found = lab.condition("ipallocations", "team-a-lb", "Ready")
-    assert "butler-ipam-marker was not created by this controller" in found["message"]
+    condition = lab.condition("ipallocations", "team-a-lb", "Ready")
+    assert "butler-ipam-marker was not created by this controller" in condition["message"]
     await lab.clock.advance(600)
     await lab.rounds_of("a", 3)
     assert not lab.server.has("tenantclusters", "a", namespace="team")
@@ -245,7 +252,7 @@ async def test_nothing_is_written_or_deleted_in_the_management_cluster(theirs: l
     lab, _ = _lab()
     lab.tenant_servers["a"] = lab.server
     _add(lab, "a", FIRST, "Provisioning")
-    nodes = make.allocation("team-a-nodes", kind="nodes", held=("10.40.0.16", "10.40.0.20"))
+    nodes = make.allocation("team-a-nodes", kind="nodes", held_range=("10.40.0.16", "10.40.0.20"))
     lab.server.add("ipallocations", nodes)
     if theirs:
         _theirs(lab.server, *theirs)
@@ -291,11 +298,11 @@ async def test_a_tenant_that_hides_what_it_is_is_used_and_the_cluster_says_what_
     tenant.fail(Forbidden(403, "Forbidden", "no"), plural="namespaces")
     await lab.cluster("a")
     assert pool_entries(tenant) == OF_FIRST
-    assert _reported(lab, "a", "TenantIdentified") == ("False", "IdentityForbidden")
-    assert _reported(lab, "a") == ("True", "Ready")
+    assert _read_condition(lab, "a", "TenantIdentified") == ("False", "IdentityForbidden")
+    assert _read_condition(lab, "a") == ("True", "Ready")
     await lab.clock.advance(300)
     await lab.cluster("a")
-    assert _reported(lab, "a", "TenantIdentified") == ("", "")
+    assert _read_condition(lab, "a", "TenantIdentified") == ("", "")
     cluster = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     assert cluster["annotations"][IDENTITY] == tenant.identity
 
@@ -311,4 +318,4 @@ async def test_a_second_cluster_is_kept_off_by_the_pool_where_the_tenant_hides_w
         await lab.cluster("a")
         await lab.cluster("b")
     assert pool_entries(tenant) == OF_FIRST
-    assert _reported(lab, "b") == ("False", "TenantShared")
+    assert _read_condition(lab, "b") == ("False", "TenantShared")

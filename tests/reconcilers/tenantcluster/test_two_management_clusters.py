@@ -14,14 +14,14 @@ OF_FIRST, OF_SECOND = ["10.40.0.0-10.40.0.7"], ["10.40.0.8-10.40.0.15"]
 
 
 def _management(
-    tenant: Server | None, cluster: str, held: tuple[str, str], phase: str = "Ready"
+    tenant: Server | None, cluster: str, held_range: tuple[str, str], phase: str = "Ready"
 ) -> Lab:
     """Return a management cluster with a TenantCluster that leads to a tenant of its own, or one.
 
     Args:
         tenant: whose kubeconfig its TenantCluster has; None for a new one.
         cluster: the name of the TenantCluster.
-        held: its load-balancer addresses.
+        held_range: its load-balancer addresses.
         phase: of the TenantCluster.
     """
     lab = Lab()
@@ -31,9 +31,9 @@ def _management(
     lab.gate.real = lab.tenant_gate
     own = lab.tenant_server(cluster)
     lab.tenant_servers[cluster] = tenant or own
-    one = make.tenant(cluster, status={"phase": phase})
-    lab.server.add("tenantclusters", one)
-    lb = make.allocation(f"team-{cluster}-lb", tenant=f"team/{cluster}", held=held)
+    tenant_cluster = make.tenant(cluster, status={"phase": phase})
+    lab.server.add("tenantclusters", tenant_cluster)
+    lb = make.allocation(f"team-{cluster}-lb", tenant=f"team/{cluster}", held_range=held_range)
     lab.server.add("ipallocations", lb)
     return lab
 
@@ -63,9 +63,9 @@ async def test_of_two_management_clusters_the_second_waits_and_nothing_flaps(nam
         await second.clock.advance(30)
     assert (tenant.revision, first.server.revision, second.server.revision) == before
     assert pool_entries(tenant) == OF_FIRST
-    found = second.condition("tenantclusters", name, "LoadBalancerReady", "team")
-    assert first.server.identity in found["message"]
-    assert names.ANNOTATION_PROJECTION_MANAGEMENT in found["message"]
+    condition = second.condition("tenantclusters", name, "LoadBalancerReady", "team")
+    assert first.server.identity in condition["message"]
+    assert names.ANNOTATION_PROJECTION_MANAGEMENT in condition["message"]
 
 
 async def test_a_cluster_that_waits_for_another_management_cluster_does_not_grow() -> None:
@@ -76,8 +76,10 @@ async def test_a_cluster_that_waits_for_another_management_cluster_does_not_grow
     for _ in range(8):
         await second.cluster("a")
         await second.clock.advance(30)
-    held = [one["metadata"]["name"] for one in second.server.all("ipallocations")]
-    assert [name for name in held if name.startswith("team-a-lb")] == ["team-a-lb"]
+    allocation_names = [
+        allocation["metadata"]["name"] for allocation in second.server.all("ipallocations")
+    ]
+    assert [name for name in allocation_names if name.startswith("team-a-lb")] == ["team-a-lb"]
 
 
 @pytest.mark.parametrize("name", ["a", "b"], ids=["same name", "another name"])

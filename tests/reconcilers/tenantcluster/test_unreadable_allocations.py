@@ -44,7 +44,7 @@ def _addresses(tenant: Server) -> list[str]:
 
 
 def _allocations(platform: Platform) -> set[str]:
-    return {one["metadata"]["name"] for one in platform.server.all("ipallocations")}
+    return {allocation["metadata"]["name"] for allocation in platform.server.all("ipallocations")}
 
 
 def _condition(platform: Platform, kind: str) -> tuple[str, str, str]:
@@ -69,8 +69,8 @@ async def test_the_range_of_an_unreadable_allocation_stays_and_no_other_is_reque
         await platform.clock.advance(600)
         assert _addresses(tenant) == addresses
         assert _allocations(platform) == names_before
-        shown = _condition(platform, "NetworkReady")
-        assert shown == ("False", "UnreadableAllocation", MESSAGE)
+        condition = _condition(platform, "NetworkReady")
+        assert condition == ("False", "UnreadableAllocation", MESSAGE)
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
         platform.server.requests.clear()
         await platform.clock.advance(600)
@@ -178,8 +178,8 @@ async def test_a_pool_is_not_taken_over_from_a_cluster_with_an_unreadable_alloca
     async with platform.running():
         await platform.clock.advance(600)
         assert _addresses(tenant) == addresses
-        shown = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)["metadata"]
-        owner = shown["annotations"].get(names.ANNOTATION_PROJECTION_OWNER)
+        metadata = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)["metadata"]
+        owner = metadata["annotations"].get(names.ANNOTATION_PROJECTION_OWNER)
         assert owner == ("team/a" if noted else None)
 
 

@@ -32,7 +32,7 @@ PLATFORMS: tuple[Resource[Any], ...] = (
     *metal3.KINDS,
 )
 KINDS: dict[tuple[str, str], Resource[Any]] = {
-    (one.group, one.kind): one for one in (*OURS, READ_EVENTS, *PLATFORMS)
+    (resource.group, resource.kind): resource for resource in (*OURS, READ_EVENTS, *PLATFORMS)
 }
 GIVEN = ("name", "namespace", "annotations", "labels")
 
@@ -42,14 +42,14 @@ class Cluster(FakeApi):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        for one in OURS:
-            self.serve(one, status=False)
+        for resource in OURS:
+            self.serve(resource, status=False)
         self.serve(READ_EVENTS, status=False, fields=("reportingController",))
 
     def serve_platforms(self, *kinds: Resource[Any]) -> None:
         """Serve kinds of other platforms from now on."""
-        for one in kinds or PLATFORMS:
-            self.serve(one, status=False)
+        for resource in kinds or PLATFORMS:
+            self.serve(resource, status=False)
 
     async def create(self, *bodies: dict[str, Any]) -> None:
         """Store objects."""

@@ -23,7 +23,7 @@ from reconcilers.ui.watched import READ_EVENTS, Watched
 from tests.clock import VirtualClock
 from tests.reconcilers.addressmap.received import Received, ranges
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.saved import cluster, held
+from tests.reconcilers.cli.saved import cluster, make_holder
 from tests.reconcilers.ui.cluster import CLUSTER_API, OURS, Cluster, event
 
 EAST, WEST = "butler-system/east 10.0.0.0/24", "butler-system/west 10.1.0.0/24"
@@ -76,8 +76,8 @@ class Harness:
         """
         await self.cluster.create(pool("east", "10.0.0.0/24"), pool("west", "10.1.0.0/24"))
         async with anyio.create_task_group() as group:
-            for one in (*self.watched.kinds, self.watched.events):
-                group.start_soon(one.run)
+            for informer in (*self.watched.kinds, self.watched.events):
+                group.start_soon(informer.run)
             assert self.watched.others is not None, "all platforms are asked for"
             group.start_soon(self.watched.others.run)
             group.start_soon(self.feed.run)
@@ -88,17 +88,17 @@ class Harness:
             group.cancel_scope.cancel()
 
     async def news(self, reader: Reader, seconds: float = 1.0) -> dict[str, Any]:
-        """Return what a reader is sent within so many seconds."""
-        found: list[str] = []
+        """Return the updates that a reader is sent within so many seconds."""
+        problems: list[str] = []
 
         async def read() -> None:
-            found.append(await reader.news())
+            problems.append(await reader.news())
 
         async with anyio.create_task_group() as group:
             group.start_soon(read)
             await self.clock.advance(seconds)
             group.cancel_scope.cancel()
-        [message] = found
+        [message] = problems
         return self.received.setdefault(reader, Received()).take(message)
 
 
@@ -109,7 +109,7 @@ async def test_a_reader_gets_everything_and_then_only_the_pools_that_changed() -
             first = await harness.news(reader)
             assert first["order"] == [EAST, WEST]
             assert set(first["pools"]) == {EAST, WEST}
-            await harness.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
+            await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
             second = await harness.news(reader)
             assert set(second["pools"]) == {EAST}
             assert second["pools"][EAST]["allocated"] == 8
@@ -140,7 +140,7 @@ async def test_tenants_and_events_are_sent_when_they_change() -> None:
             theirs = event("b", "Pulled", "an image", reporter="kubelet")
             await harness.cluster.create(event("a", "Allocated", "It holds it."), theirs)
             news = await harness.news(reader)
-            assert [one["reason"] for one in news["events"]] == ["Allocated"]
+            assert [event["reason"] for event in news["events"]] == ["Allocated"]
             assert news["events"][0]["about"] == "IPAllocation butler-system/a"
 
 
@@ -151,11 +151,11 @@ async def test_a_tenant_keeps_its_look_when_one_comes_that_would_take_it() -> No
         with harness.feed.reading() as reader:
             await harness.news(reader)
             await harness.cluster.create(
-                held("a", "10.0.0.0", "10.0.0.7", tenant=later, of="east")
+                make_holder("a", "10.0.0.0", "10.0.0.7", tenant=later, of="east")
             )
             before = (await harness.news(reader))["looks"]
             await harness.cluster.create(
-                held("b", "10.0.0.8", "10.0.0.15", tenant=earlier, of="east")
+                make_holder("b", "10.0.0.8", "10.0.0.15", tenant=earlier, of="east")
             )
             now = (await harness.news(reader))["looks"]
             assert later not in now, "what did not change is not sent"
@@ -177,7 +177,7 @@ async def test_a_reader_that_is_slow_gets_one_difference_for_all_that_happened()
             await harness.news(fast)
             for number in range(5):
                 ends = (f"10.0.0.{8 * number}", f"10.0.0.{8 * number + 7}")
-                await harness.cluster.create(held(f"a{number}", *ends, of="east"))
+                await harness.cluster.create(make_holder(f"a{number}", *ends, of="east"))
                 await harness.news(fast)
             assert (await harness.news(slow))["pools"][EAST]["allocated"] == 40
 
@@ -185,13 +185,13 @@ async def test_a_reader_that_is_slow_gets_one_difference_for_all_that_happened()
 async def test_nothing_is_computed_while_no_client_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     harness, asked = Harness(), []
 
-    def counted(*arguments: Any) -> Any:
+    def count_calls(*arguments: Any) -> Any:
         asked.append(arguments)
         return page_state(*arguments)
 
-    monkeypatch.setattr("reconcilers.ui.feed.page_state", counted)
+    monkeypatch.setattr("reconcilers.ui.feed.page_state", count_calls)
     async with harness.running():
-        await harness.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
+        await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
         await harness.clock.advance(KEPT_SECONDS / 2)
         assert asked == []
         with harness.feed.reading() as reader:
@@ -204,7 +204,7 @@ async def test_a_reader_that_comes_later_gets_what_is_so_then() -> None:
     async with harness.running():
         with harness.feed.reading() as reader:
             await harness.news(reader)
-        await harness.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
+        await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
         await harness.clock.advance(60)
         with harness.feed.reading() as reader:
             assert (await harness.news(reader))["pools"][EAST]["allocated"] == 8
@@ -222,7 +222,7 @@ async def test_a_cluster_that_does_not_answer_is_reported_on_the_page() -> None:
             harness.cluster.on_request = refuse
             await harness.clock.advance(600)
             failures = (await harness.news(reader, 30))["failures"]
-            assert any("connection refused" in one for one in failures)
+            assert any("connection refused" in failure for failure in failures)
 
 
 async def test_many_changes_at_once_are_one_state() -> None:
@@ -233,7 +233,7 @@ async def test_many_changes_at_once_are_one_state() -> None:
             before = harness.feed.number
             for number in range(30):
                 await harness.cluster.create(
-                    held(f"a{number}", f"10.0.0.{number}", f"10.0.0.{number}", of="east")
+                    make_holder(f"a{number}", f"10.0.0.{number}", f"10.0.0.{number}", of="east")
                 )
             await harness.clock.advance(1)
             assert (await harness.news(reader))["pools"][EAST]["allocated"] == 30
@@ -260,12 +260,12 @@ async def test_the_page_of_a_user_of_one_namespace_shows_what_that_namespace_has
     harness = Harness(forbidden=kinds, not_read=not_read)
     async with harness.running():
         await harness.cluster.create(
-            held("a", "10.0.0.0", "10.0.0.7", of="east"), event("e", "Served", "a range")
+            make_holder("a", "10.0.0.0", "10.0.0.7", of="east"), event("e", "Served", "a range")
         )
         with harness.feed.reading() as reader:
             news = await harness.news(reader)
     assert news["pools"][EAST]["allocated"] == 8
-    assert [shown["reason"] for shown in news["events"]] == ["Served"]
+    assert [event["reason"] for event in news["events"]] == ["Served"]
 
 
 async def test_the_page_of_a_user_who_may_read_tenant_clusters_alone_shows_them() -> None:
@@ -321,8 +321,8 @@ async def test_a_platform_of_which_a_kind_may_not_be_read_shows_the_rest_of_the_
         with harness.feed.reading() as reader:
             await harness.news(reader)
             await harness.clock.advance(15)
-            shown = [name.key for name in harness.watched.names if name.kind == namespaced.kind]
-    assert shown == [Key("butler-system", "machines")]
+            keys = [name.key for name in harness.watched.names if name.kind == namespaced.kind]
+    assert keys == [Key("butler-system", "machines")]
 
 
 async def test_a_pool_of_which_claims_may_not_be_read_is_unknown_on_the_page() -> None:
@@ -330,9 +330,9 @@ async def test_a_pool_of_which_claims_may_not_be_read_is_unknown_on_the_page() -
     harness = Harness(not_read=[NotRead(claims.full_name)])
     async with harness.running():
         with harness.feed.reading() as reader:
-            shown = (await harness.news(reader))["pools"][EAST]
-    assert [extent["state"] for extent in ranges(shown)] == ["unknown"]
-    assert shown["notRead"] == [claims.full_name]
+            pool = (await harness.news(reader))["pools"][EAST]
+    assert [extent["state"] for extent in ranges(pool)] == ["unknown"]
+    assert pool["notRead"] == [claims.full_name]
 
 
 async def test_a_pool_is_unknown_on_the_page_once_claims_may_not_be_read_any_more() -> None:
@@ -343,9 +343,9 @@ async def test_a_pool_is_unknown_on_the_page_once_claims_may_not_be_read_any_mor
         with harness.feed.reading() as reader:
             await harness.news(reader)
             await harness.clock.advance(30)
-            shown = (await harness.news(reader, 0))["pools"][EAST]
-    assert [extent["state"] for extent in ranges(shown)] == ["unknown"]
-    assert shown["notRead"] == [claims.full_name]
+            pool = (await harness.news(reader, 0))["pools"][EAST]
+    assert [extent["state"] for extent in ranges(pool)] == ["unknown"]
+    assert pool["notRead"] == [claims.full_name]
 
 
 async def test_a_feed_at_rest_sends_the_time_alone() -> None:
@@ -376,6 +376,6 @@ async def test_readers_of_one_state_share_one_message() -> None:
         with harness.feed.reading() as first, harness.feed.reading() as second:
             await harness.news(first)
             await harness.news(second)
-            await harness.cluster.create(held("a", "10.0.0.0", "10.0.0.7", of="east"))
+            await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
             await harness.clock.advance(1)
             assert await first.news() is await second.news()

@@ -15,7 +15,7 @@ from reconcilers.ui.serving import local_page
 from tests.browser import Page, browser
 from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.saved import cluster, held
+from tests.reconcilers.cli.saved import cluster, make_holder
 from tests.reconcilers.ui.cluster import CLUSTER_API, Cluster, event
 
 LAB = "document.querySelector('[data-pool=\"butler-system/lab\"]')"
@@ -31,33 +31,35 @@ TENANTS = (
 async def live(folder: Path, fragment: str | None = None) -> AsyncIterator[tuple[Page, Cluster]]:
     """Open the page of a cluster with one pool."""
     clock = SystemClock()
-    one = Cluster(clock)
-    one.serve_platforms(*CLUSTER_API)
-    await one.create(pool("lab", "10.0.0.0/24"))
-    async with local_page(one, clock, Bind("127.0.0.1", 0)) as url, browser(folder) as page:
+    cluster = Cluster(clock)
+    cluster.serve_platforms(*CLUSTER_API)
+    await cluster.create(pool("lab", "10.0.0.0/24"))
+    async with local_page(cluster, clock, Bind("127.0.0.1", 0)) as url, browser(folder) as page:
         await page.show(url if fragment is None else url.partition("#")[0] + fragment)
         if fragment is None:
             await page.until(f"document.body && document.body.dataset.drawn === 'true' && {LAB}")
-        yield page, one
+        yield page, cluster
 
 
 def tenant_held(name: str, start: str, end: str) -> dict[str, Any]:
-    return held(name, start, end, tenant="team/red")
+    return make_holder(name, start, end, tenant="team/red")
 
 
 @pytest.mark.slow
 async def test_allocations_appear_and_go_and_the_map_stays_where_it_is(tmp_path: Path) -> None:
-    async with live(tmp_path) as (page, one):
+    async with live(tmp_path) as (page, live_cluster):
         await page.value(f"{LAB}.querySelector('canvas.map').focus()")
         await page.press("+", "n")
         where = await page.value(f"{LAB}.dataset.from + ' ' + {LAB}.dataset.span")
         await page.value("window.stayed = true")
-        await one.create(cluster("red", "team"), tenant_held("a", "10.0.0.8", "10.0.0.23"))
+        await live_cluster.create(
+            cluster("red", "team"), tenant_held("a", "10.0.0.8", "10.0.0.23")
+        )
         await page.until(f"{LAB}.textContent.includes('240 of 256 free')")
         await page.until(f"{TENANTS}.some(([name, held]) => name === 'team/red' && held === '16')")
-        await one.create(tenant_held("b", "10.0.0.24", "10.0.0.31"))
+        await live_cluster.create(tenant_held("b", "10.0.0.24", "10.0.0.31"))
         await page.until(f"{TENANTS}.some(([name, held]) => name === 'team/red' && held === '24')")
-        await one.delete(IP_ALLOCATION, "b")
+        await live_cluster.delete(IP_ALLOCATION, "b")
         await page.until(f"{TENANTS}.some(([name, held]) => name === 'team/red' && held === '16')")
         assert await page.value(f"{LAB}.dataset.from + ' ' + {LAB}.dataset.span") == where
         assert await page.value("document.activeElement.tagName") == "CANVAS"
@@ -66,41 +68,41 @@ async def test_allocations_appear_and_go_and_the_map_stays_where_it_is(tmp_path:
 
 @pytest.mark.slow
 async def test_pools_and_events_appear(tmp_path: Path) -> None:
-    async with live(tmp_path) as (page, one):
-        await one.create(pool("other", "10.9.0.0/26"))
+    async with live(tmp_path) as (page, live_cluster):
+        await live_cluster.create(pool("other", "10.9.0.0/26"))
         await page.until("document.querySelectorAll('#pools > section').length === 2")
-        await one.delete(NETWORK_POOL, "other")
+        await live_cluster.delete(NETWORK_POOL, "other")
         await page.until("document.querySelectorAll('#pools > section').length === 1")
-        await one.delete(NETWORK_POOL, "lab")
+        await live_cluster.delete(NETWORK_POOL, "lab")
         await page.until("document.querySelector('#pools-table').textContent.includes('no pool')")
-        await one.create(event("first", "Allocated", "It holds <b>10.0.0.8</b>."))
+        await live_cluster.create(event("first", "Allocated", "It holds <b>10.0.0.8</b>."))
         await page.until(f"{EVENTS}.length === 1")
-        [shown] = await page.value(EVENTS)
-        assert "Allocated IPAllocation butler-system/a: It holds <b>10.0.0.8</b>." in shown
+        [event_text] = await page.value(EVENTS)
+        assert "Allocated IPAllocation butler-system/a: It holds <b>10.0.0.8</b>." in event_text
 
 
 @pytest.mark.slow
 async def test_pools_of_claims_appear_and_change(tmp_path: Path) -> None:
-    async with live(tmp_path) as (page, one):
+    async with live(tmp_path) as (page, live_cluster):
         machines = "document.querySelector('[data-pool=\"InClusterIPPool b/machines\"]')"
-        await one.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
+        await live_cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
         await page.until(f"{machines}?.textContent.includes('3 of 3 free')")
-        await one.create(claims.claim("w", "machines"), claims.claim("web", "machines"))
-        await one.create(claims.address("web", "machines", "10.0.0.11"))
+        await live_cluster.create(claims.claim("w", "machines"), claims.claim("web", "machines"))
+        await live_cluster.create(claims.address("web", "machines", "10.0.0.11"))
         await page.until(f"{machines}.textContent.includes('2 of 3 free')")
         await page.until(f"{machines}.querySelector('summary').textContent.includes('1 waiting')")
         await page.value(f"{machines}.querySelector('details').open = true")
         await page.until(f"{machines}.textContent.includes('IPAddressClaim b/web')")
-        await one.delete(api.IN_CLUSTER_IP_POOL, "machines", "b")
+        await live_cluster.delete(api.IN_CLUSTER_IP_POOL, "machines", "b")
         await page.until(f"!{machines}")
 
 
 @pytest.mark.slow
 async def test_the_token_leaves_the_address_bar_and_survives_a_reload(tmp_path: Path) -> None:
-    async with live(tmp_path) as (page, one):
+    async with live(tmp_path) as (page, live_cluster):
         assert "token" not in await page.value("location.href")
         await page.call("Page.reload")
-        await one.create(tenant_held("a", "10.0.0.8", "10.0.0.23"))
+        await live_cluster.create(tenant_held("a", "10.0.0.8", "10.0.0.23"))
         await page.until(f"{LAB} && {LAB}.textContent.includes('240 of 256 free')")
 
 
@@ -123,7 +125,7 @@ async def test_nothing_but_the_pages_own_script_runs(tmp_path: Path) -> None:
             " document.body.insertAdjacentHTML('beforeend',"
             " '<img src=x onerror=\"window.ran = true\">'); })()"
         )
-        await page.drawn()
+        await page.wait_until_drawn()
         assert await page.value("window.ran === undefined")
         refused = await page.value("fetch('https://127.0.0.2/').then(() => 0, () => 1)")
         assert refused == 1
@@ -132,14 +134,14 @@ async def test_nothing_but_the_pages_own_script_runs(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_a_page_whose_server_is_gone_says_so_and_comes_back(tmp_path: Path) -> None:
     clock = SystemClock()
-    one = Cluster(clock)
-    await one.create(pool("lab", "10.0.0.0/24"))
+    cluster = Cluster(clock)
+    await cluster.create(pool("lab", "10.0.0.0/24"))
     async with browser(tmp_path) as page:
-        async with local_page(one, clock, Bind("127.0.0.1", 0)) as url:
+        async with local_page(cluster, clock, Bind("127.0.0.1", 0)) as url:
             await page.show(url)
             await page.until(f"document.body && document.body.dataset.drawn && {LAB}")
             port = int(url.partition("#")[0].rstrip("/").rpartition(":")[2])
         await page.until(f"{STATUS}.startsWith('Not connected')")
-        async with local_page(one, clock, Bind("127.0.0.1", port)):
+        async with local_page(cluster, clock, Bind("127.0.0.1", port)):
             # The token is another one now: whose page this was is asked again.
             await page.until("document.getElementById('sign-in')?.hidden === false")

@@ -24,7 +24,7 @@ CLAIMS = clusterapi.claims("v1beta2")
 
 
 async def latest(harness: Harness, reader: Reader, seconds: float = LOOK) -> dict[str, Any]:
-    """Return what a reader is sent of pools after so many seconds, by name."""
+    """Return the pools that a reader is sent after so many seconds, by name."""
     await harness.clock.advance(seconds)
     return dict((await harness.news(reader, 0))["pools"])
 
@@ -39,16 +39,16 @@ async def test_a_pool_of_claims_is_shown_and_changes_with_its_claims(harness: Ha
     await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
     async with harness.running():
         with harness.feed.reading() as reader:
-            shown = await latest(harness, reader)
-            assert list(shown) == [EAST, WEST, MACHINES]
-            assert (shown[MACHINES]["total"], shown[MACHINES]["available"]) == (3, 3)
+            picture = await latest(harness, reader)
+            assert list(picture) == [EAST, WEST, MACHINES]
+            assert (picture[MACHINES]["total"], picture[MACHINES]["available"]) == (3, 3)
             await harness.cluster.create(claims.claim("web", "machines"))
             news = await latest(harness, reader, 1)
             assert list(news) == [MACHINES], "what does not change is not sent"
             assert list(news[MACHINES]["requests"]) == ["IPAddressClaim b/web"]
             await harness.cluster.create(claims.address("web", "machines", "10.0.0.11"))
-            held = (await latest(harness, reader, 1))[MACHINES]
-            assert (held["allocated"], held["available"]) == (1, 2)
+            before = (await latest(harness, reader, 1))[MACHINES]
+            assert (before["allocated"], before["available"]) == (1, 2)
             await harness.cluster.delete(clusterapi.addresses("v1beta2"), "web", "b")
             await harness.cluster.delete(CLAIMS, "web", "b")
             gone = (await latest(harness, reader, 1))[MACHINES]
@@ -71,14 +71,14 @@ async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(harness: Harnes
                 claims.address("a", "site", "10.9.0.2", "NetworkPool"),
                 claims.claim("waits", "site", "NetworkPool"),
             )
-            [(name, shown)] = (await latest(harness, reader, 1)).items()
+            [(name, picture)] = (await latest(harness, reader, 1)).items()
             assert name == "b/site 10.9.0.0/29"
             assert [
-                (one["start"], [allocation for allocation, _, _ in one["holders"]])
-                for one in ranges(shown)
-                if one["holders"]
+                (span["start"], [allocation for allocation, _, _ in span["holders"]])
+                for span in ranges(picture)
+                if span["holders"]
             ] == [("10.9.0.2", ["IPAddressClaim b/a"])]
-            assert list(shown["requests"]) == ["IPAddressClaim b/waits"]
+            assert list(picture["requests"]) == ["IPAddressClaim b/waits"]
 
 
 async def test_what_is_free_of_a_pool_is_not_known_before_the_claims_are_listed(
@@ -98,8 +98,8 @@ async def test_what_is_free_of_a_pool_is_not_known_before_the_claims_are_listed(
             with harness.feed.reading() as reader:
                 first = (await latest(harness, reader, 0))[name]
                 assert clusterapi.addresses("v1beta2").full_name in first["notRead"]
-                shown = (await latest(harness, reader))[name]
-                assert (shown["notRead"], shown["allocated"]) == ([], 1)
+                picture = (await latest(harness, reader))[name]
+                assert (picture["notRead"], picture["allocated"]) == ([], 1)
             await harness.clock.advance(2 * live.KEPT_SECONDS)  # nobody reads: watches end
 
 
@@ -116,12 +116,14 @@ async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:
     )
     async with harness.running():
         with harness.feed.reading() as reader:
-            shown = await latest(harness, reader)
-            metallb = shown["IPAMPool metallb in east 10.1.0.0/29"]
+            picture = await latest(harness, reader)
+            metallb = picture["IPAMPool metallb in east 10.1.0.0/29"]
             assert (metallb["allocated"], metallb["available"], metallb["waiting"]) == (4, 4, 1)
-            [held] = [one for one in ranges(metallb) if one["holders"]]
-            assert held["holders"] == [["IPAMAllocation cluster-blue/metallb", "blue", "cluster"]]
-            net = shown["NetworkNamespace dc/net 10.3.0.0/24"]
+            [held_span] = [span for span in ranges(metallb) if span["holders"]]
+            assert held_span["holders"] == [
+                ["IPAMAllocation cluster-blue/metallb", "blue", "cluster"]
+            ]
+            net = picture["NetworkNamespace dc/net 10.3.0.0/24"]
             assert (net["total"], net["allocated"]) == (3, 1)
             await harness.cluster.delete(vitistack.ALLOCATIONS, "web", "dc")
             news = await latest(harness, reader, 1)
@@ -177,9 +179,9 @@ async def test_only_the_total_is_known_of_a_pool_whose_claims_may_not_be_read(
             news = await harness.news(reader, 0)
             assert news["order"] == [EAST, WEST, MACHINES]
             assert news["failures"] == []
-            shown = news["pools"][MACHINES]
-            assert (shown["total"], shown["notRead"]) == (3, [CLAIMS.full_name])
-            assert {extent["state"] for extent in ranges(shown)}.isdisjoint({"free"})
+            pool = news["pools"][MACHINES]
+            assert (pool["total"], pool["notRead"]) == (3, [CLAIMS.full_name])
+            assert {extent["state"] for extent in ranges(pool)}.isdisjoint({"free"})
 
 
 async def test_a_kind_that_discovery_names_and_no_server_has_hides_nothing(
@@ -194,8 +196,8 @@ async def test_a_kind_that_discovery_names_and_no_server_has_hides_nothing(
     harness.cluster.on_request = answer
     async with harness.running():
         with harness.feed.reading() as reader:
-            shown = (await latest(harness, reader))[EAST]
-    assert (shown["notRead"], shown["available"]) == ([], 256)
+            picture = (await latest(harness, reader))[EAST]
+    assert (picture["notRead"], picture["available"]) == ([], 256)
 
 
 async def test_other_platforms_are_not_watched_while_no_client_reads(harness: Harness) -> None:

@@ -35,7 +35,7 @@ class Site:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[Site]:
+async def serve_page() -> AsyncIterator[Site]:
     clock = SystemClock()
     cluster = Cluster(clock)
     await cluster.create(pool("lab", "10.0.0.0/24"))
@@ -47,7 +47,7 @@ async def served() -> AsyncIterator[Site]:
 
 
 async def test_updates_are_for_who_has_the_token() -> None:
-    async with served() as site:
+    async with serve_page() as site:
         assert await site.status("GET", "/ui/updates") == 401
         assert await site.status("GET", "/ui/updates", "guessed") == 401
         assert await site.status("GET", "/ui/updates", "größer") == 401
@@ -62,11 +62,11 @@ async def test_updates_are_for_who_has_the_token() -> None:
 
 
 async def test_the_page_itself_holds_nothing_and_lets_nothing_foreign_run() -> None:
-    async with served() as site, site.http.get(f"{site.base}/") as answer:
-        text = await answer.text()
+    async with serve_page() as site, site.http.get(f"{site.base}/") as answer:
+        body = await answer.text()
         policy = answer.headers["Content-Security-Policy"]
-        assert "butler-system" not in text
-        assert site.token not in text
+        assert "butler-system" not in body
+        assert site.token not in body
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
@@ -82,7 +82,7 @@ async def test_the_page_itself_holds_nothing_and_lets_nothing_foreign_run() -> N
 async def test_page_and_updates_are_compressed_for_clients_that_accept_it(
     accepted: str, encoding: str | None
 ) -> None:
-    async with served() as site:
+    async with serve_page() as site:
         headers = {"Authorization": f"Bearer {site.token}", "Accept-Encoding": accepted}
         async with site.http.get(f"{site.base}/", headers=headers) as answer:
             assert answer.headers.get("Content-Encoding") == encoding
@@ -97,7 +97,7 @@ async def test_page_and_updates_are_compressed_for_clients_that_accept_it(
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_nothing_can_be_written(method: str) -> None:
-    async with served() as site:
+    async with serve_page() as site:
         for path in ("/", "/ui/updates"):
             assert await site.status(method, path, site.token) == 405
         assert await site.status(method, "/apis", site.token) == 404
@@ -107,7 +107,7 @@ async def test_more_readers_than_there_may_be_are_sent_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "MOST_READERS", 0)
-    async with served() as site:
+    async with serve_page() as site:
         assert await site.status("GET", "/ui/updates", site.token) == 503
 
 
@@ -115,7 +115,7 @@ async def test_a_stream_ends_so_that_access_is_reviewed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "STREAM_SECONDS", 0.0)
-    async with served() as site:
+    async with serve_page() as site:
         headers = {"Authorization": f"Bearer {site.token}"}
         async with site.http.get(f"{site.base}/ui/updates", headers=headers) as answer:
             assert await answer.content.read() == b": hello\n\n"

@@ -112,7 +112,7 @@ async def test_what_changes_a_spec_or_deletes_is_judged(
 ) -> None:
     answer, judge = await ask(operation, new, old)
     assert isinstance(answer, Denied)
-    assert [what for what, _ in judge.asked] == [asked]
+    assert [operation for operation, _ in judge.asked] == [asked]
     assert (answer.causes, answer.warnings) == (NO.causes, NO.warnings)
 
 

@@ -20,7 +20,7 @@ def warnings(status: dict[str, Any], *, meta: Any = None, **allocation: Any) -> 
 
 
 def used_by(*services: str, allocation: str = "a", **status: Any) -> dict[str, Any]:
-    shown = {
+    pool_status = {
         "allocation": allocation,
         "namespace": make.NAMESPACE,
         "pool": "lab",
@@ -30,7 +30,7 @@ def used_by(*services: str, allocation: str = "a", **status: Any) -> dict[str, A
         "range": "10.40.0.0-10.40.0.7",
         "services": list(services),
     }
-    return {"phase": "Ready", "network": {"ranges": [shown]}} | status
+    return {"phase": "Ready", "network": {"ranges": [pool_status]}} | status
 
 
 def test_the_services_that_use_the_range_are_named() -> None:
@@ -60,7 +60,9 @@ def test_services_are_named_though_the_cluster_is_not_ready() -> None:
 def test_what_is_not_in_use_is_deleted_without_a_warning() -> None:
     ready = {"phase": "Ready"}
     assert warnings({"phase": "Provisioning"}) == []
-    assert warnings(ready, held=None) == []
+    assert warnings(ready, held_range=None) == []
     gone = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     assert warnings(used_by("shop/web"), meta=gone) == []
-    assert ipallocation.review_deletion(make.allocation("a", held=RANGE), None).warnings == ()
+    assert (
+        ipallocation.review_deletion(make.allocation("a", held_range=RANGE), None).warnings == ()
+    )

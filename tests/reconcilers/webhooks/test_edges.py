@@ -19,25 +19,25 @@ HINT = (
 )
 
 
-def offered(**spec: object) -> list[str]:
+def list_offered(**spec: object) -> list[str]:
     pool = make.pool(cidr="10.0.0.0/24", **({"edges": True} | spec))  # type: ignore[arg-type]
     [offer] = offers_of(pool, LIMIT)
     return [f"{part.start_text}-{part.end_text}" for part in offer.ranges]
 
 
-def created(cidr: str, **spec: object) -> Verdict:
+def review_creation(cidr: str, **spec: object) -> Verdict:
     pool = make.pool(cidr=cidr, **({"edges": None} | spec))  # type: ignore[arg-type]
     return networkpool.review_creation(pool, make.spaces(), LIMIT)
 
 
 def test_a_pool_that_excludes_them_offers_the_addresses_between() -> None:
-    assert offered() == ["10.0.0.1-10.0.0.254"]
-    assert offered(edges=False) == ["10.0.0.0-10.0.0.255"]
-    assert offered(edges=None) == ["10.0.0.0-10.0.0.255"]
+    assert list_offered() == ["10.0.0.1-10.0.0.254"]
+    assert list_offered(edges=False) == ["10.0.0.0-10.0.0.255"]
+    assert list_offered(edges=None) == ["10.0.0.0-10.0.0.255"]
 
 
 def test_the_first_address_of_a_block_of_ipv6_is_left_out_and_the_last_is_not() -> None:
-    assert offered(secondary=SECOND) == ["10.0.0.1-10.0.0.254", "fd00::1-fd00::ff"]
+    assert list_offered(secondary=SECOND) == ["10.0.0.1-10.0.0.254", "fd00::1-fd00::ff"]
 
 
 @pytest.mark.parametrize("cidr", ["10.0.0.0/31", "10.0.0.0/32", "fd00::/127", "fd00::/128"])
@@ -45,7 +45,7 @@ def test_a_cidr_of_one_or_two_addresses_loses_none_and_is_not_warned_of(cidr: st
     pool = make.pool(cidr=cidr, edges=True)
     [layout] = poolgeometry.parse_layouts(pool.spec, LIMIT)
     assert layout.total == layout.cidr.size
-    assert created(cidr).warnings == ()
+    assert review_creation(cidr).warnings == ()
 
 
 def test_a_request_for_every_address_between_is_served_and_no_further_one() -> None:
@@ -58,29 +58,31 @@ def test_a_request_for_every_address_between_is_served_and_no_further_one() -> N
 
 def test_a_pool_that_does_not_say_is_warned_with_the_addresses_and_the_field() -> None:
     both = "spec.cidr: the pool hands out 10.0.0.0 (network address) and 10.0.0.255 (broadcast"
-    assert created("10.0.0.0/24").warnings == (f"{both} address){HINT}",)
+    assert review_creation("10.0.0.0/24").warnings == (f"{both} address){HINT}",)
     tenant = {"ranges": [{"start": "10.0.0.16", "end": "10.0.0.255"}]}
-    one = "spec.cidr: the pool hands out 10.0.0.255 (broadcast address)"
-    assert created("10.0.0.0/24", tenant=tenant).warnings == (f"{one}{HINT}",)
+    warning = "spec.cidr: the pool hands out 10.0.0.255 (broadcast address)"
+    assert review_creation("10.0.0.0/24", tenant=tenant).warnings == (f"{warning}{HINT}",)
     second = "spec.secondary.cidr: the pool hands out fd00:: (subnet-router anycast address)"
-    kept = created("10.0.0.0/24", reserved=["10.0.0.0/32", "10.0.0.255/32"], secondary=SECOND)
+    kept = review_creation(
+        "10.0.0.0/24", reserved=["10.0.0.0/32", "10.0.0.255/32"], secondary=SECOND
+    )
     assert kept.warnings == (f"{second}{HINT}",)
 
 
 def test_a_pool_that_says_so_is_not_warned_of() -> None:
-    assert created("10.0.0.0/24", edges=True).warnings == ()
-    assert created("10.0.0.0/24", edges=False).warnings == ()
+    assert review_creation("10.0.0.0/24", edges=True).warnings == ()
+    assert review_creation("10.0.0.0/24", edges=False).warnings == ()
     tenant = {"ranges": [{"start": "10.0.0.1", "end": "10.0.0.254"}]}
-    assert created("10.0.0.0/24", tenant=tenant).warnings == ()
+    assert review_creation("10.0.0.0/24", tenant=tenant).warnings == ()
 
 
-def excluded(first: str, last: str, cidr: str = "10.0.0.0/24") -> Verdict:
+def review_exclusion(first: str, last: str, cidr: str = "10.0.0.0/24") -> Verdict:
     old, new = make.pool(cidr=cidr, edges=False), make.pool(cidr=cidr, edges=True)
-    held = make.allocation(
+    allocation = make.allocation(
         "a", status={"phase": "Allocated", "startAddress": first, "endAddress": last}
     )
     assert networkpool.gives_up_addresses(new, old, LIMIT)
-    return networkpool.review_update(new, old, make.view(held), make.spaces(), LIMIT)
+    return networkpool.review_update(new, old, make.view(allocation), make.spaces(), LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def excluded(first: str, last: str, cidr: str = "10.0.0.0/24") -> Verdict:
 def test_excluding_an_address_that_is_held_is_refused_by_name(
     first: str, last: str, address: str, name: str
 ) -> None:
-    [cause] = excluded(first, last).causes
+    [cause] = review_exclusion(first, last).causes
     assert cause.field == "spec.excludeNetworkAndBroadcast"
     assert cause.message == (
         f'cannot reserve {name} address "{address}": IPAllocation "a" has address {address} in it.'
@@ -102,7 +104,7 @@ def test_excluding_an_address_that_is_held_is_refused_by_name(
 
 
 def test_excluding_addresses_that_nobody_holds_is_allowed() -> None:
-    assert excluded("10.0.0.1", "10.0.0.254").allowed
+    assert review_exclusion("10.0.0.1", "10.0.0.254").allowed
 
 
 def test_a_pool_that_grows_may_hand_out_the_broadcast_address_of_its_old_cidr() -> None:
@@ -136,16 +138,16 @@ def test_excluded_addresses_are_never_handed_out_and_the_figures_add_up(
         for edges in (True, False)
     )
     edges = name_edge_addresses(whole).values()
-    offered_edges = [one for one in edges if _offers(plain, one)]
+    offered_edges = [edge for edge in edges if _offers(plain, edge)]
     assert excluding.total == plain.total - len(offered_edges)
-    space, taken = Space(excluding, []), list[AddressRange]()
+    space, ranges = Space(excluding, []), list[AddressRange]()
     for size in (*sizes, *[1] * excluding.total):
         try:
-            taken.append(space.allocate(size))
+            ranges.append(space.allocate(size))
         except PoolExhausted:
             continue
-    assert not [part for part in taken for edge in edges if part.overlaps(edge)]
-    assert sum(part.size for part in taken) == excluding.total
+    assert not [part for part in ranges for edge in edges if part.overlaps(edge)]
+    assert sum(part.size for part in ranges) == excluding.total
     figures = space.capacity()
     assert (figures.total, figures.allocated, figures.available) == (excluding.total,) * 2 + (0,)
 

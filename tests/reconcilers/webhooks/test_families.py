@@ -23,7 +23,7 @@ BOTH = {
         {"family": "IPv6", "startAddress": "fd00::8", "endAddress": "fd00::9"},
     ]
 }
-HOLDER = make.allocation("a", held=("10.40.0.8", "10.40.0.9"), asks=REQUIRE, status=BOTH)
+HOLDER = make.allocation("a", held_range=("10.40.0.8", "10.40.0.9"), asks=REQUIRE, status=BOTH)
 
 
 def dual(**second: Any) -> NetworkPool:
@@ -49,7 +49,7 @@ def causes(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("second", "field", "what"),
+    ("second", "field", "expected_message"),
     [
         ({"cidr": "fd00::/200"}, "spec.secondary.cidr", "invalid pool CIDR"),
         ({"cidr": "10.41.0.0/24"}, "spec.secondary.cidr", "has the IP family of cidr"),
@@ -62,11 +62,11 @@ def causes(verdict: Verdict) -> list[tuple[str, str]]:
     ],
 )
 def test_a_second_block_that_contradicts_itself_is_refused_at_its_field(
-    second: dict[str, Any], field: str, what: str
+    second: dict[str, Any], field: str, expected_message: str
 ) -> None:
     [(where, message)] = causes(networkpool.review_creation(dual(**second), make.spaces(), LIMIT))
     assert where == field
-    assert what in message
+    assert expected_message in message
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_gateway_of_the_other_family_is_refused(cidr: str, gateway: str, refus
     """It would be told to machines of the first family, and handed out of the second."""
     pool = make.pool(cidr=cidr, secondary=None if ":" in cidr else SECOND)
     new = replace(pool, spec=replace(pool.spec, gateway=gateway))
-    found = causes(networkpool.review_creation(new, make.spaces(), LIMIT))
-    assert found == ([("spec.gateway", GATEWAY_FAMILY.message)] if refused else [])
+    found_causes = causes(networkpool.review_creation(new, make.spaces(), LIMIT))
+    assert found_causes == ([("spec.gateway", GATEWAY_FAMILY.message)] if refused else [])
 
 
 def test_a_second_block_is_warned_of_like_the_first() -> None:
@@ -143,7 +143,7 @@ def test_a_promise_of_two_ranges_keeps_both_in_the_pool() -> None:
 
 
 def test_a_pool_in_use_gets_its_second_family_and_only_a_larger_one_after_that() -> None:
-    single = make.allocation("b", held=("10.40.0.0", "10.40.0.3"))
+    single = make.allocation("b", held_range=("10.40.0.0", "10.40.0.3"))
     assert not networkpool.gives_up_addresses(dual(), make.pool(), LIMIT)
     assert update(dual(), single, old=make.pool()).allowed
     assert update(dual(cidr="fd00::/64"), HOLDER).allowed
@@ -153,7 +153,7 @@ def test_a_pool_in_use_gets_its_second_family_and_only_a_larger_one_after_that()
 
 
 @pytest.mark.parametrize(
-    ("spec", "field", "what"),
+    ("spec", "field", "expected_message"),
     [
         ({"ipFamilies": ["IPv6", "IPv4"]}, "spec.ipFamilyPolicy", "when multiple IP families"),
         ({"ipFamilies": ["IPv4", "IPv4"], **PREFER}, "spec.ipFamilies[1]", "must differ"),
@@ -182,11 +182,11 @@ def test_a_pool_in_use_gets_its_second_family_and_only_a_larger_one_after_that()
     ],
 )
 def test_what_a_pool_of_two_families_could_never_serve_is_refused(
-    spec: dict[str, Any], field: str, what: str
+    spec: dict[str, Any], field: str, expected_message: str
 ) -> None:
     [(where, message)] = causes(ask(dual(), **spec))
     assert where == field
-    assert what in message
+    assert expected_message in message
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def create(new: IPAllocation, pool: NetworkPool | None = POOL, *others: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("new", "where", "what"),
+    ("new", "where", "message"),
     [
         (
             make.allocation("a", pin=("10.40.0.9", "10.40.0.3")),
@@ -45,11 +45,11 @@ def create(new: IPAllocation, pool: NetworkPool | None = POOL, *others: Any) -> 
     ],
 )
 def test_what_its_pool_could_never_serve_is_refused(
-    new: IPAllocation, where: str, what: str
+    new: IPAllocation, where: str, message: str
 ) -> None:
     [cause] = create(new).causes
     assert cause.field == f"spec.{where}"
-    assert what in cause.message
+    assert message in cause.message
 
 
 def test_a_block_that_its_pool_could_serve_is_accepted() -> None:
@@ -83,7 +83,7 @@ def test_a_range_that_is_none_is_refused_even_where_the_pool_does_not_exist() ->
 
 
 @pytest.mark.parametrize(
-    ("pool", "what"),
+    ("pool", "message"),
     [
         (make.pool(cidr="10.0.0.0/40"), "hands out nothing until its spec is corrected"),
         (make.pool(deletionTimestamp="2026-01-01T00:00:00Z"), "is being deleted"),
@@ -93,11 +93,11 @@ def test_a_range_that_is_none_is_refused_even_where_the_pool_does_not_exist() ->
         ),
     ],
 )
-def test_a_pool_that_cannot_serve_now_is_a_warning(pool: NetworkPool, what: str) -> None:
+def test_a_pool_that_cannot_serve_now_is_a_warning(pool: NetworkPool, message: str) -> None:
     verdict = create(make.allocation("a", size=4), pool)
     assert verdict.allowed
     [warning] = verdict.warnings
-    assert what in warning
+    assert message in warning
 
 
 def test_a_status_of_an_older_spec_says_nothing_about_room() -> None:
@@ -106,7 +106,7 @@ def test_a_status_of_an_older_spec_says_nothing_about_room() -> None:
 
 
 def test_a_pinned_range_that_is_held_already_is_a_warning() -> None:
-    holder = make.allocation("holder", held=("10.40.0.20", "10.40.0.27"))
+    holder = make.allocation("holder", held_range=("10.40.0.20", "10.40.0.27"))
     verdict = create(make.allocation("a", pin=("10.40.0.24", "10.40.0.31")), POOL, holder)
     assert verdict.allowed
     assert "IPAllocation holder has 10.40.0.20-10.40.0.27" in verdict.warnings[0]
@@ -114,7 +114,7 @@ def test_a_pinned_range_that_is_held_already_is_a_warning() -> None:
 
 def test_a_pinned_range_that_was_promised_is_a_warning() -> None:
     waiting = make.allocation("waits")
-    promise = make.listed(make.promise(waiting, "10.40.0.24", "10.40.0.31"))
+    promise = make.list_promise(make.promise(waiting, "10.40.0.24", "10.40.0.31"))
     pool = make.pool(status={"assignments": [promise]})
     verdict = create(make.allocation("a", pin=("10.40.0.24", "10.40.0.31")), pool, waiting)
     assert "IPAllocation waits has 10.40.0.24/29" in verdict.warnings[0]

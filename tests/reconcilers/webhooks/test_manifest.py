@@ -27,7 +27,7 @@ def test_the_flags_defaults_name_the_same_objects() -> None:
     def command(**_: object) -> None:
         """Take the options."""
 
-    defaults = {one.name: one.default for one in command.params}
+    defaults = {param.name: param.default for param in command.params}
     assert defaults["service"] == SERVICE
     assert defaults["validating"] == [NAME]
 
@@ -45,20 +45,24 @@ def test_webhooks_are_not_called_for_statuses() -> None:
 
 
 def test_no_bundle_is_shipped_that_would_overwrite_the_injected_one() -> None:
-    assert all("caBundle" not in one["clientConfig"] for one in configuration()["webhooks"])
+    assert all(
+        "caBundle" not in webhook["clientConfig"] for webhook in configuration()["webhooks"]
+    )
 
 
 def test_only_the_warning_about_deletions_may_go_unanswered() -> None:
-    policies = {one["name"]: one["failurePolicy"] for one in configuration()["webhooks"]}
+    policies = {
+        webhook["name"]: webhook["failurePolicy"] for webhook in configuration()["webhooks"]
+    }
     lenient = {name for name, policy in policies.items() if policy == "Ignore"}
     assert lenient == {"deletion.vipallocation.kb.io"}
-    [advice] = [one for one in configuration()["webhooks"] if one["name"] in lenient]
+    [advice] = [webhook for webhook in configuration()["webhooks"] if webhook["name"] in lenient]
     assert [rule["operations"] for rule in advice["rules"]] == [["DELETE"]]
-    strict = [one for one in configuration()["webhooks"] if one["name"] not in lenient]
+    strict = [webhook for webhook in configuration()["webhooks"] if webhook["name"] not in lenient]
     deleting = {
         kind
-        for one in strict
-        for rule in one["rules"]
+        for webhook in strict
+        for rule in webhook["rules"]
         if "DELETE" in rule["operations"]
         for kind in rule["resources"]
     }

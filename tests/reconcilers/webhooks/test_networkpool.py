@@ -21,9 +21,9 @@ def ranges(*spans: tuple[int, int]) -> dict[str, Any]:
     return {"ranges": [{"start": f"10.0.0.{a}", "end": f"10.0.0.{b}"} for a, b in spans]}
 
 
-def pool(*spans: tuple[int, int], **made: Any) -> NetworkPool:
+def pool(*spans: tuple[int, int], **spec_fields: Any) -> NetworkPool:
     tenant = ranges(*spans) if spans else None
-    return make.pool(cidr="10.0.0.0/24", tenant=tenant, **made)
+    return make.pool(cidr="10.0.0.0/24", tenant=tenant, **spec_fields)
 
 
 def create(new: NetworkPool, *others: NetworkPool) -> Verdict:
@@ -42,7 +42,7 @@ def causes(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("new", "where", "what"),
+    ("new", "where", "expected_message"),
     [
         (make.pool(cidr="10.0.0.0/40"), "spec.cidr", "invalid pool CIDR"),
         (make.pool(reserved=["10.41.0.0/28"]), "spec.reserved[0]", "is not within pool CIDR"),
@@ -78,11 +78,11 @@ def causes(verdict: Verdict) -> list[tuple[str, str]]:
     ],
 )
 def test_a_spec_that_contradicts_itself_is_refused_at_its_field(
-    new: NetworkPool, where: str, what: str
+    new: NetworkPool, where: str, expected_message: str
 ) -> None:
     [(field, message)] = causes(create(new))
     assert field == where
-    assert what in message
+    assert expected_message in message
 
 
 def test_every_fault_of_a_spec_is_named_at_once() -> None:
@@ -137,7 +137,7 @@ def test_a_pool_that_shares_addresses_with_others_is_warned_of() -> None:
 def test_pools_that_divide_a_cidr_among_them_are_not_warned_of() -> None:
     low = make.pool("low", "10.0.0.0/24", tenant={"start": "10.0.0.0", "end": "10.0.0.127"})
     high = make.pool("high", "10.0.0.0/24", reserved=["10.0.0.0/25"])
-    assert not [one for one in create(high, low, high).warnings if "handed out" in one]
+    assert not [warning for warning in create(high, low, high).warnings if "handed out" in warning]
     widened = make.pool("high", "10.0.0.0/24", reserved=["10.0.0.0/26"])
     warnings = networkpool.review_update(
         widened, high, None, make.spaces(low, high), LIMIT
@@ -148,11 +148,11 @@ def test_pools_that_divide_a_cidr_among_them_are_not_warned_of() -> None:
 
 # -- update ------------------------------------------------------------------------------------
 
-HELD = make.allocation("a", held=("10.0.0.5", "10.0.0.6"))
+HELD = make.allocation("a", held_range=("10.0.0.5", "10.0.0.6"))
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "held", "passes"),
+    ("before", "after", "holders", "passes"),
     [
         ((1, 10), (7, 10), HELD, False),
         ((3, 8), (1, 10), HELD, True),
@@ -165,17 +165,17 @@ HELD = make.allocation("a", held=("10.0.0.5", "10.0.0.6"))
     ],
 )
 def test_narrowing_is_refused_exactly_where_an_allocation_would_be_left_out(
-    before: tuple[int, int], after: tuple[int, int], held: Any, passes: bool
+    before: tuple[int, int], after: tuple[int, int], holders: Any, passes: bool
 ) -> None:
-    verdict = update(pool(after), pool(before), *([held] if held else []))
+    verdict = update(pool(after), pool(before), *([holders] if holders else []))
     assert verdict.allowed is passes
 
 
 def test_a_refused_narrowing_names_every_offender_and_its_address() -> None:
-    one = make.allocation("one", held=("10.0.0.1", "10.0.0.2"))
-    two = make.allocation("two", held=("10.0.0.9", "10.0.0.12"))
-    safe = make.allocation("safe", held=("10.0.0.4", "10.0.0.5"))
-    verdict = update(pool((3, 10)), pool((1, 20)), two, safe, one)
+    allocation = make.allocation("one", held_range=("10.0.0.1", "10.0.0.2"))
+    two = make.allocation("two", held_range=("10.0.0.9", "10.0.0.12"))
+    safe = make.allocation("safe", held_range=("10.0.0.4", "10.0.0.5"))
+    verdict = update(pool((3, 10)), pool((1, 20)), two, safe, allocation)
     assert causes(verdict) == [
         (
             "spec.tenantAllocation",
@@ -191,20 +191,20 @@ def test_a_refused_narrowing_names_every_offender_and_its_address() -> None:
 
 
 def test_offenders_are_found_by_spec_whatever_their_labels_and_phase_say() -> None:
-    wiped = make.allocation("w", phase="Released", held=("10.0.0.5", "10.0.0.5"), labels={})
-    other = make.allocation("o", of="other", held=("10.0.0.5", "10.0.0.5"))
+    wiped = make.allocation("w", phase="Released", held_range=("10.0.0.5", "10.0.0.5"), labels={})
+    other = make.allocation("o", of="other", held_range=("10.0.0.5", "10.0.0.5"))
     verdict = update(pool((7, 10)), pool((1, 10)), wiped, other)
     assert ['"w"' in message for _, message in causes(verdict)] == [True]
 
 
 def test_an_allocation_without_an_address_list_counts_by_start_and_end() -> None:
-    bare = make.allocation("a", held=("10.0.0.5", "10.0.0.6"), status={"addresses": []})
+    bare = make.allocation("a", held_range=("10.0.0.5", "10.0.0.6"), status={"addresses": []})
     assert not update(pool((7, 10)), pool((1, 10)), bare).allowed
 
 
 def test_a_promise_that_is_not_written_yet_keeps_its_range_in_the_pool() -> None:
     waiting = make.allocation("late")
-    promise = make.listed(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
+    promise = make.list_promise(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
     old = pool((1, 10), status={"assignments": [promise]})
     assert not update(pool((7, 10)), old, waiting).allowed
     assert update(pool((5, 10)), old, waiting).allowed
@@ -212,7 +212,7 @@ def test_a_promise_that_is_not_written_yet_keeps_its_range_in_the_pool() -> None
 
 def test_a_promise_that_is_settled_keeps_nothing() -> None:
     moved_on = make.allocation("edited")
-    promise = make.listed(make.promise(moved_on, "10.0.0.5", "10.0.0.6", version="1"))
+    promise = make.list_promise(make.promise(moved_on, "10.0.0.5", "10.0.0.6", version="1"))
     old = pool((1, 10), status={"assignments": [promise]})
     assert update(pool((7, 10)), old, moved_on).allowed
 
@@ -272,12 +272,12 @@ def test_a_broken_new_spec_is_refused_for_that_alone() -> None:
 
 def test_very_many_offenders_are_counted() -> None:
     many = [
-        make.allocation(f"a{n:03}", held=(f"10.0.0.{n}", f"10.0.0.{n}"))
+        make.allocation(f"a{n:03}", held_range=(f"10.0.0.{n}", f"10.0.0.{n}"))
         for n in range(MOST_CAUSES + 20)
     ]
-    found = update(pool((200, 210)), pool(), *many).causes
-    assert len(found) == MOST_CAUSES + 1
-    assert found[-1].message == "and 20 more allocations would be left out"
+    causes = update(pool((200, 210)), pool(), *many).causes
+    assert len(causes) == MOST_CAUSES + 1
+    assert causes[-1].message == "and 20 more allocations would be left out"
 
 
 def test_whether_an_edit_gives_up_addresses_is_decided_without_allocations() -> None:
@@ -305,7 +305,7 @@ def test_a_pool_with_an_allocated_range_cannot_be_deleted() -> None:
 def test_a_pool_cannot_be_deleted_whatever_phase_a_person_wrote_beside_a_range(
     phase: str,
 ) -> None:
-    holder = make.allocation("a", phase=phase, held=("10.0.0.5", "10.0.0.5"))
+    holder = make.allocation("a", phase=phase, held_range=("10.0.0.5", "10.0.0.5"))
     assert blockers(Journal(), make.view(holder)) == 1, "its finalizer would wait for ever"
     assert networkpool.review_deletion(pool(), make.view(holder)).sentence() == (
         'cannot delete NetworkPool "lab": IPAllocation "a" in namespace "butler-system" is still'
@@ -321,7 +321,7 @@ def test_a_pool_with_an_open_promise_to_a_claim_cannot_be_deleted() -> None:
 
 def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:
     waiting = make.allocation("late")
-    promise = make.listed(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
+    promise = make.list_promise(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
     old = pool(status={"assignments": [promise]})
     assert (
         "was promised 10.0.0.5" in networkpool.review_deletion(old, make.view(waiting)).sentence()
@@ -329,31 +329,31 @@ def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:
 
 
 @pytest.mark.parametrize(
-    "left",
+    "allocation",
     [
         make.allocation("p", phase="Pending"),
         make.allocation("f", phase="Failed"),
         make.allocation(
             "r",
             phase="Released",
-            held=("10.0.0.5", "10.0.0.5"),
+            held_range=("10.0.0.5", "10.0.0.5"),
             deletionTimestamp="2026-01-01T00:00:00Z",
         ),
-        make.allocation("o", of="other", held=("10.0.0.5", "10.0.0.5")),
+        make.allocation("o", of="other", held_range=("10.0.0.5", "10.0.0.5")),
     ],
-    ids=lambda left: str(left.metadata.name),
+    ids=lambda allocation: str(allocation.metadata.name),
 )
-def test_requests_that_hold_nothing_do_not_block_deletion(left: Any) -> None:
-    assert networkpool.review_deletion(pool(), make.view(left)).allowed
+def test_requests_that_hold_nothing_do_not_block_deletion(allocation: Any) -> None:
+    assert networkpool.review_deletion(pool(), make.view(allocation)).allowed
 
 
 # -- what another platform allocates by itself ---------------------------------------------------
 
 
-def observed(address: str, name: str = "team/k") -> HeldRange:
+def make_observed(address: str, name: str = "team/k") -> HeldRange:
     """Return an address that KKP has given a cluster by itself."""
-    found = AddressRange.parse(address, address)
-    return HeldRange(f"IPAMAllocation {name}", found, foreign=True)
+    span = AddressRange.parse(address, address)
+    return HeldRange(f"IPAMAllocation {name}", span, foreign=True)
 
 
 @pytest.mark.parametrize(
@@ -380,18 +380,18 @@ def observed(address: str, name: str = "team/k") -> HeldRange:
 def test_addresses_that_kkp_allocated_may_be_left_out_with_a_warning(
     new: NetworkPool, warning: str
 ) -> None:
-    held = [observed("10.0.0.9")]
-    verdict = networkpool.review_update(new, pool(), make.view(), make.spaces(), LIMIT, held)
+    holders = [make_observed("10.0.0.9")]
+    verdict = networkpool.review_update(new, pool(), make.view(), make.spaces(), LIMIT, holders)
     assert verdict.allowed
     ends = "; it keeps it, and the pool no longer counts it as in use"
     assert f"{warning}{ends}" in verdict.warnings
-    assert networkpool.review_deletion(pool(), make.view(), held).allowed
+    assert networkpool.review_deletion(pool(), make.view(), holders).allowed
 
 
 def test_many_objects_whose_addresses_are_left_out_are_counted() -> None:
-    held = [observed(f"10.0.0.{number}", f"team/k{number}") for number in range(8)]
+    holders = [make_observed(f"10.0.0.{number}", f"team/k{number}") for number in range(8)]
     new = pool(reserved=["10.0.0.0/29"])
-    verdict = networkpool.review_update(new, pool(), make.view(), make.spaces(), LIMIT, held)
+    verdict = networkpool.review_update(new, pool(), make.view(), make.spaces(), LIMIT, holders)
     assert verdict.allowed
     assert len(verdict.warnings) == 6
     assert verdict.warnings[-1] == "spec.cidr: 3 more objects hold such addresses"

@@ -85,7 +85,7 @@ def family_of(pool: NetworkPool) -> Family:
 
 
 def oracle(spec: NetworkPoolSpec) -> set[int] | None:
-    """Return what a spec hands out, address by address; None if it contradicts itself."""
+    """Return the addresses that a spec hands out, one by one; None if it contradicts itself."""
     try:
         poolgeometry.parse_layout(spec, LIMIT)
     except InvalidPool:
@@ -97,27 +97,27 @@ def oracle(spec: NetworkPoolSpec) -> set[int] | None:
         for start, end in spans
         for number in range(int(ip_address(start)), int(ip_address(end)) + 1)
     }
-    reserved = [ip_network(one.cidr, strict=False) for one in spec.reserved]
+    reserved = [ip_network(reserved_range.cidr, strict=False) for reserved_range in spec.reserved]
     kind = type(network[0])
-    return {a for a in handed if not any(kind(a) in one for one in reserved)}
+    return {a for a in handed if not any(kind(a) in network for network in reserved)}
 
 
 def situation(
-    old: NetworkPool, held: list[tuple[int, int, bool]]
+    old: NetworkPool, held_ranges: list[tuple[int, int, bool]]
 ) -> tuple[NetworkPool, list[IPAllocation], dict[str, set[int]]]:
     """Return the pool with its promises, the allocations, and who has which addresses."""
     allocations, promises, has = [], [], {}
     family = family_of(old)
-    for number, (offset, more, promised) in enumerate(held):
+    for number, (offset, more, promised) in enumerate(held_ranges):
         name, first = f"a{number}", BASES[family] + offset
         ends = address(family, offset), address(family, offset + more)
-        found = make.allocation(name, held=None if promised else ends)
-        allocations.append(found)
+        allocation = make.allocation(name, held_range=None if promised else ends)
+        allocations.append(allocation)
         has[name] = set(range(first, first + more + 1))
         if promised:
-            promises.append(make.listed(make.promise(found, *ends)))
+            promises.append(make.list_promise(make.promise(allocation, *ends)))
     spec = old.spec
-    reserved = [one.cidr for one in spec.reserved]
+    reserved = [reserved_range.cidr for reserved_range in spec.reserved]
     tenant = None
     if spec.tenantAllocation is not None:
         in_ranges = bool(spec.tenantAllocation.ranges)
@@ -128,7 +128,7 @@ def situation(
     return pool, allocations, has
 
 
-def edited(new: NetworkPool, old: NetworkPool, allocations: list[IPAllocation]) -> Verdict:
+def review_edit(new: NetworkPool, old: NetworkPool, allocations: list[IPAllocation]) -> Verdict:
     """Judge as the webhook does: who holds what is looked up only if something is let go."""
     lost = networkpool.gives_up_addresses(new, old, LIMIT)
     view = make.view(*allocations) if lost else None
@@ -147,11 +147,11 @@ def test_what_is_accepted_is_what_the_pools_controller_accepts(new: NetworkPool)
 @settings(deadline=None, max_examples=150)
 @given(POOLS, POOLS, HELD)
 def test_an_edit_passes_exactly_if_no_holder_loses_an_address(
-    old: NetworkPool, new: NetworkPool, held: list[tuple[int, int, bool]]
+    old: NetworkPool, new: NetworkPool, held_ranges: list[tuple[int, int, bool]]
 ) -> None:
     before, after = oracle(old.spec), oracle(new.spec)
-    pool, allocations, has = situation(old, held)
-    verdict = edited(new, pool, allocations)
+    pool, allocations, has = situation(old, held_ranges)
+    verdict = review_edit(new, pool, allocations)
     if after is None:
         assert not verdict.allowed
         return
@@ -170,23 +170,32 @@ def test_an_edit_passes_exactly_if_no_holder_loses_an_address(
 @settings(deadline=None, max_examples=75)
 @given(POOLS, POOLS, POOLS, HELD)
 def test_no_row_of_accepted_edits_leaves_an_allocation_outside(
-    first: NetworkPool, second: NetworkPool, third: NetworkPool, held: list[tuple[int, int, bool]]
+    first: NetworkPool,
+    second: NetworkPool,
+    third: NetworkPool,
+    held_ranges: list[tuple[int, int, bool]],
 ) -> None:
     covered, base = oracle(first.spec) or set(), BASES[family_of(first)]
     inside = [
-        one for one in held if set(range(base + one[0], base + one[0] + one[1] + 1)) <= covered
+        held_range
+        for held_range in held_ranges
+        if set(range(base + held_range[0], base + held_range[0] + held_range[1] + 1)) <= covered
     ]
     pool, allocations, has = situation(first, inside)
     current = pool
-    for wanted in (second, third):
-        edit, _, _ = situation(wanted, [])
+    for expected in (second, third):
+        edit, _, _ = situation(expected, [])
         candidate = make.pool(
             cidr=edit.spec.cidr,
-            reserved=[one.cidr for one in edit.spec.reserved],
+            reserved=[reserved_range.cidr for reserved_range in edit.spec.reserved],
             tenant=_tenant([*edit.spec.spans()], in_ranges=True),
-            status={"assignments": [make.listed(one) for one in pool.status.assignments]},
+            status={
+                "assignments": [
+                    make.list_promise(assignment) for assignment in pool.status.assignments
+                ]
+            },
         )
-        if edited(candidate, current, allocations).allowed:
+        if review_edit(candidate, current, allocations).allowed:
             current = candidate
     now = oracle(current.spec) or set()
     assert all(addresses <= now for addresses in has.values())

@@ -21,7 +21,7 @@ SCHEMA = CompiledSchema.compile(structural_schema(NetworkPool))
 Json = dict[str, Any]
 
 
-def written(pool: NetworkPool) -> Json:
+def write_pool(pool: NetworkPool) -> Json:
     """Return a pool as a client writes it, without what is absent."""
     spec = _without_nulls(msgspec.json.decode(msgspec.json.encode(pool.spec)))
     meta = {"name": "lab", "namespace": make.NAMESPACE}
@@ -40,8 +40,8 @@ def _without_nulls(value: Any) -> Any:
 
 
 def faults(new: NetworkPool, old: NetworkPool | None = None) -> set[str]:
-    found = SCHEMA.validate(written(new), written(old) if old is not None else None)
-    return {str(one) for one in found}
+    problems = SCHEMA.validate(write_pool(new), write_pool(old) if old is not None else None)
+    return {str(problem) for problem in problems}
 
 
 STRADDLING = "straddles ranges["

@@ -20,7 +20,7 @@ def provision(config: ProviderConfig) -> Provision:
     return Provision(config.metadata.key, config)
 
 
-def judged(networking: dict[str, Any], config: ProviderConfig = CLOUD, *pools: Any) -> Verdict:
+def judge_spec(networking: dict[str, Any], config: ProviderConfig = CLOUD, *pools: Any) -> Verdict:
     cluster = make.tenant(spec={"networking": networking})
     return tenantcluster.review_spec(cluster, provision(config), make.spaces(*pools))
 
@@ -30,7 +30,7 @@ def by_hand(start: str, end: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "what"),
+    ("start", "end", "message"),
     [
         ("10.0.0.9", "10.0.0.3", "start is after end"),
         ("10.0.0.9", "x", '"x" is not an IP address'),
@@ -38,14 +38,14 @@ def by_hand(start: str, end: str) -> dict[str, Any]:
         ("10.0.0.9", "fd00::1", "use one family"),
     ],
 )
-def test_a_load_balancer_pool_that_is_none_is_refused(start: str, end: str, what: str) -> None:
-    [cause] = judged(by_hand(start, end)).causes
+def test_a_load_balancer_pool_that_is_none_is_refused(start: str, end: str, message: str) -> None:
+    [cause] = judge_spec(by_hand(start, end)).causes
     assert cause.field == "spec.networking.loadBalancerPool"
-    assert what in cause.message
+    assert message in cause.message
 
 
 def test_a_load_balancer_pool_within_a_network_pool_is_a_warning() -> None:
-    verdict = judged(
+    verdict = judge_spec(
         by_hand("10.40.0.8", "10.40.0.15"), CLOUD, make.pool(), make.pool("x", "10.9.0.0/24")
     )
     assert verdict.allowed
@@ -58,16 +58,16 @@ def test_a_load_balancer_pool_within_a_network_pool_is_a_warning() -> None:
 
 def test_a_load_balancer_pool_of_addresses_that_no_pool_hands_out_is_no_warning() -> None:
     reserved = make.pool(reserved=["10.40.0.0/28"])
-    assert judged(by_hand("10.40.0.8", "10.40.0.15"), CLOUD, reserved).warnings == ()
+    assert judge_spec(by_hand("10.40.0.8", "10.40.0.15"), CLOUD, reserved).warnings == ()
 
 
 def test_a_load_balancer_pool_under_ipam_is_a_warning() -> None:
-    [warning] = judged(by_hand("10.40.0.8", "10.40.0.15"), IPAM).warnings
+    [warning] = judge_spec(by_hand("10.40.0.8", "10.40.0.15"), IPAM).warnings
     assert "ignored, as ProviderConfig butler-system/onprem uses IPAM" in warning
 
 
 def test_a_size_above_the_quota_is_a_warning_as_it_is_cut() -> None:
-    verdict = judged({"lbPoolSize": 5}, IPAM)
+    verdict = judge_spec({"lbPoolSize": 5}, IPAM)
     assert verdict.allowed
     assert verdict.warnings == (
         (
@@ -75,11 +75,11 @@ def test_a_size_above_the_quota_is_a_warning_as_it_is_cut() -> None:
             " butler-system/onprem; the cluster gets 4"
         ),
     )
-    assert judged({"lbPoolSize": 4}, IPAM) == Verdict()
+    assert judge_spec({"lbPoolSize": 4}, IPAM) == Verdict()
 
 
 def test_a_size_without_ipam_is_a_warning() -> None:
-    assert "does not use IPAM" in judged({"lbPoolSize": 5}, CLOUD).warnings[0]
+    assert "does not use IPAM" in judge_spec({"lbPoolSize": 5}, CLOUD).warnings[0]
 
 
 def test_a_provider_that_does_not_exist_is_a_warning() -> None:

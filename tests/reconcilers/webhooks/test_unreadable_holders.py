@@ -41,8 +41,8 @@ TODO = "IPAddress team/a cannot be read; correct or delete it"
 async def client_with(kind: Resource[Any], namespace: str, name: str, spec: Any) -> Client:
     """Return a client of a server that has this object, and all kinds."""
     fake = FakeApi(VirtualClock())
-    for one in (CLAIMS, ADDRESSES, POOLS, IP_ALLOCATION, *kubermatic.KINDS):
-        fake.serve(one)
+    for resource in (CLAIMS, ADDRESSES, POOLS, IP_ALLOCATION, *kubermatic.KINDS):
+        fake.serve(resource)
     client = Client(fake)
     untyped = replace(kind, type=Untyped, outline=None)
     await client.create(untyped, namespace, {"metadata": {"name": name}, "spec": spec})

@@ -60,7 +60,7 @@ def providers(of: Replica) -> ProviderValidator:
     return ProviderValidator(of.client, of.caches["tenantclusters"], make.NAMESPACE)
 
 
-def stored(lab: Lab) -> NetworkPool:
+def read_stored_pool(lab: Lab) -> NetworkPool:
     """Return the pool as the API server hands it to webhooks."""
     return msgspec.convert(lab.server.see("networkpools", "lab"), NetworkPool)
 
@@ -72,32 +72,32 @@ def lists(lab: Lab, plural: str = "ipallocations") -> int:
 NARROW = make.pool(tenant={"ranges": [{"start": "10.40.0.16", "end": "10.40.0.31"}]})
 
 
-async def served(lab: Lab) -> None:
+async def serve_allocation(lab: Lab) -> None:
     """Let an allocation get its range, and its promise be settled and dropped."""
     lab.server.add("networkpools", make.pool(tenant=TENANT))
     lab.server.add("ipallocations", make.allocation("a", size=4))
     await lab.pool()
     await lab.clock.advance(120)
     await lab.pool()
-    assert not stored(lab).status.assignments
+    assert not read_stored_pool(lab).status.assignments
 
 
 async def test_a_narrowing_that_excludes_no_holder_costs_no_request(lab: Lab) -> None:
-    await served(lab)
+    await serve_allocation(lab)
     before = len(lab.server.requests)
     wide = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": "10.40.0.15"}]})
-    assert (await pools(lab).review_update(wide, stored(lab))).allowed
+    assert (await pools(lab).review_update(wide, read_stored_pool(lab))).allowed
     assert len(lab.server.requests) == before
 
 
 async def test_a_range_that_was_just_assigned_counts_although_the_cache_lags(lab: Lab) -> None:
     slow = lab.another()
     slow.hold("ipallocations")
-    await served(lab)
+    await serve_allocation(lab)
     assert not slow.caches["ipallocations"].by_index("spec.poolRef.name", "butler-system/lab")
-    verdict = await pools(slow).review_update(NARROW, stored(lab))
+    verdict = await pools(slow).review_update(NARROW, read_stored_pool(lab))
     assert 'IPAllocation "a" has address 10.40.0.0 outside' in verdict.sentence()
-    assert not (await pools(slow).review_deletion(stored(lab))).allowed
+    assert not (await pools(slow).review_deletion(read_stored_pool(lab))).allowed
 
 
 async def test_a_promised_range_counts_however_far_the_cache_lags(
@@ -106,34 +106,34 @@ async def test_a_promised_range_counts_however_far_the_cache_lags(
     slow = lab.another()
     slow.hold("ipallocations")
     late = make.allocation("late")
-    promise = make.listed(make.promise(late, "10.40.0.0", "10.40.0.3"))
+    promise = make.list_promise(make.promise(late, "10.40.0.0", "10.40.0.3"))
     old = make.pool(tenant=TENANT, status={"assignments": [promise]})
     verdict = await pools(slow).review_update(NARROW, old)
     assert 'IPAllocation "late" has address 10.40.0.0' in verdict.sentence()
 
 
 async def test_a_refusal_is_not_based_on_what_is_gone_already(lab: Lab) -> None:
-    await served(lab)
+    await serve_allocation(lab)
     slow = lab.another()
     slow.hold("ipallocations")
     lab.server.vanish("ipallocations", "a")
-    assert (await pools(slow).review_update(NARROW, stored(lab))).allowed
-    assert (await pools(slow).review_deletion(stored(lab))).allowed
+    assert (await pools(slow).review_update(NARROW, read_stored_pool(lab))).allowed
+    assert (await pools(slow).review_deletion(read_stored_pool(lab))).allowed
 
 
 async def test_a_pool_without_memory_is_judged_by_a_list(lab: Lab) -> None:
     lab.server.add("networkpools", make.pool(tenant=TENANT, memory=None))
-    lab.server.add("ipallocations", make.allocation("a", held=("10.40.0.0", "10.40.0.3")))
+    lab.server.add("ipallocations", make.allocation("a", held_range=("10.40.0.0", "10.40.0.3")))
     before = lists(lab)
-    assert not (await pools(lab).review_update(NARROW, stored(lab))).allowed
+    assert not (await pools(lab).review_update(NARROW, read_stored_pool(lab))).allowed
     assert lists(lab) == before + 1
 
 
 async def test_nothing_is_narrowed_while_some_allocations_cannot_be_read(lab: Lab) -> None:
-    await served(lab)
+    await serve_allocation(lab)
     cache = lab.caches["ipallocations"]
     cache.replace(list(cache), cache.position + 1, {make.key("odd"): "what is this?"})
-    verdict = await pools(lab).review_update(NARROW, stored(lab))
+    verdict = await pools(lab).review_update(NARROW, read_stored_pool(lab))
     assert "cannot tell whose addresses would be left out" in verdict.sentence()
     assert "odd" in verdict.sentence()
 
@@ -142,7 +142,7 @@ async def test_allocations_that_cannot_be_read_do_not_block_a_pools_deletion(lab
     lab.server.add("networkpools", make.pool())
     cache = lab.caches["ipallocations"]
     cache.replace([], cache.position + 1, {make.key("odd"): "what is this?"})
-    verdict = await pools(lab).review_deletion(stored(lab))
+    verdict = await pools(lab).review_deletion(read_stored_pool(lab))
     assert verdict.allowed
     assert "the pool may stay until they are repaired or deleted" in verdict.warnings[0]
 
@@ -175,9 +175,9 @@ async def test_a_request_to_a_pool_that_is_nowhere_is_warned_of(lab: Lab) -> Non
     assert "does not exist" in verdict.warnings[0]
 
 
-def cluster(provider: str | None, **made: Any) -> Any:
+def cluster(provider: str | None, **spec_fields: Any) -> Any:
     spec = {"providerConfigRef": {"name": provider}} if provider else {}
-    return make.tenant(spec=spec, **made)
+    return make.tenant(spec=spec, **spec_fields)
 
 
 async def test_the_provider_of_a_cluster_with_addresses_is_found_by_reference(lab: Lab) -> None:
@@ -273,9 +273,9 @@ async def test_a_provider_that_is_read_live_and_cannot_be_decoded_is_a_warning(l
 
 async def test_a_namespace_that_is_the_default_may_be_written_or_not(lab: Lab) -> None:
     lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
-    given = {"lbAllocationRef": {"name": "team-a-lb"}}
+    status = {"lbAllocationRef": {"name": "team-a-lb"}}
     full = {"providerConfigRef": {"name": "onprem", "namespace": make.NAMESPACE}}
-    new, old = make.tenant(spec=full), cluster("onprem", status=given)
+    new, old = make.tenant(spec=full), cluster("onprem", status=status)
     assert (await clusters(lab).review_update(new, old)).allowed
 
 
@@ -318,9 +318,9 @@ async def test_a_deletion_is_warned_about_by_the_cluster_that_the_allocation_is_
     tenant = make.tenant(status={"phase": "Ready"})
     lab.server.add("tenantclusters", tenant)
     uid = tenant.metadata.uid if owner == "ours" else "of-a-cluster-before"
-    held = make.allocation(
-        "a", held=("10.40.0.0", "10.40.0.7"), annotations={names.ANNOTATION_TENANT_UID: uid}
+    allocation = make.allocation(
+        "a", held_range=("10.40.0.0", "10.40.0.7"), annotations={names.ANNOTATION_TENANT_UID: uid}
     )
-    verdict = await allocations(lab).review_deletion(held)
+    verdict = await allocations(lab).review_deletion(allocation)
     assert verdict.allowed
     assert bool(verdict.warnings) is (owner == "ours")

@@ -45,24 +45,24 @@ async def test_an_allocation_served_at_once_never_shows_pending() -> None:
         for number in range(50):
             platform.server.add("ipallocations", make.allocation(f"a{number}", size=1))
         await platform.clock.advance(1.0)
-    shown = {
+    phases = {
         (h.object.get("status") or {}).get("phase")
         for h in platform.server.history
         if h.plural == "ipallocations"
     }
-    assert shown == {None, "Allocated"}
+    assert phases == {None, "Allocated"}
 
 
 async def test_at_the_start_no_pass_is_made_over_allocations_that_need_nothing() -> None:
     platform = _platform(make.pool())
     ends = [f"10.40.0.{number}" for number in range(20)]
     for end in ends[:18]:
-        held = make.allocation(f"held-{end}", tenant="x/y", held=(end, end))
-        platform.server.add("ipallocations", held)
-    bare = make.allocation("bare", tenant="x/y", held=(ends[18],) * 2, finalizers=[])
-    going = make.allocation("going", tenant="x/y", held=(ends[19],) * 2)
-    for one in (bare, going):
-        platform.server.add("ipallocations", one)
+        allocation = make.allocation(f"held-{end}", tenant="x/y", held_range=(end, end))
+        platform.server.add("ipallocations", allocation)
+    bare = make.allocation("bare", tenant="x/y", held_range=(ends[18],) * 2, finalizers=[])
+    going = make.allocation("going", tenant="x/y", held_range=(ends[19],) * 2)
+    for replica in (bare, going):
+        platform.server.add("ipallocations", replica)
     platform.server.delete("ipallocations", "going")
     platform.server.add("ipallocations", make.allocation("asks", tenant="x/y", size=1))
     async with platform.running() as manager:
@@ -74,10 +74,10 @@ async def test_at_the_start_no_pass_is_made_over_allocations_that_need_nothing()
             for name in ("ipallocation", "tenantcluster")
         )
         assert platform.phase("ipallocations", "asks") == "Allocated"
-        [found] = [
+        [stored] = [
             o for o in platform.server.all("ipallocations") if o["metadata"]["name"] == "bare"
         ]
-        assert names.FINALIZER_ALLOCATION in found["metadata"]["finalizers"]
+        assert names.FINALIZER_ALLOCATION in stored["metadata"]["finalizers"]
         assert not platform.server.has("ipallocations", "going")
     assert looked_at is not None
     assert clusters == 0, "the cluster that they name never was"
@@ -159,7 +159,7 @@ async def test_a_ready_cluster_that_lost_its_addresses_gets_others_when_there_is
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
         await platform.clock.advance(1.0)
-        blocker = make.allocation("blocker", tenant="x/y", held=("10.40.0.0", "10.40.0.15"))
+        blocker = make.allocation("blocker", tenant="x/y", held_range=("10.40.0.0", "10.40.0.15"))
         platform.server.add("ipallocations", blocker)
         platform.server.vanish("ipallocations", "team-a-lb")
         await platform.clock.advance(60.0)
@@ -223,7 +223,7 @@ async def test_a_service_that_keeps_its_address_causes_no_hot_loop() -> None:
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
         await platform.clock.advance(1.0)
-        second = make.allocation("team-a-lb-1", held=("10.40.0.64", "10.40.0.65"))
+        second = make.allocation("team-a-lb-1", held_range=("10.40.0.64", "10.40.0.65"))
         platform.server.add("ipallocations", second)
         await platform.clock.advance(1.0)
         ingress: Json = {"loadBalancer": {"ingress": [{"ip": "10.40.0.3"}]}}
@@ -251,12 +251,12 @@ async def test_two_managers_that_both_lead_never_overlap() -> None:
             platform.server.add("ipallocations", make.allocation(f"a{number:03}", size=2))
             await platform.clock.advance(0.01)
         await platform.clock.advance(20.0)
-    held = [
+    allocations = [
         address
         for allocation in platform.server.all("ipallocations")
         for address in allocation["status"]["addresses"]
     ]
-    assert len(held) == len(set(held)) == 200
+    assert len(allocations) == len(set(allocations)) == 200
 
 
 async def test_a_tenant_with_a_hundred_allocations_delays_another_by_no_more_than_its_turn() -> (
@@ -314,8 +314,10 @@ async def test_the_names_in_the_tenant_are_metallbs() -> None:
 async def test_freed_space_goes_to_those_who_wait_longest_at_once() -> None:
     platform = _platform(make.pool(cidr="10.40.0.0/28"))
     async with platform.running():
-        held = make.allocation("holder", tenant="x/y", held=("10.40.0.0", "10.40.0.15"))
-        platform.server.add("ipallocations", held)
+        allocation = make.allocation(
+            "holder", tenant="x/y", held_range=("10.40.0.0", "10.40.0.15")
+        )
+        platform.server.add("ipallocations", allocation)
         await platform.clock.advance(1.0)
         for name, age in (("third", 1), ("first", 3), ("second", 2)):
             waiting = make.allocation(name, tenant="x/y", size=8, age=age)
@@ -323,8 +325,8 @@ async def test_freed_space_goes_to_those_who_wait_longest_at_once() -> None:
         await platform.clock.advance(1.0)
         platform.server.delete("ipallocations", "holder")
         await platform.clock.advance(1.0)
-        served = {n: platform.phase("ipallocations", n) for n in ("first", "second", "third")}
-    assert served == {"first": "Allocated", "second": "Allocated", "third": "Failed"}
+        phase = {n: platform.phase("ipallocations", n) for n in ("first", "second", "third")}
+    assert phase == {"first": "Allocated", "second": "Allocated", "third": "Failed"}
 
 
 async def test_added_space_goes_to_those_who_wait_longest_at_once() -> None:
@@ -336,5 +338,5 @@ async def test_added_space_goes_to_those_who_wait_longest_at_once() -> None:
         await platform.clock.advance(1.0)
         platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/27"}})
         await platform.clock.advance(1.0)
-        served = {n: platform.phase("ipallocations", n) for n in ("first", "second", "third")}
-    assert served == {"first": "Allocated", "second": "Allocated", "third": "Failed"}
+        phase = {n: platform.phase("ipallocations", n) for n in ("first", "second", "third")}
+    assert phase == {"first": "Allocated", "second": "Allocated", "third": "Failed"}

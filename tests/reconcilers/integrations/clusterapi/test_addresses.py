@@ -41,7 +41,7 @@ def text(family: int, offset: int) -> str:
 class Entry:
     """One entry of a pool's list, with the offsets of the addresses it stands for."""
 
-    text: str
+    entry_text: str
     offsets: frozenset[int]
 
 
@@ -60,7 +60,7 @@ def entries(draw: st.DrawFn, family: int) -> Entry:
             length = draw(st.integers(FULL[family] - 6, FULL[family]))
             written = f"{text(family, first)}/{length}"
             network = ip_network(written, strict=False)
-            return Entry(written, frozenset(int(one) - BASES[family] for one in network))
+            return Entry(written, frozenset(int(ip) - BASES[family] for ip in network))
 
 
 def lists(family: int, least: int = 0) -> st.SearchStrategy[list[Entry]]:
@@ -68,9 +68,9 @@ def lists(family: int, least: int = 0) -> st.SearchStrategy[list[Entry]]:
     return st.lists(entries(family), min_size=least, max_size=5)
 
 
-def joined(found: Iterable[Entry]) -> set[int]:
+def join_offsets(entries: Iterable[Entry]) -> set[int]:
     """Return all offsets that entries stand for."""
-    return {one for each in found for one in each.offsets}
+    return {offset for entry in entries for offset in entry.offsets}
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ def pools(draw: st.DrawFn) -> Drawn:
     """Draw a pool of addresses and work out one by one what it may hand out."""
     family = draw(st.sampled_from((4, 6)))
     listed, excluded = draw(lists(family, 1)), draw(lists(family))
-    offsets = joined(listed)
+    offsets = join_offsets(listed)
     shared = FULL[family] - (min(offsets) ^ max(offsets)).bit_length()
     prefix = draw(st.integers(FULL[family] - 6, shared) | st.just(0))
     gateway = draw(st.none() | st.integers(0, SIZE - 1))
     allocate_reserved = draw(st.booleans())
-    usable = offsets - joined(excluded) - {gateway}
+    usable = offsets - join_offsets(excluded) - {gateway}
     if not allocate_reserved:
         network = ip_network(f"{text(family, min(offsets))}/{prefix}", strict=False)
         if network.prefixlen < FULL[family] - 1:
@@ -100,10 +100,10 @@ def pools(draw: st.DrawFn) -> Drawn:
             if family == 4:
                 usable.discard(int(network.broadcast_address) - BASES[family])
     spec = IPPoolSpec(
-        addresses=tuple(one.text for one in listed),
+        addresses=tuple(entry.entry_text for entry in listed),
         prefix=prefix,
         gateway="" if gateway is None else text(family, gateway),
-        excludedAddresses=tuple(one.text for one in excluded),
+        excludedAddresses=tuple(entry.entry_text for entry in excluded),
         allocateReservedIPAddresses=allocate_reserved,
     )
     return Drawn(spec, family, usable)
@@ -122,18 +122,18 @@ def holdings_of(space: PoolSpace, holders: Iterable[tuple[str, int]] = ()) -> Ho
 
 def all_free(space: PoolSpace, holdings: Holdings) -> list[str]:
     """Take all that is free, and return the first address of each block in that order."""
-    taken = []
+    taken_offsets = []
     while holdings.space().free:
         [block] = holdings.space().first(1)
-        taken.append(space.text(block.first))
-    return taken
+        taken_offsets.append(space.text(block.first))
+    return taken_offsets
 
 
 @given(pools())
 def test_a_pool_hands_out_what_its_texts_say_lowest_first(drawn: Drawn) -> None:
     space = ip_space(drawn.spec)
     assert all_free(space, holdings_of(space)) == [
-        text(drawn.family, one) for one in sorted(drawn.usable)
+        text(drawn.family, offset) for offset in sorted(drawn.usable)
     ]
     assert space.total == len(drawn.usable)
 
@@ -144,16 +144,18 @@ def test_what_is_in_use_is_counted_and_the_lowest_of_the_rest_is_next(
     drawn: Drawn, offsets: list[int]
 ) -> None:
     space = ip_space(drawn.spec)
-    holders = [(text(drawn.family, one), drawn.spec.prefix) for one in offsets]
-    left = drawn.usable - set(offsets)
+    holders = [(text(drawn.family, offset), drawn.spec.prefix) for offset in offsets]
+    remaining = drawn.usable - set(offsets)
     holdings = holdings_of(space, holders)
     assert counts_of(space, holdings) == PoolCounts(
         total=len(drawn.usable),
         used=len(offsets),
-        free=len(left),
+        free=len(remaining),
         outOfRange=len(set(offsets) - drawn.usable),
     )
-    assert all_free(space, holdings) == [text(drawn.family, one) for one in sorted(left)]
+    assert all_free(space, holdings) == [
+        text(drawn.family, offset) for offset in sorted(remaining)
+    ]
 
 
 @pytest.mark.slow
@@ -174,27 +176,31 @@ def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_
     listed: list[Entry], excluded: list[Entry], length: int, in_use: list[tuple[int, int]]
 ) -> None:
     size = 1 << 128 - length
-    assume(all(len(one.offsets) >= size for one in listed))
+    assume(all(len(entry.offsets) >= size for entry in listed))
     spec = PrefixPoolSpec(
-        prefixes=tuple(one.text for one in listed),
+        prefixes=tuple(entry.entry_text for entry in listed),
         allocationPrefixLength=length,
-        excludedPrefixes=tuple(one.text for one in excluded),
+        excludedPrefixes=tuple(entry.entry_text for entry in excluded),
     )
     space = prefix_space(spec)
-    held = [(text(6, offset), prefix) for offset, prefix in in_use]
+    held_prefixes = [(text(6, offset), prefix) for offset, prefix in in_use]
     blocks = [frozenset(range(start, start + size)) for start in range(0, SIZE, size)]
-    usable = [one for one in blocks if one <= joined(listed) and not one & joined(excluded)]
-    taken = {
-        int(one) - BASES[6]
-        for address, prefix in held
-        for one in ip_network(f"{address}/{prefix}", strict=False)
+    usable = [
+        block
+        for block in blocks
+        if block <= join_offsets(listed) and not block & join_offsets(excluded)
+    ]
+    taken_offsets = {
+        int(ip) - BASES[6]
+        for address, prefix in held_prefixes
+        for ip in ip_network(f"{address}/{prefix}", strict=False)
     }
-    free = [one for one in usable if not one & taken]
+    free = [block for block in usable if not block & taken_offsets]
     assert space.total == len(usable)
-    holdings = holdings_of(space, held)
-    found = counts_of(space, holdings)
-    assert (found.used, found.free) == (len(held), len(free))
-    assert all_free(space, holdings) == [text(6, min(one)) for one in free]
+    holdings = holdings_of(space, held_prefixes)
+    free_counts = counts_of(space, holdings)
+    assert (free_counts.used, free_counts.free) == (len(held_prefixes), len(free))
+    assert all_free(space, holdings) == [text(6, min(block)) for block in free]
     for offset, prefix in in_use:
         whole = frozenset(range(offset, offset + size))
         exact = prefix == length and whole in usable

@@ -19,7 +19,7 @@ from tests.reconcilers import make
 
 
 def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) -> ClaimTaker:
-    """Return what serves a claim that has an IPAddress, while another kind holds a range."""
+    """Return a taker for a claim that has an IPAddress, while another kind holds a range."""
     kinds = api.claims("v1beta2"), api.addresses("v1beta2")
     spec = api.AddressSpec(api.NameRef("a"), claim.spec.poolRef, "10.40.0.9", 24, "")
     claims = {claim.metadata.key: claim}

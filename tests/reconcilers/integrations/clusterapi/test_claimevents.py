@@ -20,10 +20,10 @@ from tests.reconcilers.lab import Recorded
 POOL = InClusterIPPool(ObjectMeta(name="p", namespace="b"))
 
 
-def told(name: str, *, served: bool = True) -> Reported:
-    reason = api.ADDRESS_ALLOCATED if served else api.POOL_EXHAUSTED
+def make_report(name: str, *, is_served: bool = True) -> Reported:
+    reason = api.ADDRESS_ALLOCATED if is_served else api.POOL_EXHAUSTED
     claim = IPAddressClaim(ObjectMeta(name=name, namespace="b"))
-    return claim, Finding(READY, served, reason, f"the words about {name}")
+    return claim, Finding(READY, is_served, reason, f"the words about {name}")
 
 
 class Reader:
@@ -36,16 +36,16 @@ class Reader:
             cast("Recorder", self.recorded), self.clock, api.claims("v1beta2")
         )
 
-    def after(self, *some: Reported) -> list[tuple[str, str]]:
+    def after(self, *reports: Reported) -> list[tuple[str, str]]:
         """Return the kinds and names that one pass made events about."""
         self.recorded.subjects.clear()
-        self._events.record(api.IN_CLUSTER_IP_POOL, POOL, some)
+        self._events.record(api.IN_CLUSTER_IP_POOL, POOL, reports)
         return self.recorded.subjects
 
 
 def test_a_few_claims_get_an_event_each() -> None:
     reader = Reader()
-    assert reader.after(told("a"), told("b", served=False)) == [
+    assert reader.after(make_report("a"), make_report("b", is_served=False)) == [
         ("IPAddressClaim", "a"),
         ("IPAddressClaim", "b"),
     ]
@@ -57,8 +57,8 @@ def test_a_few_claims_get_an_event_each() -> None:
 
 def test_many_claims_share_an_event_about_their_pool() -> None:
     reader = Reader()
-    some = [told(f"c{one}") for one in range(MOST_SINGLE + 1)]
-    assert reader.after(*some) == [("InClusterIPPool", "p")]
+    reports = [make_report(f"c{number}") for number in range(MOST_SINGLE + 1)]
+    assert reader.after(*reports) == [("InClusterIPPool", "p")]
     kind, reason, note = reader.recorded.events[0]
     assert (kind, reason) == ("Normal", "AddressAllocated")
     assert note.startswith("9 IPAddressClaims: b/c0: the words about c0; b/c1: ")
@@ -66,14 +66,14 @@ def test_many_claims_share_an_event_about_their_pool() -> None:
 
 def test_a_shared_event_is_no_longer_than_the_server_takes() -> None:
     reader = Reader()
-    reader.after(*(told(f"claim-{one}") for one in range(256)))
+    reader.after(*(make_report(f"claim-{number}") for number in range(256)))
     assert len(reader.recorded.events[0][2].encode()) <= NOTE_BYTES
 
 
 async def test_many_small_passes_within_a_minute_share_events_too() -> None:
     reader = Reader()
-    for one in range(MOST_SINGLE_PER_MINUTE):
-        assert reader.after(told(f"c{one}")) == [("IPAddressClaim", f"c{one}")]
-    assert reader.after(told("late")) == [("InClusterIPPool", "p")]
+    for number in range(MOST_SINGLE_PER_MINUTE):
+        assert reader.after(make_report(f"c{number}")) == [("IPAddressClaim", f"c{number}")]
+    assert reader.after(make_report("late")) == [("InClusterIPPool", "p")]
     await reader.clock.advance(61)
-    assert reader.after(told("later")) == [("IPAddressClaim", "later")]
+    assert reader.after(make_report("later")) == [("IPAddressClaim", "later")]

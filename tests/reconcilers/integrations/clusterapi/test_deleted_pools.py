@@ -18,7 +18,7 @@ def _counts(place: Site) -> Json:
     return dict(place.see(POOLS, "p")["status"]["ipAddresses"])
 
 
-def _shown(place: Site) -> tuple[Any, Any]:
+def _read_condition(place: Site) -> tuple[Any, Any]:
     ready = place.ready(POOLS, "p")
     return ready["reason"], ready["message"]
 
@@ -32,11 +32,11 @@ async def test_released_addresses_are_free_in_the_counts_of_a_pool_that_is_being
         assert address_of(place, "b")
         await place.delete(POOLS, "p")
         await place.home.pass_by(15)
-        assert _shown(place) == ("Deleting", "2 IPAddresses are in use")
+        assert _read_condition(place) == ("Deleting", "2 IPAddresses are in use")
         assert _counts(place) == {"total": 5, "used": 2, "free": 3, "outOfRange": 0}
         await place.delete(CLAIMS, "a")
         await place.home.pass_by(15)
-        assert _shown(place) == ("Deleting", "1 IPAddress is in use")
+        assert _read_condition(place) == ("Deleting", "1 IPAddress is in use")
         assert _counts(place) == {"total": 5, "used": 1, "free": 4, "outOfRange": 0}
 
 
@@ -48,4 +48,4 @@ async def test_a_pool_whose_spec_turns_invalid_still_says_what_its_deletion_wait
         await place.delete(POOLS, "p")
         await place.edit(POOLS, "p", {"spec": {"addresses": ["nonsense"]}})
         await place.home.pass_by(15)
-        assert _shown(place) == ("Deleting", "1 IPAddress is in use")
+        assert _read_condition(place) == ("Deleting", "1 IPAddress is in use")

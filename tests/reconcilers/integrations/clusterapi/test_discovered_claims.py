@@ -24,7 +24,7 @@ def _pool_with_entry(*assignments: Any, of_allocations: int = 7, **status: Any) 
 
 
 def _absent(clock: VirtualClock) -> DiscoveredClaims:
-    """Return what a process knows that has found no kind of claims."""
+    """Return the knowledge of a process that has found no kind of claims."""
     claims = DiscoveredClaims(clock)
     claims.known = True
     return claims
@@ -61,7 +61,7 @@ async def test_promises_to_allocations_do_not_count_as_a_change_of_the_entry() -
     with pytest.raises(Behind):
         claims.served_from(_pool_with_entry())
     await clock.advance(ABSENCE_SECONDS)
-    promised = make.listed(make.promise(make.allocation("a"), "10.40.0.1", "10.40.0.1"))
+    promised = make.list_promise(make.promise(make.allocation("a"), "10.40.0.1", "10.40.0.1"))
     assert claims.served_from(_pool_with_entry(promised, of_allocations=9)) is None
 
 

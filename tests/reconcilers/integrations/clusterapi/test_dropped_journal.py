@@ -10,7 +10,7 @@ from tests.reconcilers.integrations.clusterapi.test_restoring import (
     POOL,
     addresses,
     restore_claims,
-    served,
+    serve_pool,
 )
 from tests.reconcilers.test_sharing import NAMESPACE
 
@@ -29,7 +29,7 @@ def keep_older_journal(request: Request, old: Any, new: Any) -> Any:
 
 
 async def test_claims_are_not_written_over_and_over_while_the_journal_is_dropped() -> None:
-    async with served() as home:
+    async with serve_pool() as home:
         home.api.admit = drop_journal
         await restore_claims(home)
         await home.pass_by(30)
@@ -46,7 +46,7 @@ async def test_claims_are_not_written_over_and_over_while_the_journal_is_dropped
 
 
 async def test_nothing_is_given_while_the_server_keeps_an_older_journal() -> None:
-    async with served() as home:
+    async with serve_pool() as home:
         home.api.admit = keep_older_journal
         await restore_claims(home)
         await home.pass_by(60)
@@ -54,7 +54,7 @@ async def test_nothing_is_given_while_the_server_keeps_an_older_journal() -> Non
 
 
 async def test_a_pool_is_written_once_in_a_resync_while_an_older_journal_is_kept() -> None:
-    async with served() as home:
+    async with serve_pool() as home:
         home.api.admit = keep_older_journal
         for number in range(6):
             body = {"metadata": {"name": f"c-{number}"}, "spec": {"poolRef": POOL}}

@@ -1,20 +1,20 @@
 """IPAddresses of a pool with a grace period that a person removes by force, finalizer or not."""
 
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
-from tests.reconcilers.promises.refusing import ADDRESSES, CLAIMS, ClaimPool, opened
+from tests.reconcilers.promises.refusing import ADDRESSES, CLAIMS, ClaimPool, open_pool
 
 GRACE = 600
 PAUSED = "cluster.x-k8s.io/paused"
 
 
 async def test_the_address_rests_though_its_ipaddress_went_before_its_claim() -> None:
-    async with opened(ClaimPool) as pool:
+    async with open_pool(ClaimPool) as pool:
         place, kind = pool.place, pool.kind
         await place.edit(kind, "p", {"spec": {"addressReuseGracePeriodSeconds": GRACE}})
         await pool.ask("a")
         await place.home.pass_by(5)
-        held = pool.address("a")
-        assert held
+        address = pool.address("a")
+        assert address
         await place.edit(kind, "p", {"metadata": {"annotations": {PAUSED: ""}}})
         await place.home.pass_by(1)
         await place.remove(ADDRESSES, "a")
@@ -24,8 +24,8 @@ async def test_the_address_rests_though_its_ipaddress_went_before_its_claim() ->
         await place.edit(kind, "p", {"metadata": {"annotations": {PAUSED: None}}})
         await place.home.pass_by(1)
         resting = place.see(ADDRESSES, "a")
-        assert resting["spec"]["address"] == held
+        assert resting["spec"]["address"] == address
         assert RELEASED_AT in resting["metadata"]["annotations"]
         await pool.ask("b")
         await place.home.pass_by(GRACE / 2)
-        assert pool.address("b") not in {"", held}
+        assert pool.address("b") not in {"", address}

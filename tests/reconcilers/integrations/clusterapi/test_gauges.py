@@ -39,14 +39,14 @@ def pool(*, paused: bool = False) -> InClusterIPPool:
     return InClusterIPPool(meta, status=PoolStatus(PoolCounts(8, 3, 5, 1)))
 
 
-def scraped(*claims: IPAddressClaim, pool: InClusterIPPool, clusters: list[Cluster]) -> object:
+def scrape(*claims: IPAddressClaim, pool: InClusterIPPool, clusters: list[Cluster]) -> object:
     """Return the values of all series, by metric and pool."""
     objects = Objects({"IPAddressClaim": list(claims), "Cluster": clusters, POOL: [pool]})
     families = ClaimGauges(caches_of(objects), CLOCK).collect()
     return {
-        (one.name.removeprefix("butler_claim_pool_"), *one.labels.values()): one.value
+        (sample.name.removeprefix("butler_claim_pool_"), *sample.labels.values()): sample.value
         for family in families
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -61,7 +61,7 @@ WAITING = {
 
 
 def test_claims_that_wait_are_counted_with_the_age_of_the_oldest() -> None:
-    assert scraped(claim("a"), pool=pool(), clusters=[]) == COUNTS | WAITING
+    assert scrape(claim("a"), pool=pool(), clusters=[]) == COUNTS | WAITING
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_claims_that_wait_are_counted_with_the_age_of_the_oldest() -> None:
 def test_what_a_person_paused_does_not_count_as_waiting(
     waiting: IPAddressClaim, paused_pool: bool, clusters: list[Cluster]
 ) -> None:
-    assert scraped(waiting, pool=pool(paused=paused_pool), clusters=clusters) == COUNTS
+    assert scrape(waiting, pool=pool(paused=paused_pool), clusters=clusters) == COUNTS
 
 
 def test_a_claim_whose_cluster_is_not_there_counts_as_waiting() -> None:
     others = [Cluster(ObjectMeta("other", "b"), ClusterSpec(paused=True))]
-    found = scraped(claim("a", cluster="c"), pool=pool(), clusters=others)
-    assert found == COUNTS | WAITING
+    samples = scrape(claim("a", cluster="c"), pool=pool(), clusters=others)
+    assert samples == COUNTS | WAITING

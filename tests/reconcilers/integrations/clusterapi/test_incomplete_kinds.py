@@ -41,9 +41,9 @@ async def _ready(place: Site) -> tuple[Any, Any]:
 
 @ONE_IS_SERVED
 async def test_a_pool_hands_out_nothing_and_names_the_definition_that_is_missing(
-    served: Any, missing: Any
+    served_kind: Any, missing: Any
 ) -> None:
-    async with site(WITH_CLAIMS, served) as place:
+    async with site(WITH_CLAIMS, served_kind) as place:
         await place.home.pool("lab", 0)
         await place.home.pass_by(5)
         await place.home.ask("one", "lab")
@@ -55,8 +55,10 @@ async def test_a_pool_hands_out_nothing_and_names_the_definition_that_is_missing
 
 
 @ONE_IS_SERVED
-async def test_a_pool_is_served_once_the_missing_kind_is_served(served: Any, missing: Any) -> None:
-    async with site(WITH_CLAIMS, served) as place:
+async def test_a_pool_is_served_once_the_missing_kind_is_served(
+    served_kind: Any, missing: Any
+) -> None:
+    async with site(WITH_CLAIMS, served_kind) as place:
         await place.home.pool("lab", 0)
         await place.home.ask("one", "lab")
         await place.home.pass_by(20)
@@ -76,8 +78,8 @@ async def test_an_allocation_gets_no_address_of_an_ipaddress_while_claims_are_no
         place.home.api.serve(CLAIMS, fields=("metadata.name",))
         await place.home.pass_by(LOOK_AGAIN_SECONDS + 10)
         [(_, first, last)] = (await place.home.ranges()).values()
-        held = AddressRange.parse("10.0.0.3", "10.0.0.3").first
-        assert not first <= held <= last
+        address = AddressRange.parse("10.0.0.3", "10.0.0.3").first
+        assert not first <= address <= last
 
 
 async def test_a_webhook_finds_what_ipaddresses_hold_while_claims_are_not_served() -> None:

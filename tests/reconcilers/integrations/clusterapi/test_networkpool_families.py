@@ -44,8 +44,8 @@ async def _ask(place: Site, name: str) -> None:
 def _second(place: Site, name: str) -> tuple[int, int]:
     """Return first and last address of an allocation in the second family."""
     families = place.see(IP_ALLOCATION, name)["status"]["families"]
-    found = next(one for one in families if ":" in one["startAddress"])
-    return int(ip_address(found["startAddress"])), int(ip_address(found["endAddress"]))
+    family = next(part for part in families if ":" in part["startAddress"])
+    return int(ip_address(family["startAddress"])), int(ip_address(family["endAddress"]))
 
 
 def _counts(place: Site) -> Json:

@@ -24,8 +24,8 @@ class Answers:
     async def list(self, resource: Resource[Any], *, namespace: str = "") -> Page[Any]:
         if resource.kind == self._refused:
             raise Forbidden(403, "Forbidden", f"{resource.plural} in {namespace}")
-        found = (IPAddress(ObjectMeta("a", "b")),) if resource.kind == "IPAddress" else ()
-        return Page(found, 7, {})
+        stored = (IPAddress(ObjectMeta("a", "b")),) if resource.kind == "IPAddress" else ()
+        return Page(stored, 7, {})
 
 
 def lists(refused: str) -> ScopedLists:
@@ -34,9 +34,9 @@ def lists(refused: str) -> ScopedLists:
 
 
 async def test_who_may_not_read_claims_is_shown_the_rest() -> None:
-    found = await read(lists("IPAddressClaim"))
-    assert [address.metadata.name for address in found.by_kind["IPAddress"]] == ["a"]
-    assert found.not_read == (NotRead("ipaddressclaims.ipam.cluster.x-k8s.io"),)
+    read_objects = await read(lists("IPAddressClaim"))
+    assert [address.metadata.name for address in read_objects.by_kind["IPAddress"]] == ["a"]
+    assert read_objects.not_read == (NotRead("ipaddressclaims.ipam.cluster.x-k8s.io"),)
 
 
 async def test_clusters_that_may_not_be_read_are_not_taken_for_missing() -> None:
@@ -44,6 +44,6 @@ async def test_clusters_that_may_not_be_read_are_not_taken_for_missing() -> None
 
 
 async def test_who_may_not_read_pools_of_the_whole_cluster_sees_the_rest() -> None:
-    found = await read(lists("GlobalInClusterIPPool"))
-    assert [one.metadata.name for one in found.by_kind["IPAddress"]] == ["a"]
-    assert [*caches_of(found).pools["GlobalInClusterIPPool"]] == []
+    read_objects = await read(lists("GlobalInClusterIPPool"))
+    assert [address.metadata.name for address in read_objects.by_kind["IPAddress"]] == ["a"]
+    assert [*caches_of(read_objects).pools["GlobalInClusterIPPool"]] == []

@@ -92,10 +92,10 @@ async def test_a_pool_waits_while_the_cache_of_allocations_may_be_of_another_his
     site.allocations.unconfirm_history()
     with pytest.raises(Behind, match="listed anew"):
         await site.read()
-    site.allocations.replace([make.allocation("a", held=HELD)], 5, {}, replaced=True)
+    site.allocations.replace([make.allocation("a", held_range=HELD)], 5, {}, replaced=True)
     view = await site.read()
-    [held] = view.holdings.held_ranges("IPv4")
-    assert (held.start_text, held.end_text) == HELD
+    [held_range] = view.holdings.held_ranges("IPv4")
+    assert (held_range.start_text, held_range.end_text) == HELD
 
 
 async def test_a_pool_waits_while_the_cache_of_claims_may_be_of_another_history() -> None:

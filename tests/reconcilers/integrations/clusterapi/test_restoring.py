@@ -20,7 +20,7 @@ POOL = {"apiGroup": NETWORK_POOL.group, "kind": NETWORK_POOL.kind, "name": "p"}
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[Cluster]:
+async def serve_pool() -> AsyncIterator[Cluster]:
     """Return a cluster with one pool, whose claims one replica serves."""
     async with anyio.create_task_group() as group:
         home = Cluster(group, Settings(integration=(CLUSTER_API,)), 0)
@@ -64,14 +64,14 @@ async def restore_addresses(home: Cluster) -> None:
 async def addresses(home: Cluster) -> Mapping[str, Any]:
     """Return the address of each claim that is served."""
     claims = {
-        one.metadata.name for one in (await home.client.list(CLAIMS)).items if one.address_name
+        obj.metadata.name for obj in (await home.client.list(CLAIMS)).items if obj.address_name
     }
     items = (await home.client.list(ADDRESSES)).items
-    return {one.metadata.name: one.spec.address for one in items if one.metadata.name in claims}
+    return {obj.metadata.name: obj.spec.address for obj in items if obj.metadata.name in claims}
 
 
 async def test_claims_that_are_restored_before_their_addresses_keep_them() -> None:
-    async with served() as home:
+    async with serve_pool() as home:
         await restore_claims(home)
         await home.pass_by(20)
         assert await addresses(home) == {}
@@ -81,7 +81,7 @@ async def test_claims_that_are_restored_before_their_addresses_keep_them() -> No
 
 
 async def test_claims_that_are_restored_after_their_addresses_keep_them() -> None:
-    async with served() as home:
+    async with serve_pool() as home:
         await restore_addresses(home)
         await home.pass_by(20)
         await restore_claims(home)
@@ -90,7 +90,7 @@ async def test_claims_that_are_restored_after_their_addresses_keep_them() -> Non
 
 
 async def test_restored_claims_without_addresses_are_served_after_half_a_minute() -> None:
-    async with served() as home:
+    async with serve_pool() as home:
         await restore_claims(home)
         await home.pass_by(29)
         assert await addresses(home) == {}
@@ -99,7 +99,7 @@ async def test_restored_claims_without_addresses_are_served_after_half_a_minute(
 
 
 async def test_a_claim_without_our_finalizer_does_not_wait() -> None:
-    async with served() as home:
+    async with serve_pool() as home:
         metadata = {"name": "new"}
         await home.client.create(
             CLAIMS, NAMESPACE, {"metadata": metadata, "spec": {"poolRef": POOL}}

@@ -44,9 +44,9 @@ def spec_of(kind: str, spec: Json) -> IPPoolSpec | PrefixPoolSpec:
 @pytest.mark.parametrize("name", CASES)
 def test_the_webhook_refuses_what_the_schema_refuses_and_more(name: str) -> None:
     kind, spec, field, message = CASES[name]
-    found = rules.faults(spec_of(kind, spec))
-    assert field.partition("[")[0] in {cause.field for cause in found}
-    assert any(message in cause.message for cause in found), found
+    faults = rules.faults(spec_of(kind, spec))
+    assert field.partition("[")[0] in {cause.field for cause in faults}
+    assert any(message in cause.message for cause in faults), faults
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
@@ -85,7 +85,7 @@ IN_USE = [("10.0.0.3", 24), ("10.0.0.4", 24), ("10.0.0.9", 24)]
 
 
 @pytest.mark.parametrize(
-    ("new", "named"),
+    ("new", "expected"),
     [
         (IPPoolSpec(("10.0.0.5-10.0.0.20",), 24), "[10.0.0.3-10.0.0.4]"),
         (IPPoolSpec(("10.0.0.4-10.0.0.8",), 24), "[10.0.0.3-10.0.0.3 10.0.0.9-10.0.0.9]"),
@@ -96,9 +96,9 @@ IN_USE = [("10.0.0.3", 24), ("10.0.0.4", 24), ("10.0.0.9", 24)]
         (IPPoolSpec(BASE.addresses, 24, "10.0.0.10"), ""),
     ],
 )
-def test_an_edit_that_leaves_out_what_is_in_use_is_refused(new: IPPoolSpec, named: str) -> None:
+def test_an_edit_that_leaves_out_what_is_in_use_is_refused(new: IPPoolSpec, expected: str) -> None:
     said = rules.left_out(new, BASE, IN_USE)
-    assert said == (named and f"pool addresses do not contain allocated addresses: {named}")
+    assert said == (expected and f"pool addresses do not contain allocated addresses: {expected}")
 
 
 def test_reserving_a_subnets_end_again_is_refused_while_it_is_in_use() -> None:
@@ -137,7 +137,7 @@ def test_every_address_in_use_that_an_edit_leaves_out_is_reported(
         return IPPoolSpec(texts, 24)
 
     old, new = spec(before), spec(after)
-    in_use = [(f"10.0.0.{one}", 24) for one in used]
+    in_use = [(f"10.0.0.{number}", 24) for number in used]
     old_space, new_space = rules.space_of(old), rules.space_of(new)
     lost = [a for a, p in in_use if old_space.hands_out(a, p) and not new_space.hands_out(a, p)]
     assert bool(rules.left_out(new, old, in_use)) == bool(lost)

@@ -37,13 +37,13 @@ def claim(*conditions: Condition, ref: str = "a", **metadata: object) -> IPAddre
 
 
 def test_the_record_is_what_the_ready_condition_says() -> None:
-    found = claim(SERVED)
-    assert record_of(found) == Record("10.0.0.7", 24)
-    assert not waits(found)
+    served_claim = claim(SERVED)
+    assert record_of(served_claim) == Record("10.0.0.7", 24)
+    assert not waits(served_claim)
 
 
 @pytest.mark.parametrize(
-    "found",
+    "waiting_claim",
     [
         claim(),
         claim(SERVED, ref=""),
@@ -61,9 +61,9 @@ def test_the_record_is_what_the_ready_condition_says() -> None:
         "of another pool",
     ],
 )
-def test_a_claim_without_a_record_waits(found: IPAddressClaim) -> None:
-    assert record_of(found) is None
-    assert waits(found)
+def test_a_claim_without_a_record_waits(waiting_claim: IPAddressClaim) -> None:
+    assert record_of(waiting_claim) is None
+    assert waits(waiting_claim)
 
 
 def test_a_deleted_claim_holds_its_address_until_our_finalizer_is_gone() -> None:
@@ -76,7 +76,7 @@ def test_a_deleted_claim_holds_its_address_until_our_finalizer_is_gone() -> None
 def test_conditions_of_others_are_kept() -> None:
     other = Condition("Other", "True", "Because", "", NOW)
     written = with_ready(claim(other), Finding(READY, False, "PoolExhausted", "x"), "v1beta2", NOW)
-    assert [one["type"] for one in written["conditions"]] == ["Other", READY]
+    assert [condition["type"] for condition in written["conditions"]] == ["Other", READY]
     assert written["conditions"][1]["observedGeneration"] == 3
 
 
@@ -85,6 +85,6 @@ def test_the_older_list_has_a_severity_where_something_is_wrong_and_no_generatio
     [written] = with_ready(claim(), failed, "v1beta1", NOW)["conditions"]
     assert written["severity"] == "Error"
     assert "observedGeneration" not in written
-    served = Finding(READY, True, "AddressAllocated", "x")
-    [written] = with_ready(claim(), served, "v1beta1", NOW)["conditions"]
+    finding = Finding(READY, True, "AddressAllocated", "x")
+    [written] = with_ready(claim(), finding, "v1beta1", NOW)["conditions"]
     assert "severity" not in written

@@ -11,7 +11,7 @@ from reconcilers.promises.journal import AnnotatedJournal, Journal
 from tests.reconcilers.simulation.claimscenes import ClaimStage
 from tests.reconcilers.simulation.kkpscenes import KkpStage
 from tests.reconcilers.simulation.networkscenes import NetworkStage
-from tests.reconcilers.simulation.stage import Stage, played
+from tests.reconcilers.simulation.stage import Stage, play_scene
 
 
 @pytest.mark.parametrize("kind", [ClaimStage, KkpStage, NetworkStage])
@@ -42,7 +42,7 @@ def test_a_pass_reads_the_annotation_of_its_pool_once(
             assert len(reads) == 1, (name, reads)
         assert reads[0], "the journal had promises"
 
-    played(scene, kind)
+    play_scene(scene, kind)
 
 
 def test_a_pass_reads_the_status_of_its_networkpool_once(
@@ -70,4 +70,4 @@ def test_a_pass_reads_the_status_of_its_networkpool_once(
             assert len(reads) == 1, (name, reads)
         assert reads[0], "the journal had promises"
 
-    played(scene, Stage)
+    play_scene(scene, Stage)

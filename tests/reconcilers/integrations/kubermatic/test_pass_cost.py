@@ -9,13 +9,13 @@ from tests.reconcilers.networkpool.test_pass_cost import calls_of
 from tests.reconcilers.simulation.kkp import KkpReplica
 from tests.reconcilers.simulation.kkpscenes import KkpStage
 from tests.reconcilers.simulation.model import KKP_POOLS
-from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.stage import play_scene
 
 FEW, MANY = 2, 60
 POOL, CLUSTER = 0, 1
 
 
-async def _served(stage: KkpStage, others: int) -> KkpReplica:
+async def _serve(stage: KkpStage, others: int) -> KkpReplica:
     """Serve pool p and cluster a, and as many pools and clusters of other datacenters."""
     stage.ask("a")
     datacenter = {"type": "range", "poolCidr": "10.1.0.0/29", "allocationRange": 1}
@@ -38,11 +38,11 @@ def test_a_pass_calls_as_much_among_many_datacenters_as_among_few(of: int, name:
     calls = {}
 
     async def count(stage: KkpStage, others: int) -> None:
-        replica = await _served(stage, others)
+        replica = await _serve(stage, others)
         reconcile = replica._reconcilers[of][0]
         calls[others] = await calls_of(lambda: reconcile(stage.key(name)))
 
     for others in (FEW, MANY):
-        played(partial(count, others=others), KkpStage)
+        play_scene(partial(count, others=others), KkpStage)
     sys.stdout.write(f"{name}: {calls}\n")
     assert calls[MANY] <= calls[FEW] + 10, calls

@@ -37,7 +37,7 @@ ROOM = 100
 
 _offsets = st.integers(0, NETWORK.num_addresses - 1)
 _spans = st.tuples(_offsets, st.integers(0, 9)).map(
-    lambda found: (found[0], min(found[0] + found[1], NETWORK.num_addresses - 1))
+    lambda span: (span[0], min(span[0] + span[1], NETWORK.num_addresses - 1))
 )
 
 
@@ -58,17 +58,23 @@ def _allocation(name: str, **spec: object) -> IPAMAllocation:
 def _plan(
     datacenter: Datacenter, allocations: Sequence[IPAMAllocation], clusters: Iterable[str]
 ) -> Plan:
-    find = {holder_in(one.metadata.namespace, POOL): one for one in allocations}.get
+    find = {
+        holder_in(allocation.metadata.namespace, POOL): allocation for allocation in allocations
+    }.get
     space = space_of(datacenter)
-    served = {cluster.namespace: cluster for cluster in map(_cluster, clusters)}
-    holdings = holdings_of(POOL, {DC: space}, allocations, served.get, served)
-    content = Content(space, allocations, [*served.values()])
+    cluster_by_namespace = {cluster.namespace: cluster for cluster in map(_cluster, clusters)}
+    holdings = holdings_of(
+        POOL, {DC: space}, allocations, cluster_by_namespace.get, cluster_by_namespace
+    )
+    content = Content(space, allocations, [*cluster_by_namespace.values()])
     return plan(PoolContent(POOL, {DC: content}, holdings, find), ROOM).by_datacenter[DC]
 
 
-def _numbers(found: Iterable[AddressRange]) -> list[int]:
+def _numbers(address_ranges: Iterable[AddressRange]) -> list[int]:
     base = int(NETWORK.network_address)
-    return [number - base for one in found for number in range(one.first, one.last + 1)]
+    return [
+        number - base for span in address_ranges for number in range(span.first, span.last + 1)
+    ]
 
 
 def _text(first: int, last: int) -> str:
@@ -78,39 +84,41 @@ def _text(first: int, last: int) -> str:
 
 @settings(deadline=None)
 @given(
-    wanted=st.integers(1, 20),
-    held=st.lists(_spans, max_size=3),
+    expected=st.integers(1, 20),
+    held_ranges=st.lists(_spans, max_size=3),
     excluded=st.lists(_spans, max_size=3),
     waiting=st.integers(0, 5),
 )
 def test_each_cluster_gets_the_lowest_free_addresses_in_the_order_of_their_age(
-    wanted: int,
-    held: list[tuple[int, int]],
+    expected: int,
+    held_ranges: list[tuple[int, int]],
     excluded: list[tuple[int, int]],
     waiting: int,
 ) -> None:
     datacenter = Datacenter(
         RANGE,
         str(NETWORK),
-        allocationRange=wanted,
-        excludeRanges=tuple(_text(*one) for one in excluded),
+        allocationRange=expected,
+        excludeRanges=tuple(_text(*bounds) for bounds in excluded),
     )
     others = [
-        _allocation(f"other-{number}", type=RANGE, addresses=(_text(*one),))
-        for number, one in enumerate(held)
+        _allocation(f"other-{number}", type=RANGE, addresses=(_text(*held_range),))
+        for number, held_range in enumerate(held_ranges)
     ]
     clusters = [f"c{number}" for number in range(waiting)]
-    made = _plan(datacenter, others, clusters)
+    plan = _plan(datacenter, others, clusters)
 
-    closed = {number for first, last in (*held, *excluded) for number in range(first, last + 1)}
+    closed = {
+        number for first, last in (*held_ranges, *excluded) for number in range(first, last + 1)
+    }
     free = [number for number in range(NETWORK.num_addresses) if number not in closed]
-    got = {grant.cluster.metadata.name: _numbers(grant.ranges) for grant in made.grants}
+    got = {grant.cluster.metadata.name: _numbers(grant.ranges) for grant in plan.grants}
     for name in clusters:
-        if wanted <= len(free):
-            assert got.pop(name) == free[:wanted]
-            del free[:wanted]
+        if expected <= len(free):
+            assert got.pop(name) == free[:expected]
+            del free[:expected]
         else:
-            problem = made.by_cluster[_cluster(name).metadata.key]
+            problem = plan.by_cluster[_cluster(name).metadata.key]
             assert problem is not None
             assert problem.reason == POOL_EXHAUSTED
     assert got == {}
@@ -119,13 +127,13 @@ def test_each_cluster_gets_the_lowest_free_addresses_in_the_order_of_their_age(
 @settings(deadline=None)
 @given(
     length=st.integers(26, 32),
-    held=st.lists(_spans, max_size=3),
+    held_ranges=st.lists(_spans, max_size=3),
     excluded=st.lists(st.tuples(_offsets, st.integers(26, 32)), max_size=3),
     waiting=st.integers(0, 5),
 )
 def test_each_cluster_gets_the_lowest_subnet_that_touches_nothing(
     length: int,
-    held: list[tuple[int, int]],
+    held_ranges: list[tuple[int, int]],
     excluded: list[tuple[int, int]],
     waiting: int,
 ) -> None:
@@ -135,33 +143,35 @@ def test_each_cluster_gets_the_lowest_subnet_that_touches_nothing(
         PREFIX, str(NETWORK), allocationPrefix=length, excludePrefixes=tuple(holes)
     )
     others = [
-        _allocation(f"other-{number}", type=RANGE, addresses=(_text(*one),))
-        for number, one in enumerate(held)
+        _allocation(f"other-{number}", type=RANGE, addresses=(_text(*held_range),))
+        for number, held_range in enumerate(held_ranges)
     ]
-    made = _plan(datacenter, others, [f"c{number}" for number in range(waiting)])
+    plan = _plan(datacenter, others, [f"c{number}" for number in range(waiting)])
 
-    closed = {number for first, last in held for number in range(first, last + 1)}
+    closed = {number for first, last in held_ranges for number in range(first, last + 1)}
     for hole in holes:
-        closed |= {int(one) - int(base) for one in ipaddress.ip_network(hole, strict=False)}
+        closed |= {int(ip) - int(base) for ip in ipaddress.ip_network(hole, strict=False)}
     free = [
         subnet
         for subnet in NETWORK.subnets(new_prefix=length)
-        if not closed & {int(one) - int(base) for one in subnet}
+        if not closed & {int(ip) - int(base) for ip in subnet}
     ]
-    got = [grant.ranges[0].text for grant in made.grants]
+    got = [grant.ranges[0].text for grant in plan.grants]
     assert got == [str(subnet) for subnet in free[:waiting]]
 
 
 @settings(deadline=None)
-@given(held=_spans, wanted=st.integers(1, 20))
-def test_growth_is_added_and_nothing_is_taken_back(held: tuple[int, int], wanted: int) -> None:
-    datacenter = Datacenter(RANGE, str(NETWORK), allocationRange=wanted)
-    mine = _allocation("a", type=RANGE, addresses=(_text(*held),))
-    made = _plan(datacenter, [mine], ["a"])
-    has = set(range(held[0], held[1] + 1))
+@given(held_ranges=_spans, expected=st.integers(1, 20))
+def test_growth_is_added_and_nothing_is_taken_back(
+    held_ranges: tuple[int, int], expected: int
+) -> None:
+    datacenter = Datacenter(RANGE, str(NETWORK), allocationRange=expected)
+    allocation = _allocation("a", type=RANGE, addresses=(_text(*held_ranges),))
+    plan = _plan(datacenter, [allocation], ["a"])
+    has = set(range(held_ranges[0], held_ranges[1] + 1))
     free = [number for number in range(NETWORK.num_addresses) if number not in has]
-    added = [number for grant in made.grants for number in _numbers(grant.ranges)]
-    assert added == free[: max(0, wanted - len(has))]
+    added = [number for grant in plan.grants for number in _numbers(grant.ranges)]
+    assert added == free[: max(0, expected - len(has))]
 
 
 def test_an_exclusion_in_any_spelling_excludes_what_it_means() -> None:
@@ -171,8 +181,8 @@ def test_an_exclusion_in_any_spelling_excludes_what_it_means() -> None:
         allocationPrefix=64,
         excludePrefixes=("FD00:0:0:0:0:0:0:1/64", "fd00:0:0:1::/65"),
     )
-    made = _plan(datacenter, [], ["a", "b", "c"])
-    assert [grant.ranges[0].text for grant in made.grants] == [
+    plan = _plan(datacenter, [], ["a", "b", "c"])
+    assert [grant.ranges[0].text for grant in plan.grants] == [
         "fd00:0:0:2::/64",
         "fd00:0:0:3::/64",
     ]
@@ -190,38 +200,38 @@ def test_ipv4_addresses_may_be_written_as_ipv6_in_exclusions_and_allocations(
     excluded: str, expected: str
 ) -> None:
     datacenter = Datacenter(RANGE, "10.0.0.0/28", allocationRange=1, excludeRanges=(excluded,))
-    made = _plan(datacenter, [], ["a"])
-    assert [grant.ranges[0].text for grant in made.grants] == [expected]
-    held = _allocation("other", type=RANGE, addresses=(excluded,))
-    made = _plan(Datacenter(RANGE, "10.0.0.0/28", allocationRange=1), [held], ["a"])
-    assert [grant.ranges[0].text for grant in made.grants] == [expected]
-    assert not made.faults
+    plan = _plan(datacenter, [], ["a"])
+    assert [grant.ranges[0].text for grant in plan.grants] == [expected]
+    allocation = _allocation("other", type=RANGE, addresses=(excluded,))
+    plan = _plan(Datacenter(RANGE, "10.0.0.0/28", allocationRange=1), [allocation], ["a"])
+    assert [grant.ranges[0].text for grant in plan.grants] == [expected]
+    assert not plan.faults
 
 
 def test_a_pool_written_as_ipv6_hands_out_ipv4_as_kkp_does() -> None:
     pool = "::ffff:a00:0/120"
-    made = _plan(Datacenter(RANGE, pool, allocationRange=2), [], ["a"])
-    assert [grant.ranges[0].text for grant in made.grants] == ["10.0.0.0/31"]
-    mine = _allocation("a", type=PREFIX, cidr="10.0.0.0/28")
-    made = _plan(Datacenter(PREFIX, pool, allocationPrefix=124), [mine], ["a", "b"])
-    assert [grant.ranges[0].text for grant in made.grants] == ["10.0.0.16/28"]
+    plan = _plan(Datacenter(RANGE, pool, allocationRange=2), [], ["a"])
+    assert [grant.ranges[0].text for grant in plan.grants] == ["10.0.0.0/31"]
+    allocation = _allocation("a", type=PREFIX, cidr="10.0.0.0/28")
+    plan = _plan(Datacenter(PREFIX, pool, allocationPrefix=124), [allocation], ["a", "b"])
+    assert [grant.ranges[0].text for grant in plan.grants] == ["10.0.0.16/28"]
 
 
 def test_a_range_with_addresses_that_were_excluded_later_grows_and_is_reported() -> None:
     datacenter = Datacenter(RANGE, "10.0.0.0/28", allocationRange=4, excludeRanges=("10.0.0.1",))
-    mine = _allocation("a", type=RANGE, addresses=("10.0.0.0-10.0.0.1",))
-    made = _plan(datacenter, [mine], ["a"])
-    assert [grant.ranges[0].text for grant in made.grants] == ["10.0.0.2/31"]
-    problem = made.by_cluster[_cluster("a").metadata.key]
+    allocation = _allocation("a", type=RANGE, addresses=("10.0.0.0-10.0.0.1",))
+    plan = _plan(datacenter, [allocation], ["a"])
+    assert [grant.ranges[0].text for grant in plan.grants] == ["10.0.0.2/31"]
+    problem = plan.by_cluster[_cluster("a").metadata.key]
     assert problem is not None
     assert (problem.reason, problem.harmless) == ("OutOfPool", True)
-    assert mine.metadata.key in made.faults
+    assert allocation.metadata.key in plan.faults
 
 
 def test_a_huge_pool_of_prefixes_is_planned_without_walking_through_it() -> None:
     datacenter = Datacenter(PREFIX, "fd00::/16", allocationPrefix=128)
-    made = _plan(datacenter, [], ["a", "b"])
-    assert [grant.ranges[0].text for grant in made.grants] == ["fd00::/128", "fd00::1/128"]
+    plan = _plan(datacenter, [], ["a", "b"])
+    assert [grant.ranges[0].text for grant in plan.grants] == ["fd00::/128", "fd00::1/128"]
 
 
 @pytest.mark.parametrize(
@@ -260,20 +270,20 @@ def test_clusters_that_wait_for_a_full_datacenter_cost_one_attempt_and_all_hear_
 
     monkeypatch.setattr(Space, "first", noting)
     names = [f"c{number:04}" for number in range(1_000)]
-    made = _plan(datacenter, [], names)
+    plan = _plan(datacenter, [], names)
     assert len(attempts) == 2 + 1
-    assert [grant.cluster.metadata.name for grant in made.grants] == names[:2]
-    problems = [made.by_cluster[_cluster(name).metadata.key] for name in names[2:]]
+    assert [grant.cluster.metadata.name for grant in plan.grants] == names[:2]
+    problems = [plan.by_cluster[_cluster(name).metadata.key] for name in names[2:]]
     assert {problem.reason for problem in problems if problem is not None} == {POOL_EXHAUSTED}
 
 
 def test_a_cluster_that_lacks_less_than_others_gets_it_when_they_cannot_be_served() -> None:
     datacenter = Datacenter(RANGE, "10.0.0.0/29", allocationRange=4)
-    mine = _allocation("z", type=RANGE, addresses=("10.0.0.0-10.0.0.2",))
+    allocation = _allocation("z", type=RANGE, addresses=("10.0.0.0-10.0.0.2",))
     other = _allocation("other", type=RANGE, addresses=("10.0.0.3-10.0.0.6",))
-    made = _plan(datacenter, [mine, other], ["a", "b", "z"])
-    assert [grant.cluster.metadata.name for grant in made.grants] == ["z"]
-    assert [grant.ranges[0].text for grant in made.grants] == ["10.0.0.7/32"]
+    plan = _plan(datacenter, [allocation, other], ["a", "b", "z"])
+    assert [grant.cluster.metadata.name for grant in plan.grants] == ["z"]
+    assert [grant.ranges[0].text for grant in plan.grants] == ["10.0.0.7/32"]
 
 
 def test_a_cluster_that_needs_too_many_parts_does_not_stand_for_the_others_of_its_row() -> None:
@@ -282,10 +292,10 @@ def test_a_cluster_that_needs_too_many_parts_does_not_stand_for_the_others_of_it
     every_second = tuple(f"10.0.{number >> 7}.{(number & 127) * 2}" for number in range(201))
     other = _allocation("other", type=RANGE, addresses=every_second)
     lacks_one = _allocation("b", type=RANGE, addresses=("10.0.3.0-10.0.3.199",))
-    made = _plan(datacenter, [other, lacks_one], ["a", "b", "c"])
-    assert [grant.cluster.metadata.name for grant in made.grants] == ["b", "c"]
-    assert len(made.grants[1].ranges) == 200
-    refused = made.by_cluster[_cluster("a").metadata.key]
+    plan = _plan(datacenter, [other, lacks_one], ["a", "b", "c"])
+    assert [grant.cluster.metadata.name for grant in plan.grants] == ["b", "c"]
+    assert len(plan.grants[1].ranges) == 200
+    refused = plan.by_cluster[_cluster("a").metadata.key]
     assert refused is not None
     assert "more than 200" in refused.message
 
@@ -300,10 +310,10 @@ def test_a_cluster_refused_for_its_many_parts_leaves_all_addresses_to_younger_on
         _allocation("other", type=RANGE, addresses=(_text(20, 55),)),
         _allocation("young", type=RANGE, addresses=(_text(56, 63),)),
     )
-    made = _plan(datacenter, others, ["old", "young"])
-    [grant] = made.grants
+    plan = _plan(datacenter, others, ["old", "young"])
+    [grant] = plan.grants
     assert grant.cluster.metadata.name == "young"
     assert _numbers(grant.ranges) == [0, 2]
-    problem = made.by_cluster[_cluster("old").metadata.key]
+    problem = plan.by_cluster[_cluster("old").metadata.key]
     assert problem is not None
     assert problem.message == "10 addresses would be split into 10 ranges, more than 4"

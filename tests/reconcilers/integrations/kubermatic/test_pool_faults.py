@@ -10,7 +10,7 @@ from reconcilers.integrations.kubermatic.api import Datacenter, IPAMPool, PoolSp
 from reconcilers.integrations.kubermatic.rules import UNNAMED_DATACENTER, faults
 from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 from reconcilers.spaces.index import SpaceIndex
-from tests.reconcilers.cli.test_platforms import PREFIX, asked, ipam_pool
+from tests.reconcilers.cli.test_platforms import PREFIX, ask_command, ipam_pool
 
 GOOD = Datacenter("prefix", "10.2.0.0/28", 30)
 
@@ -29,7 +29,7 @@ def test_check_reports_an_exclusion_of_another_length_in_the_words_of_the_webhoo
 ) -> None:
     (fault,) = faults(pool(dc=Datacenter("prefix", "10.2.0.0/28", 30, ("10.2.0.0/29",))))
     wrong = ipam_pool("metallb", dc={**PREFIX, "excludePrefixes": ["10.2.0.0/29"]})
-    report = asked(tmp_path, "check -o yaml", wrong).out
+    report = ask_command(tmp_path, "check -o yaml", wrong).out
     assert f"datacenter dc: {fault}" in " ".join(report.replace("''", "'").split())
 
 
@@ -40,7 +40,7 @@ async def test_a_datacenter_without_a_name_is_refused_and_reported(
     assert verdict.refusal == UNNAMED_DATACENTER
     verdict = await validator.review_update(pool(dc=GOOD, **{"": GOOD}), pool(dc=GOOD))
     assert verdict.refusal == UNNAMED_DATACENTER
-    report = asked(tmp_path, "check -o yaml", ipam_pool("metallb", **{"": PREFIX})).out
+    report = ask_command(tmp_path, "check -o yaml", ipam_pool("metallb", **{"": PREFIX})).out
     assert UNNAMED_DATACENTER in " ".join(report.split())
 
 

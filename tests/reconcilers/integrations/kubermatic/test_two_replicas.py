@@ -53,8 +53,8 @@ async def test_a_cluster_that_is_created_anew_is_told_the_same_failure_again() -
     client, replica = Client(api), Replica(api, clock)
     for _ in range(2):
         body = {"metadata": {"name": "a"}, "spec": {"cloud": {"dc": "dc"}}}
-        made = await client.create(CLUSTERS, "", body)
-        await client.patch_status(CLUSTERS, made, {"namespaceName": "cluster-a"})
+        created = await client.create(CLUSTERS, "", body)
+        await client.patch_status(CLUSTERS, created, {"namespaceName": "cluster-a"})
         await replica.look(FAILURE)
         cluster = await client.get(CLUSTERS, KEY)
         assert cluster.status.conditions[CONDITION].reason == RECONCILING_ERROR
@@ -71,20 +71,20 @@ async def test_a_failure_of_one_replica_is_written_once(other: Problem | None) -
         api.serve(kind)
     body = {"metadata": {"name": "a"}, "spec": {"cloud": {"dc": "dc"}}}
     client = Client(api)
-    made = await client.create(CLUSTERS, "", body)
-    await client.patch_status(CLUSTERS, made, {"namespaceName": "cluster-a"})
-    one, two = Replica(api, clock), Replica(api, clock)
+    cluster = await client.create(CLUSTERS, "", body)
+    await client.patch_status(CLUSTERS, cluster, {"namespaceName": "cluster-a"})
+    replica, two = Replica(api, clock), Replica(api, clock)
     for _ in range(2):
-        await one.look(FAILURE)
+        await replica.look(FAILURE)
         await two.look(other)
-    settled = await one.look(FAILURE)
+    settled = await replica.look(FAILURE)
     for _ in range(3):
         assert await two.look(other) == settled
-        assert await one.look(FAILURE) == settled
+        assert await replica.look(FAILURE) == settled
     await two.look(None)
-    await one.look(None)
+    await replica.look(None)
     condition = (await client.get(CLUSTERS, KEY)).status.conditions[CONDITION]
     assert condition.status == "True"
-    await one.look(FAILURE)
+    await replica.look(FAILURE)
     again = (await client.get(CLUSTERS, KEY)).status.conditions[CONDITION]
     assert again.reason == RECONCILING_ERROR, "a later failure is written again"

@@ -29,14 +29,14 @@ async def cluster(place: Site, name: str) -> None:
 
 
 def addresses(place: Site, cluster: str, pool: str) -> list[str]:
-    """Return what a cluster has of a pool."""
+    """Return the addresses that a cluster has of a pool."""
     spec = place.see(ALLOCATIONS, pool, f"cluster-{cluster}").get("spec", {})
     return list(spec.get("addresses", []))
 
 
 def condition(place: Site, cluster: str) -> Json:
-    found = place.see(CLUSTERS, cluster).get("status", {}).get("conditions", {})
-    return dict(found.get(CONDITION, {}))
+    conditions = place.see(CLUSTERS, cluster).get("status", {}).get("conditions", {})
+    return dict(conditions.get(CONDITION, {}))
 
 
 async def test_the_gauges_call_nothing_free_that_an_unreadable_allocation_may_hold() -> None:
@@ -67,9 +67,9 @@ async def test_a_pool_hands_out_nothing_while_an_allocation_of_it_is_unreadable(
         await place.home.pass_by(30)
         assert addresses(place, "b", "p") == []
         assert addresses(place, "b", "q") == ["10.0.1.2-10.0.1.3"]
-        found = condition(place, "b")
-        assert (found["status"], found["reason"]) == ("False", "HoldersUnknown")
-        assert TODO in found["message"]
+        reconciled = condition(place, "b")
+        assert (reconciled["status"], reconciled["reason"]) == ("False", "HoldersUnknown")
+        assert TODO in reconciled["message"]
         assert condition(place, "a")["status"] == "True", "it has its addresses"
         await place.edit(ALLOCATIONS, "p", {"spec": {"type": "range"}}, "cluster-a")
         await place.home.pass_by(3)
@@ -147,9 +147,9 @@ OUTLINED: list[tuple[Json, set[str]]] = [
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["in the list", "in the watch"])
-@pytest.mark.parametrize(("spec", "served"), OUTLINED)
+@pytest.mark.parametrize(("spec", "served_pools"), OUTLINED)
 async def test_networkpools_that_an_unreadable_allocation_may_touch_hand_out_nothing(
-    spec: Json, served: set[str], early: bool
+    spec: Json, served_pools: set[str], early: bool
 ) -> None:
     async with site(OBSERVING, ALLOCATIONS) as place:
         await place.home.pool("lab", 0)
@@ -162,8 +162,8 @@ async def test_networkpools_that_an_unreadable_allocation_may_touch_hand_out_not
         for name in ("lab", "other"):
             await place.home.ask(name, name)
         await place.home.pass_by(20)
-        assert set(await place.home.ranges()) == served
-        for name in {"lab", "other"} - served:
+        assert set(await place.home.ranges()) == served_pools
+        for name in {"lab", "other"} - served_pools:
             ready = place.ready(NETWORK_POOL, name)
             assert ready["reason"] == "HoldersUnknown"
             assert TODO in ready["message"]
@@ -172,5 +172,5 @@ async def test_networkpools_that_an_unreadable_allocation_may_touch_hand_out_not
         await place.home.pass_by(3)
         ranges = await place.home.ranges()
         assert set(ranges) == {"lab", "other"}
-        if "lab" not in served:
+        if "lab" not in served_pools:
             assert ranges["lab"][1] == (10 << 24) + 8

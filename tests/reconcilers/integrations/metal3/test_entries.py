@@ -67,7 +67,7 @@ def test_an_address_of_two_entries_belongs_to_the_first() -> None:
     )
     space = space_of(spec)
     assert [layout.total for layout in space.layouts.values()] == [2, 6]
-    first, second = (space.settings_of(single(text)) for text in ("10.0.0.5", "10.0.0.1"))
+    first, second = (space.settings_of(single(address)) for address in ("10.0.0.5", "10.0.0.1"))
     assert (first.prefix, first.gateway, first.dns_servers) == (24, "10.0.0.9", ("9.9.9.9",))
     assert (second.prefix, second.gateway) == (16, "10.0.0.254")
     assert space.part_of(single("10.0.0.6")).space == "0"
@@ -93,8 +93,10 @@ ENTRIES = st.builds(
 
 
 @given(st.lists(ENTRIES, max_size=5), st.lists(OCTETS, max_size=5))
-def test_entries_hand_out_every_address_once(entries: list[PoolEntry], held: list[int]) -> None:
-    preallocations = {f"c{number}": f"10.0.0.{number}" for number in held}
+def test_entries_hand_out_every_address_once(
+    entries: list[PoolEntry], held_offsets: list[int]
+) -> None:
+    preallocations = {f"c{number}": f"10.0.0.{number}" for number in held_offsets}
     space = space_of(Metal3PoolSpec("p", tuple(entries), preAllocations=preallocations))
     handed_out = [
         address
@@ -107,7 +109,7 @@ def test_entries_hand_out_every_address_once(entries: list[PoolEntry], held: lis
         for spec_entry in entries
         if (span := span_of(spec_entry)) is not None
         for address in range(span.first, span.last + 1)
-    } - {single(text).first for text in preallocations.values()}
+    } - {single(preallocation).first for preallocation in preallocations.values()}
     assert sorted(handed_out) == sorted(expected)
     for address in expected:
         part = space.part_of(AddressRange(address, address, 4))

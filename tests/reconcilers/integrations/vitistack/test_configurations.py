@@ -54,8 +54,8 @@ async def stale_site() -> tuple[Client, ConfigurationReconciler]:
 async def test_an_address_that_the_cache_does_not_show_yet_is_requested() -> None:
     client, reconciler = await stale_site()
     machine = await client.get(CONFIGURATIONS, MACHINE)
-    shown = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": ["10.0.2.50"]}]}
-    await client.patch_status(CONFIGURATIONS, machine, shown)
+    status = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": ["10.0.2.50"]}]}
+    await client.patch_status(CONFIGURATIONS, machine, status)
     await reconciler.reconcile(MACHINE)
     (allocation,) = (await client.list(ALLOCATIONS)).items
     assert allocation.spec.requestedAddress == "10.0.2.50"

@@ -36,10 +36,16 @@ def allocation(phase: str, requested: str, address: str = "") -> IPAllocation:
     )
 
 
-def addresses(one: NetworkConfiguration, mine: IPAllocation | None) -> list[str]:
-    said = wanted_status(one, {} if mine is None else {"eth0": mine})
-    assert (said.phase == "Ready") == (mine is not None and mine.holds)
-    return [text for each in said.interfaces for text in each.get("ipv4Addresses", ())]
+def addresses(
+    network_configuration: NetworkConfiguration, allocation: IPAllocation | None
+) -> list[str]:
+    said = wanted_status(network_configuration, {} if allocation is None else {"eth0": allocation})
+    assert (said.phase == "Ready") == (allocation is not None and allocation.holds)
+    return [
+        ipv4_address
+        for interface in said.interfaces
+        for ipv4_address in interface.get("ipv4Addresses", ())
+    ]
 
 
 def test_an_address_that_the_machine_has_stays_shown_until_its_allocation_has_it() -> None:
@@ -59,8 +65,10 @@ def test_an_address_that_the_machine_does_not_get_is_not_shown() -> None:
 
 
 def machine_of(*interfaces: str) -> NetworkConfiguration:
-    every = tuple({"name": one} for one in interfaces)
-    return NetworkConfiguration(ObjectMeta("vm", "n"), ConfigurationSpec("net", "", every))
+    interface_specs = tuple({"name": name} for name in interfaces)
+    return NetworkConfiguration(
+        ObjectMeta("vm", "n"), ConfigurationSpec("net", "", interface_specs)
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,8 +78,10 @@ def machine_of(*interfaces: str) -> NetworkConfiguration:
 def test_interfaces_of_similar_names_have_allocations_of_different_names(
     interfaces: tuple[str, str],
 ) -> None:
-    one, other = (set(allocation_names("vm", each)) for each in interfaces)
-    assert not one & other
+    first_name, other = (
+        set(allocation_names("vm", interface_names)) for interface_names in interfaces
+    )
+    assert not first_name & other
 
 
 @pytest.mark.parametrize(
@@ -89,21 +99,27 @@ def test_the_names_of_allocations_are_names_of_objects(interface: str) -> None:
 
 
 def test_two_machines_have_no_name_of_an_allocation_in_common_that_both_can_use() -> None:
-    (first, one), (second, other) = allocation_names("a", "b-c"), allocation_names("a-b", "c")
+    (first, first_name), (second, other) = (
+        allocation_names("a", "b-c"),
+        allocation_names("a-b", "c"),
+    )
     assert first == second
-    assert len({first, one, other}) == 3
+    assert len({first, first_name, other}) == 3
 
 
 def test_an_allocation_is_never_shown_on_two_interfaces() -> None:
     machine = machine_of("eth0", "ETH0")
-    mine = replace(
+    own_allocation = replace(
         allocation("Allocated", "", "10.0.2.7"), spec=AllocationSpec("net", "vm", "ETH0")
     )
-    assert by_interface(machine, [mine]) == {"ETH0": mine}
+    assert by_interface(machine, [own_allocation]) == {"ETH0": own_allocation}
     machine = machine_of("eth0", "eth0")
-    found = by_interface(machine, [allocation("Allocated", "", "10.0.2.7")])
-    said = wanted_status(machine, found)
-    assert [one.get("ipv4Addresses") for one in said.interfaces] == [["10.0.2.7"], None]
+    allocations = by_interface(machine, [allocation("Allocated", "", "10.0.2.7")])
+    said = wanted_status(machine, allocations)
+    assert [interface.get("ipv4Addresses") for interface in said.interfaces] == [
+        ["10.0.2.7"],
+        None,
+    ]
     assert said.phase == "Error"
     assert said.message == "interface eth0: another interface has this name"
 

@@ -84,21 +84,23 @@ class Site:
 
     async def address_of(self, machine: str) -> str:
         """Return the address that the IPAllocation of a machine holds."""
-        one = await self.client.get(ALLOCATIONS, Key("n", f"{machine}-eth0"))
-        return one.status.address
+        allocation = await self.client.get(ALLOCATIONS, Key("n", f"{machine}-eth0"))
+        return allocation.status.address
 
     def lists(self) -> int:
         """Return how often NetworkConfigurations were listed so far."""
         kind = CONFIGURATIONS.full_name
-        return sum((one.method, one.resource) == ("LIST", kind) for one in self.api.requests)
+        return sum(
+            (request.method, request.resource) == ("LIST", kind) for request in self.api.requests
+        )
 
 
 async def site_with_machine() -> Site:
     site = Site()
     how = {"type": "static", "static": STATIC}
     network = {"metadata": {"name": "net"}, "spec": {"ipAllocation": how}}
-    made = await site.client.create(NETWORKS, "n", network)
-    await site.client.patch_status(NETWORKS, made, {"provisioningPhase": PROVISIONED})
+    created = await site.client.create(NETWORKS, "n", network)
+    await site.client.patch_status(NETWORKS, created, {"provisioningPhase": PROVISIONED})
     machine = {"networkNamespaceName": "net", "networkInterfaces": [{"name": "eth0"}]}
     await site.client.create(CONFIGURATIONS, "n", {"metadata": {"name": "vm"}, "spec": machine})
     await site.read(site.caches.networks, site.caches.allocations, site.caches.configurations)
@@ -114,8 +116,8 @@ async def test_an_address_that_another_operator_gave_a_machine_a_moment_ago_goes
         await site.look()
     assert await site.address_of("first") == "10.0.2.2"
     machine = await site.client.get(CONFIGURATIONS, Key("n", "vm"))
-    shown = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": ["10.0.2.3"]}]}
-    await site.client.patch_status(CONFIGURATIONS, machine, shown)
+    status = {"networkInterfaces": [{"name": "eth0", "ipv4Addresses": ["10.0.2.3"]}]}
+    await site.client.patch_status(CONFIGURATIONS, machine, status)
     await site.ask("second")
     for _ in range(3):
         await site.look()

@@ -59,9 +59,9 @@ class Site:
             cache.replace([], next(self._revisions))
         self.shown = ShownAddresses(caches)
 
-    def _put(self, cache: Cache[T], one: T) -> T:
-        meta = replace(one.metadata, resourceVersion=str(next(self._revisions)))
-        put = replace(one, metadata=meta)
+    def _put(self, cache: Cache[T], obj: T) -> T:
+        meta = replace(obj.metadata, resourceVersion=str(next(self._revisions)))
+        put = replace(obj, metadata=meta)
         cache.apply(Modified(put))
         return put
 
@@ -88,9 +88,9 @@ class Site:
             ),
         )
 
-    def delete(self, cache: Cache[T], one: T) -> None:
-        meta = replace(one.metadata, resourceVersion=str(next(self._revisions)))
-        cache.apply(Deleted(replace(one, metadata=meta)))
+    def delete(self, cache: Cache[T], obj: T) -> None:
+        meta = replace(obj.metadata, resourceVersion=str(next(self._revisions)))
+        cache.apply(Deleted(replace(obj, metadata=meta)))
 
 
 def test_an_address_is_shown_only_until_its_machine_holds_it_and_after_that_is_gone() -> None:
@@ -98,9 +98,9 @@ def test_an_address_is_shown_only_until_its_machine_holds_it_and_after_that_is_g
     assert site.shown.of_network(NET) == {}
     machine = site.machine("vm", "10.0.0.5")
     assert site.shown.of_network(NET) == {"10.0.0.5": Key("n", "vm")}
-    held = site.holds("vm", "10.0.0.5")
+    holds = site.holds("vm", "10.0.0.5")
     assert site.shown.of_network(NET) == {}
-    site.delete(site.allocations, held)
+    site.delete(site.allocations, holds)
     assert site.shown.of_network(NET) == {"10.0.0.5": Key("n", "vm")}
     site.delete(site.machines, machine)
     assert site.shown.of_network(NET) == {}

@@ -46,10 +46,14 @@ def address(place: Site, name: str, namespace: str = NAMESPACE) -> str:
     return str(place.see(ALLOCATIONS, name, namespace).get("status", {}).get("address", ""))
 
 
-def shown(place: Site, name: str) -> list[str]:
+def list_shown_addresses(place: Site, name: str) -> list[str]:
     """Return the addresses that a NetworkConfiguration shows."""
     interfaces = place.see(CONFIGURATIONS, name)["status"]["networkInterfaces"]
-    return [text for one in interfaces for text in one.get("ipv4Addresses", [])]
+    return [
+        ipv4_address
+        for interface in interfaces
+        for ipv4_address in interface.get("ipv4Addresses", [])
+    ]
 
 
 async def test_the_gauges_call_nothing_free_that_an_unreadable_object_may_hold() -> None:
@@ -167,11 +171,11 @@ async def test_a_machine_shows_its_address_while_its_allocation_is_unreadable() 
         await network(place, "n", 0)
         await machine(place, "a", "n")
         await place.home.pass_by(5)
-        assert shown(place, "a") == ["10.0.0.2"]
+        assert list_shown_addresses(place, "a") == ["10.0.0.2"]
         await place.edit(ALLOCATIONS, "a-eth0", {"status": {"prefix": "long"}})
         await place.restart()
         await place.home.pass_by(30)
-        assert shown(place, "a") == ["10.0.0.2"]
+        assert list_shown_addresses(place, "a") == ["10.0.0.2"]
         status = place.see(CONFIGURATIONS, "a")["status"]
         assert status["phase"] == "Error"
         name = f"ipallocations.vitistack.io {NAMESPACE}/a-eth0"
@@ -234,10 +238,10 @@ async def test_what_an_unreadable_network_handed_out_stays_and_it_hands_out_noth
         await ask(place, "c", "n")
         await place.home.pass_by(90)
         assert address(place, "a-eth0") == "10.0.0.2"
-        assert shown(place, "a") == ["10.0.0.2"]
+        assert list_shown_addresses(place, "a") == ["10.0.0.2"]
         assert place.see(ALLOCATIONS, "b-eth0") == {}
-        text = 'NetworkNamespace "n" cannot be read; correct it'
-        assert text in place.see(CONFIGURATIONS, "b")["status"]["message"]
+        message = 'NetworkNamespace "n" cannot be read; correct it'
+        assert message in place.see(CONFIGURATIONS, "b")["status"]["message"]
         assert address(place, "c") == ""
         await place.edit(NETWORKS, "n", {"spec": {"datacenterIdentifier": "dc"}})
         await place.home.pass_by(3)
@@ -253,8 +257,8 @@ async def test_an_address_that_a_waiting_allocation_shows_is_not_wiped_meanwhile
         place.stop()
         await place.home.pass_by(1)
         spec = {"networkNamespaceName": "n", "networkConfigurationName": "theirs"}
-        given = {"phase": "Pending", "address": "10.0.0.50"}
-        await place.make(ALLOCATIONS, "x", spec, status=given)
+        status = {"phase": "Pending", "address": "10.0.0.50"}
+        await place.make(ALLOCATIONS, "x", spec, status=status)
         place.home.start("next")
         await place.home.pass_by(40)
         assert address(place, "x") == "10.0.0.50"

@@ -45,14 +45,16 @@ def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
         request("net", "waits"),
         request("broken", "waits-too"),
     ]
-    found = from_bodies(bodies, KINDS, "n", clock.now(), caches.fill_defaults)
-    objects = caches.caches_of(found)
+    read_objects = from_bodies(bodies, KINDS, "n", clock.now(), caches.fill_defaults)
+    objects = caches.caches_of(read_objects)
     pictures = [picture_of(contents) for contents in contents_of(objects)]
     figures = gauges.NetworkFigures(objects, Reader(cast("Client", None), objects, clock, 1.0))
-    kept = {one.name.key.name: one for one in figures()}
-    assert kept["net"] == next(one.figures for one in pictures if one.name.key.name == "net")
+    kept = {figure.name.key.name: figure for figure in figures()}
+    assert kept["net"] == next(
+        picture.figures for picture in pictures if picture.name.key.name == "net"
+    )
     [family] = kept["net"].families
     counts = (family.capacity.allocated, family.capacity.available, family.outside)
     assert (*counts, kept["net"].waiting) == (1, 2, 1, 1)
     assert kept["broken"].waiting == 1
-    assert all(one.waiting_since is not None for one in kept.values())
+    assert all(facts.waiting_since is not None for facts in kept.values())

@@ -56,12 +56,12 @@ class Site:
     """One tenant, its operator, and one process that projects into it and releases.
 
     Args:
-        served: the kinds that the tenant serves.
+        served_kinds: the kinds that the tenant serves.
     """
 
-    def __init__(self, *served: str) -> None:
+    def __init__(self, *served_kinds: str) -> None:
         self.clock = VirtualClock()
-        self.tenant = Server(self.clock, served or ("services", "namespaces", POOLS))
+        self.tenant = Server(self.clock, served_kinds or ("services", "namespaces", POOLS))
         self.operator = LbIpam(self.tenant)
         self.kind = CiliumKind(self.clock, wait=10.0)
         self.memory = BalancerMemory()
@@ -72,7 +72,7 @@ class Site:
         """Return the balancer with a memory; None for that of the projection."""
         return self.kind.of(Client(self.tenant), memory or self.memory)
 
-    def wanted(self, *allocations: AllocationName, basis: int = 0) -> Projection:
+    def make_projection(self, *allocations: AllocationName, basis: int = 0) -> Projection:
         """Return a projection of allocations."""
         ranges = tuple(ProjectedRanges(name, RANGES[name]) for name in allocations)
         return Projection(ranges, basis or self.basis, owner=OWNER)
@@ -86,15 +86,15 @@ class Site:
         deleted: str = "",
     ) -> None:
         """Project allocations; `confirmed` is what a live read shows, None for the same."""
-        wanted = self.wanted(*allocations, basis=basis)
+        expected = self.make_projection(*allocations, basis=basis)
         uids = frozenset(filter(None, [releasing, deleted]))
-        wanted = replace(wanted, releasing=uids, deleted=uids - {releasing})
-        live = wanted if confirmed is None else self.wanted(*confirmed)
+        expected = replace(expected, releasing=uids, deleted=uids - {releasing})
+        live = expected if confirmed is None else self.make_projection(*confirmed)
 
         async def confirm() -> Projection:
             return replace(live, owner={})
 
-        await self.balancer().project(wanted, confirm, permit_own)
+        await self.balancer().project(expected, confirm, permit_own)
 
     async def ask(
         self,
@@ -144,7 +144,7 @@ class Site:
     def addresses(self, name: str = "web") -> list[str]:
         """Return the addresses that a Service shows."""
         status = self.tenant.see("services", name, namespace="default").get("status", {})
-        return [shown["ip"] for shown in status.get("loadBalancer", {}).get("ingress", ())]
+        return [ingress["ip"] for ingress in status.get("loadBalancer", {}).get("ingress", ())]
 
 
 def spans_of(allocation: AllocationName) -> list[AddressRange]:

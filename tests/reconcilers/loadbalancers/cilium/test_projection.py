@@ -142,7 +142,7 @@ async def test_an_edit_that_is_repeated_is_written_back_ever_less_often() -> Non
         site.edit({"spec": {"disabled": True}})
         await site.project(FIRST)
     assert site.pool()["spec"]["disabled"] is True
-    health = await site.balancer().health(site.wanted(FIRST))
+    health = await site.balancer().health(site.make_projection(FIRST))
     assert health.state is HealthState.CONTESTED
     assert site.kind.due_in(site.memory) is not None
 
@@ -202,27 +202,27 @@ async def test_what_a_lost_history_wrote_is_overwritten() -> None:
     async def permit(_: object) -> None:
         """Permit all."""
 
-    before = await site.balancer().overwrite(site.wanted(SECOND), 500, permit)
+    before = await site.balancer().overwrite(site.make_projection(SECOND), 500, permit)
     assert before is not None
     assert before.basis == 900
     assert offered_entries(site.tenant) == list(RANGES[SECOND])
-    assert await site.balancer().overwrite(site.wanted(SECOND), 500, permit) is None
+    assert await site.balancer().overwrite(site.make_projection(SECOND), 500, permit) is None
 
 
 async def test_health_tells_an_operator_that_stands_still_from_a_conflict() -> None:
     site = Site()
     await site.project(FIRST)
-    assert (await site.balancer().health(site.wanted(FIRST))).state is HealthState.RUNNING
+    assert (await site.balancer().health(site.make_projection(FIRST))).state is HealthState.RUNNING
     site.operator.paused = True
     await site.project(FIRST, SECOND)
-    health = await site.balancer().health(site.wanted(FIRST, SECOND))
+    health = await site.balancer().health(site.make_projection(FIRST, SECOND))
     assert (health.state, health.reason) == (HealthState.NOT_READING, "CiliumNotRunning")
     assert site.kind.due_in(site.memory) == 1.0
     site.operator.resume()
     conflict = {"type": "cilium.io/PoolConflict", "status": "True", "message": "overlaps theirs"}
     site.operator.paused = True
     site.edit({"status": {"conditions": [conflict]}})
-    health = await site.balancer().health(site.wanted(FIRST))
+    health = await site.balancer().health(site.make_projection(FIRST))
     assert (health.reason, "overlaps theirs" in health.message) == ("CiliumPoolConflict", True)
     stale = await site.balancer().find_stale(await site.balancer().read())
     assert stale == "overlaps theirs"

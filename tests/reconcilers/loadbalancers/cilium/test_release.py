@@ -111,10 +111,10 @@ async def test_a_pool_that_was_edited_back_and_forth_unseen_is_acknowledged_afte
 
 async def test_two_processes_that_release_one_range_come_to_an_end() -> None:
     site = await _site()
-    one, other = BalancerMemory(), BalancerMemory()
+    balancer_memory, other = BalancerMemory(), BalancerMemory()
     answers = []
     for _ in range(12):
-        for memory in (one, other):
+        for memory in (balancer_memory, other):
             site.releases[FIRST] = memory
             answers.append(await site.ask())
             await site.clock.advance(1)

@@ -28,7 +28,7 @@ def selector_of(body: dict[str, Any]) -> ServiceSelector:
 async def project(site: Site, body: dict[str, Any]) -> None:
     """Project the first allocation with a selector; empty for none."""
     selector = selector_of(body) if body else None
-    projection = replace(site.wanted(FIRST), selector=selector)
+    projection = replace(site.make_projection(FIRST), selector=selector)
 
     async def confirm() -> Projection:
         return projection

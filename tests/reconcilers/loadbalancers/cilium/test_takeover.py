@@ -11,12 +11,12 @@ WAIT = 10
 """The bounded wait of the site."""
 
 
-async def _taken(seconds: float, *, transitions: int = 1) -> Site:
+async def _take_over(seconds: float, *, transitions: int = 1) -> Site:
     """Return a tenant whose operator took the Lease so many seconds ago."""
     site = Site("services", "namespaces", POOLS, "leases")
     await site.project(FIRST)
-    taken = site.clock.now() - timedelta(seconds=seconds)
-    _edit_lease(site, acquireTime=taken.isoformat(), leaseTransitions=transitions)
+    taken_at = site.clock.now() - timedelta(seconds=seconds)
+    _edit_lease(site, acquireTime=taken_at.isoformat(), leaseTransitions=transitions)
     return site
 
 
@@ -24,7 +24,7 @@ def _edit_lease(site: Site, **spec: object) -> None:
     site.tenant.edit("leases", LEASE_NAME, {"spec": spec}, namespace="kube-system")
 
 
-async def _emptied(site: Site) -> Acknowledgement:
+async def _empty_pool(site: Site) -> Acknowledgement:
     """Return the answer once the pool was drained, emptied and acknowledged twice."""
     await site.ask()
     await site.ask()
@@ -32,8 +32,8 @@ async def _emptied(site: Site) -> Acknowledgement:
 
 
 async def test_a_range_is_not_proven_to_be_free_soon_after_a_takeover() -> None:
-    site = await _taken(0)
-    answer = await _emptied(site)
+    site = await _take_over(0)
+    answer = await _empty_pool(site)
     assert isinstance(answer, Unprovable)
     assert "operator kube-system/operator-1 took the Lease" in answer.purpose
     assert await site.ask() == answer, "the wait does not begin anew"
@@ -42,8 +42,8 @@ async def test_a_range_is_not_proven_to_be_free_soon_after_a_takeover() -> None:
 
 
 async def test_another_takeover_begins_another_wait() -> None:
-    site = await _taken(0)
-    before = await _emptied(site)
+    site = await _take_over(0)
+    before = await _empty_pool(site)
     _edit_lease(site, holderIdentity="operator-2")
     after = await site.ask()
     assert isinstance(before, Unprovable)
@@ -52,12 +52,12 @@ async def test_another_takeover_begins_another_wait() -> None:
 
 
 async def test_a_takeover_long_ago_and_a_first_leader_are_no_reason_to_wait() -> None:
-    assert await _emptied(await _taken(WAIT)) == Proven()
-    assert await _emptied(await _taken(0, transitions=0)) == Proven()
+    assert await _empty_pool(await _take_over(WAIT)) == Proven()
+    assert await _empty_pool(await _take_over(0, transitions=0)) == Proven()
 
 
 async def test_a_time_that_cannot_be_read_is_no_reason_to_wait() -> None:
-    site = await _taken(0)
-    for text in ("nonsense", "2026-01-01T00:00:00"):
-        _edit_lease(site, acquireTime=text)
-        assert await _emptied(site) == Proven()
+    site = await _take_over(0)
+    for timestamp in ("nonsense", "2026-01-01T00:00:00"):
+        _edit_lease(site, acquireTime=timestamp)
+        assert await _empty_pool(site) == Proven()

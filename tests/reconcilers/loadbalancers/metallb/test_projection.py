@@ -62,14 +62,14 @@ class Frozen(Transport):
         await self.tenant.aclose()
 
 
-def _lab(*held: tuple[str, str]) -> tuple[Lab, Server]:
+def _lab(*held_ranges: tuple[str, str]) -> tuple[Lab, Server]:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
-    for number, one in enumerate(held or (HELD,)):
+    for number, held_range in enumerate(held_ranges or (HELD,)):
         name = f"team-a-lb-{number}" if number else "team-a-lb"
-        lab.server.add("ipallocations", make.allocation(name, held=one))
+        lab.server.add("ipallocations", make.allocation(name, held_range=held_range))
     return lab, lab.tenant_server("a")
 
 
@@ -83,15 +83,19 @@ async def _give_back(replica: Replica, lab: Lab, name: str) -> None:
         if lab.server.has("ipallocations", name):
             await replica.allocations.reconcile(make.key(name))
         await lab.clock.advance(1)
-    assert uid not in [one["metadata"]["uid"] for one in lab.server.all("ipallocations")]
+    assert uid not in [
+        allocation["metadata"]["uid"] for allocation in lab.server.all("ipallocations")
+    ]
 
 
 @pytest.mark.parametrize("write", [1, 2])
-@pytest.mark.parametrize("held", [(HELD,), (HELD, OTHER)], ids=["the only one", "one of two"])
+@pytest.mark.parametrize(
+    "held_ranges", [(HELD,), (HELD, OTHER)], ids=["the only one", "one of two"]
+)
 async def test_a_leader_that_freezes_while_it_creates_the_pool_brings_no_range_back(
-    write: int, held: tuple[tuple[str, str], ...]
+    write: int, held_ranges: tuple[tuple[str, str], ...]
 ) -> None:
-    lab, tenant = _lab(*held)
+    lab, tenant = _lab(*held_ranges)
     ways: list[Transport] = [Frozen(tenant, write), tenant]
     frozen = ways[0]
     assert isinstance(frozen, Frozen)
@@ -136,13 +140,13 @@ async def test_a_pool_of_others_is_touched_before_a_range_that_could_come_into_i
     begun = {"annotations": {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}}
     lab.server.edit("tenantclusters", "a", {"metadata": begun}, namespace="team")
     theirs = {"metadata": {"name": "default-pool", "namespace": METALLB}}
-    made = tenant.add("ipaddresspools", theirs | {"spec": {"addresses": ["10.9.0.0/24"]}})
+    balancer_pool = tenant.add("ipaddresspools", theirs | {"spec": {"addresses": ["10.9.0.0/24"]}})
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
-    left = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
-    assert left["spec"] == {"addresses": ["10.9.0.0/24"]}
-    assert left["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
+    remaining = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
+    assert remaining["spec"] == {"addresses": ["10.9.0.0/24"]}
+    assert remaining["metadata"]["resourceVersion"] != balancer_pool["metadata"]["resourceVersion"]
 
 
 def _of_another_history(tenant: Server, basis: str = "999999") -> None:
@@ -173,7 +177,7 @@ async def test_a_replica_that_only_lags_does_not_write_over_a_newer_state() -> N
     lab, tenant = _lab()
     await lab.cluster()
     lab.hold("ipallocations")
-    lab.server.add("ipallocations", make.allocation("team-a-lb-1", held=OTHER))
+    lab.server.add("ipallocations", make.allocation("team-a-lb-1", held_range=OTHER))
     newer = str(lab.server.revision)
     _of_another_history(tenant, newer)
     for _ in range(120):

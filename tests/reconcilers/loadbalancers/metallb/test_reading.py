@@ -28,7 +28,7 @@ HUGE = ("fd00::/64", "fd00:1::/120")
 LARGEST = 2**63 - 1
 
 
-def _wanted(*entries: str) -> Projection:
+def _make_projection(*entries: str) -> Projection:
     return Projection((ProjectedRanges(AllocationName("team-a-lb", "uid"), entries),), 1)
 
 
@@ -48,7 +48,7 @@ class Watched:
         """It is open."""
 
     def get(self, resource: Any, key: Key) -> Any:
-        """Return what the cache has."""
+        """Return the cached object."""
         return self._cache.get(key)
 
 
@@ -59,18 +59,20 @@ def _reading(server: Server, clock: VirtualClock, cache: Cache[IPAddressPool]) -
     )
 
 
-@pytest.mark.parametrize("shown", [None, {"availableIPv4": 4}], ids=["nothing", "an old count"])
+@pytest.mark.parametrize(
+    "shown_status", [None, {"availableIPv4": 4}], ids=["nothing", "an old count"]
+)
 async def test_a_watch_that_hears_nothing_new_does_not_make_metallb_look_down(
-    shown: Json | None,
+    shown_status: Json | None,
 ) -> None:
     clock = VirtualClock()
     server = Server(clock, (*TENANT_KINDS, "servicebgpstatuses"))
     server.add("ipaddresspools", _pool({"assignedIPv4": 3, "availableIPv4": 5}))
     cache = Cache(IP_ADDRESS_POOL)
-    cache.replace([msgspec.convert(_pool(shown), IPAddressPool)], 1)
+    cache.replace([msgspec.convert(_pool(shown_status), IPAddressPool)], 1)
     reading = _reading(server, clock, cache)
     for _ in range(2):
-        assert await reading.health(_wanted(HELD)) == Health()
+        assert await reading.health(_make_projection(HELD)) == Health()
         await clock.advance(MOMENT)
 
 
@@ -80,7 +82,7 @@ async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
     cache = Cache(IP_ADDRESS_POOL)
     cache.replace([msgspec.convert(_pool({"availableIPv4": 8}), IPAddressPool)], 1)
     reading = _reading(server, clock, cache)
-    assert await reading.health(_wanted(HELD)) == Health()
+    assert await reading.health(_make_projection(HELD)) == Health()
     assert server.requests == []
 
 
@@ -94,4 +96,4 @@ async def test_a_pool_larger_than_metallb_can_count_is_read(count: int, is_read:
     server = Server(clock, (*TENANT_KINDS, "servicebgpstatuses"))
     server.add("ipaddresspools", _pool({"availableIPv6": count}, *HUGE))
     reading = _reading(server, clock, Cache(IP_ADDRESS_POOL))
-    assert (await reading.health(_wanted(*HUGE)) == Health()) is is_read
+    assert (await reading.health(_make_projection(*HUGE)) == Health()) is is_read

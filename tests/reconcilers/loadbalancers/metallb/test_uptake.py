@@ -68,7 +68,7 @@ MOST = 2**63 - 1
 def test_a_pool_of_any_size_is_counted_as_metallb_does(
     entries: list[str], newer: int, older: int
 ) -> None:
-    spans = [one for entry in entries if (one := addresstexts.parse_cidr_or_span(entry))]
+    spans = [span for entry in entries if (span := addresstexts.parse_cidr_or_span(entry))]
     assert metallb_counts(spans) == (newer, older)
 
 
@@ -92,8 +92,8 @@ class TestTheNextStep:
         assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=3)) is Step.WAIT
 
     def test_a_marker_that_was_just_made_proves_nothing(self) -> None:
-        made = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, generation=1)
-        assert _step(made) is Step.MARK
+        pool = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, generation=1)
+        assert _step(pool) is Step.MARK
 
     def test_a_marker_from_before_a_restore_proves_nothing(self) -> None:
         assert _step(_pool("192.0.2.1-192.0.2.5", basis=10**12, counted=5)) is Step.MARK
@@ -164,11 +164,11 @@ class TestWhatMetalLBCannotUse:
         refusal({"a": _pool(*["10.0.0.1/32"] * 1_000_000)})
 
 
-async def _lab(served: tuple[str, ...], **settings: Any) -> tuple[Lab, Server]:
+async def _lab(served_kinds: tuple[str, ...], **settings: Any) -> tuple[Lab, Server]:
     lab = Lab(Settings(**settings))
     lab.server.add("tenantclusters", make.tenant(annotations=BEGUN))
     lab.server.add("ipallocations", _allocation())
-    tenant = lab.tenant_server("a", served)
+    tenant = lab.tenant_server("a", served_kinds)
     _store(tenant, "default-pool", "10.40.0.8-10.40.0.15", basis=MARK)
     return lab, tenant
 
@@ -188,7 +188,7 @@ def _count(tenant: Server) -> None:
 
 
 def _allocation() -> IPAllocation:
-    return make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7"), uid="uid-lb")
+    return make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"), uid="uid-lb")
 
 
 async def _ask(lab: Lab) -> Released | InUse:

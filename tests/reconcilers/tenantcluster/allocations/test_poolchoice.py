@@ -42,22 +42,22 @@ class PoolCaches:
 
     def delete(self, name: str) -> None:
         """Show that an allocation is gone."""
-        found = self.allocations.get(make.key(name))
-        if found is not None:
+        allocation = self.allocations.get(make.key(name))
+        if allocation is not None:
             later = make.allocation("later").metadata.resourceVersion
-            meta = replace(found.metadata, resourceVersion=later)
-            self.allocations.apply(Deleted(replace(found, metadata=meta)))
+            meta = replace(allocation.metadata, resourceVersion=later)
+            self.allocations.apply(Deleted(replace(allocation, metadata=meta)))
 
     def work(self) -> None:
         """Let the pool serve who waits, as its own pass does."""
         pool = next(iter(self.pools))
-        found = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
-        view = View.from_allocations(self.allocations.position, found, self.allocations.get)
+        requests = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
+        view = View.from_allocations(self.allocations.position, requests, self.allocations.get)
         for grant in decide(pool, view, parse_layouts(pool.spec, LIMIT), 8).choice.grants:
             name = grant.asker.metadata.name
             self.put(
                 make.allocation(
-                    name, held=(grant.addresses[0].start_text, grant.addresses[0].end_text)
+                    name, held_range=(grant.addresses[0].start_text, grant.addresses[0].end_text)
                 )
             )
 
@@ -90,17 +90,19 @@ def test_a_pools_free_space_after_allocation_is_what_was_predicted(
     steps: list[tuple[str, str, int]], family: int
 ) -> None:
     caches = PoolCaches(family)
-    for what, name, number in steps:
+    for case, name, number in steps:
         address = make.address(number, family)
-        if what == "block":
+        if case == "block":
             caches.put(make.allocation(name, prefix=make.prefix_length(number, family)))
-        elif what == "ask":
+        elif case == "ask":
             caches.put(make.allocation(name, size=number))
-        elif what == "pin":
+        elif case == "pin":
             caches.put(make.allocation(name, pin=(address, address)))
-        elif what == "hold":
-            caches.put(make.allocation(name, held=(address, make.address(number + 3, family))))
-        elif what == "delete":
+        elif case == "hold":
+            caches.put(
+                make.allocation(name, held_range=(address, make.address(number + 3, family)))
+            )
+        elif case == "delete":
             caches.delete(name)
         else:
             caches.work()
@@ -116,7 +118,7 @@ def test_what_is_reserved_is_not_available_to_others_until_it_is_released() -> N
     assert caches.largest(caches.choice) == 64
     with caches.choice.keep_free(pool, 32, Networking()):
         assert caches.largest(caches.choice) == 32
-        caches.put(make.allocation("a", held=("10.40.0.60", "10.40.0.63")))
+        caches.put(make.allocation("a", held_range=("10.40.0.60", "10.40.0.63")))
         assert caches.largest(caches.choice) == 28
     assert caches.largest(caches.choice) == 60
 
@@ -149,8 +151,8 @@ def test_a_release_tries_one_of_those_that_ask_for_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caches = PoolCaches()
-    caches.put(make.allocation("one", held=("10.40.0.0", "10.40.0.1")))
-    caches.put(make.allocation("all", held=("10.40.0.2", "10.40.0.63")))
+    caches.put(make.allocation("one", held_range=("10.40.0.0", "10.40.0.1")))
+    caches.put(make.allocation("all", held_range=("10.40.0.2", "10.40.0.63")))
     for number in range(30):
         caches.put(make.allocation(f"n{number}", size=3 + number % 2, age=float(number)))
     tried, take = [], rangetaking.take_ranges
@@ -176,8 +178,8 @@ def test_what_is_promised_to_a_claim_is_not_free_until_the_promise_is_dropped() 
     claimed = [make.listed_for_claim("10.40.0.32", "10.40.0.32")]
     for assignments, largest in ((claimed, 32), ([], 64)):
         status = {"assignments": assignments}
-        shown = make.pool(cidr=pool.spec.cidr, uid=pool.metadata.uid, status=status)
-        caches.pools.apply(Modified(shown))
+        shown_pool = make.pool(cidr=pool.spec.cidr, uid=pool.metadata.uid, status=status)
+        caches.pools.apply(Modified(shown_pool))
         assert caches.largest(caches.choice) == largest
         anew = PoolChoice(caches.pools, caches.allocations, LIMIT)
         assert caches.largest(anew) == largest

@@ -18,25 +18,25 @@ def _lab(*pools: Any) -> Lab:
     lab = Lab()
     for pool in pools:
         lab.server.add("networkpools", pool)
-    named = [pool["metadata"]["name"] for pool in lab.server.all("networkpools")]
-    lab.server.add("providerconfigs", make.provider(*named))
+    pool_names = [pool["metadata"]["name"] for pool in lab.server.all("networkpools")]
+    lab.server.add("providerconfigs", make.provider(*pool_names))
     lab.server.add("tenantclusters", make.tenant())
     return lab
 
 
-def _asked(lab: Lab) -> dict[str, str]:
+def _list_asked_pools(lab: Lab) -> dict[str, str]:
     return {
-        one["metadata"]["name"]: one["spec"]["poolRef"]["name"]
-        for one in lab.server.all("ipallocations")
+        allocation["metadata"]["name"]: allocation["spec"]["poolRef"]["name"]
+        for allocation in lab.server.all("ipallocations")
     }
 
 
 async def test_no_load_balancer_addresses_are_held_while_there_is_no_room_for_nodes() -> None:
     lab = _lab(make.pool(cidr="10.40.0.0/29"))
     await lab.cluster()
-    assert _asked(lab) == {}
-    found = lab.condition("tenantclusters", "a", "NetworkReady", "team")
-    assert (found["reason"], found["message"]) == (
+    assert _list_asked_pools(lab) == {}
+    condition = lab.condition("tenantclusters", "a", "NetworkReady", "team")
+    assert (condition["reason"], condition["message"]) == (
         "PoolExhausted",
         (
             f"{NO_ROOM}: needs 5 node addresses in a row, beside 8 load-balancer addresses;"
@@ -51,7 +51,7 @@ async def test_two_clusters_do_not_wait_for_each_others_addresses() -> None:
     lab.tenant_server("a")
     lab.tenant_server("b")
     await lab.rounds()
-    assert list(_asked(lab)) == ["team-a-lb", "team-a-nodes"]
+    assert list(_list_asked_pools(lab)) == ["team-a-lb", "team-a-nodes"]
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()
@@ -61,7 +61,7 @@ async def test_two_clusters_do_not_wait_for_each_others_addresses() -> None:
 async def test_each_of_the_two_is_looked_for_in_every_pool() -> None:
     lab = _lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/29"))
     await lab.cluster()
-    assert _asked(lab) == {"team-a-lb": "one", "team-a-nodes": "two"}
+    assert _list_asked_pools(lab) == {"team-a-lb": "one", "team-a-nodes": "two"}
 
 
 async def _failed_on_one() -> Lab:
@@ -86,15 +86,15 @@ async def test_the_age_of_a_request_that_moves_is_durable_before_it_is_deleted()
     lab.server.vanish("ipallocations", "team-a-lb")
     another = lab.another()  # a process that knows nothing of the first one
     await another.clusters.reconcile(make.key("a", "team"))
-    made = lab.server.see("ipallocations", "team-a-lb")["metadata"]["annotations"]
-    assert made[names.ANNOTATION_REQUESTED_AT] == SINCE
+    annotations = lab.server.see("ipallocations", "team-a-lb")["metadata"]["annotations"]
+    assert annotations[names.ANNOTATION_REQUESTED_AT] == SINCE
 
 
 async def test_what_the_new_request_carries_is_taken_off_the_cluster_again() -> None:
     lab = await _failed_on_one()
     lab.tenant_server("a")
     await lab.rounds()
-    assert _asked(lab)["team-a-lb"] == "two"
+    assert _list_asked_pools(lab)["team-a-lb"] == "two"
     meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     assert names.ANNOTATION_MOVING not in meta["annotations"]
 
@@ -125,21 +125,21 @@ async def test_labels_are_put_right_and_decide_nothing() -> None:
     await lab.rounds()
     labels = lab.server.see("ipallocations", "team-a-lb")["metadata"]["labels"]
     assert (labels[names.LABEL_TENANT], labels[names.LABEL_POOL]) == ("a", "lab")
-    assert list(_asked(lab)) == ["team-a-lb", "team-a-nodes"]
+    assert list(_list_asked_pools(lab)) == ["team-a-lb", "team-a-nodes"]
 
 
 async def test_tools_that_follow_kstatus_see_progress_and_its_end() -> None:
     lab = _lab(make.pool())
 
-    def shown(kind: str) -> tuple[str | None, str | None]:
-        found = lab.condition("tenantclusters", "a", kind, "team")
-        return found.get("status"), found.get("reason")
+    def find_condition(kind: str) -> tuple[str | None, str | None]:
+        condition = lab.condition("tenantclusters", "a", kind, "team")
+        return condition.get("status"), condition.get("reason")
 
     await lab.cluster()
-    assert shown("Reconciling") == ("True", "Reconciling")
+    assert find_condition("Reconciling") == ("True", "Reconciling")
     lab.tenant_server("a")
     await lab.rounds()
-    assert shown("Reconciling") == shown("Stalled") == (None, None)
+    assert find_condition("Reconciling") == find_condition("Stalled") == (None, None)
     assert lab.see("tenantclusters", "a", "team")["observedGeneration"] == 1
 
 
@@ -185,8 +185,8 @@ async def test_a_deleted_cluster_whose_namespace_is_gone_gives_everything_back(g
 
 
 def _network(lab: Lab) -> tuple[str, str]:
-    found = lab.condition("tenantclusters", "a", "NetworkReady", "team")
-    return found["reason"], found["message"]
+    condition = lab.condition("tenantclusters", "a", "NetworkReady", "team")
+    return condition["reason"], condition["message"]
 
 
 NO_ROOM = "no pool of ProviderConfig butler-system/default has room"

@@ -51,7 +51,7 @@ def test_load_balancer_addresses_by_precedence_clamped_to_the_quota(
 def test_that_an_elastic_tenant_without_ingress_starts_with_none_is_said_where_the_size_is() -> (
     None
 ):
-    explained = next(one for one in crds() if one["spec"]["names"]["kind"] == "ProviderConfig")
+    explained = next(crd for crd in crds() if crd["spec"]["names"]["kind"] == "ProviderConfig")
     schema = explained["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     sizing = schema["properties"]["network"]["properties"]["loadBalancer"]["properties"]
     assert "addons.ingress.enabled false starts without addresses" in " ".join(
@@ -70,10 +70,10 @@ def test_node_addresses_are_the_pools_default_clamped_to_the_quota() -> None:
 
 def test_tenants_whose_names_join_to_the_same_do_not_share() -> None:
     lab = Lab()
-    one, other = make.tenant("c", "a-b"), make.tenant("b-c", "a")
+    tenant, other = make.tenant("c", "a-b"), make.tenant("b-c", "a")
     lab.server.add("ipallocations", make.allocation("a-b-c-lb", tenant="a-b/c"))
     cache = lab.caches["ipallocations"]
-    assert membership.free_name(one, "loadbalancer", cache, make.NAMESPACE) == "a-b-c-lb"
+    assert membership.free_name(tenant, "loadbalancer", cache, make.NAMESPACE) == "a-b-c-lb"
     name = membership.free_name(other, "loadbalancer", cache, make.NAMESPACE)
     assert name == f"a-b-c-lb-{names.short_hash('a/b-c')}"
     assert membership.members(cache, other) == []
@@ -96,9 +96,9 @@ def test_an_unstamped_allocation_that_names_the_tenant_is_its_own() -> None:
     lab.server.add(
         "ipallocations", make.allocation("pinned-by-hand", pin=("10.40.0.9", "10.40.0.9"))
     )
-    found = membership.members(lab.caches["ipallocations"], tenant)
-    assert [a.metadata.name for a in found] == ["pinned-by-hand"]
-    assert membership.initial(found, tenant, "loadbalancer") is found[0]
+    members = membership.members(lab.caches["ipallocations"], tenant)
+    assert [a.metadata.name for a in members] == ["pinned-by-hand"]
+    assert membership.initial(members, tenant, "loadbalancer") is members[0]
 
 
 def test_an_empty_stamp_is_none_and_is_filled_in() -> None:
@@ -106,10 +106,10 @@ def test_an_empty_stamp_is_none_and_is_filled_in() -> None:
     tenant = make.tenant()
     stamp = {names.ANNOTATION_TENANT_UID: ""}
     lab.server.add("ipallocations", make.allocation("by-hand", annotations=stamp))
-    found = membership.members(lab.caches["ipallocations"], tenant)
-    assert [a.metadata.name for a in found] == ["by-hand"]
+    members = membership.members(lab.caches["ipallocations"], tenant)
+    assert [a.metadata.name for a in members] == ["by-hand"]
     uid = tenant.metadata.uid
-    change = membership.repairs(found[0], tenant, uid)["metadata"]["annotations"]
+    change = membership.repairs(members[0], tenant, uid)["metadata"]["annotations"]
     assert change == {names.ANNOTATION_TENANT_UID: uid}
 
 
@@ -126,10 +126,10 @@ def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> N
 
 
 def test_long_names_that_differ_at_the_end_only_differ() -> None:
-    one, other = (make.tenant("n" * 250 + end, "s") for end in ("one", "two"))
-    assert membership.base_name(one, "nodes") != membership.base_name(other, "nodes")
-    found = [allocationlabels.build_labels(t.metadata.key, "p", "nodes") for t in (one, other)]
-    assert found[0][names.LABEL_TENANT] != found[1][names.LABEL_TENANT]
+    first, other = (make.tenant("n" * 250 + end, "s") for end in ("one", "two"))
+    assert membership.base_name(first, "nodes") != membership.base_name(other, "nodes")
+    labels = [allocationlabels.build_labels(t.metadata.key, "p", "nodes") for t in (first, other)]
+    assert labels[0][names.LABEL_TENANT] != labels[1][names.LABEL_TENANT]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_the_role_is_read_from_the_name_and_the_label_only_keeps_growth(
 def test_a_first_allocation_whose_hash_is_a_number_is_not_taken_for_growth(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(names, "short_hash", lambda text: "12345678")
+    monkeypatch.setattr(names, "short_hash", lambda output: "12345678")
     tenant = make.tenant()
     hashed = membership.hashed_name(tenant, "loadbalancer")
     assert hashed == "team-a-lb-12345678"
@@ -190,8 +190,8 @@ class TestPoolChoice:
     """The first pool in priority whose free space fits, after all who wait were served."""
 
     def _choose(self, lab: Lab, provider: Any, count: int = 8) -> str | None:
-        found = lab.choice.find_first_fit(provider, lambda _: count, Networking())
-        return found.metadata.name if found else None
+        first_fit = lab.choice.find_first_fit(provider, lambda _: count, Networking())
+        return first_fit.metadata.name if first_fit else None
 
     def _lab(self, *pools: Any) -> Lab:
         lab = Lab()
@@ -218,7 +218,7 @@ class TestPoolChoice:
 
     def test_the_largest_free_block_counts_and_not_the_sum(self) -> None:
         lab = self._lab(make.pool("one", "10.40.0.0/28"), make.pool("two", "10.41.0.0/24"))
-        middle = make.allocation("m", of="one", held=("10.40.0.7", "10.40.0.8"))
+        middle = make.allocation("m", of="one", held_range=("10.40.0.7", "10.40.0.8"))
         lab.server.add("ipallocations", middle)
         assert self._choose(lab, make.provider("one", "two"), 7) == "one"
         assert self._choose(lab, make.provider("one", "two"), 8) == "two"
@@ -228,11 +228,13 @@ class TestPoolChoice:
         lab.server.add("ipallocations", make.allocation("w", of="one", size=8))
         assert self._choose(lab, make.provider("one", "two")) == "one"
         promised = make.allocation("p", of="one", size=8)
-        made = lab.server.add("ipallocations", promised)
-        version = made["metadata"]["resourceVersion"]
+        allocation = lab.server.add("ipallocations", promised)
+        version = allocation["metadata"]["resourceVersion"]
         entry = make.promise(promised, "10.40.0.0", "10.40.0.7", version=version)
         stored = lab.server.see("networkpools", "one")
-        lab.server.edit("networkpools", "one", make.with_promises(stored, make.listed(entry)))
+        lab.server.edit(
+            "networkpools", "one", make.with_promises(stored, make.list_promise(entry))
+        )
         assert self._choose(lab, make.provider("one", "two")) == "two"
 
     def test_a_promise_that_is_settled_keeps_nothing(self) -> None:
@@ -240,7 +242,9 @@ class TestPoolChoice:
         gone = make.allocation("gone", of="one")
         entry = make.promise(gone, "10.40.0.0", "10.40.0.7", version="50")
         stored = lab.server.see("networkpools", "one")
-        lab.server.edit("networkpools", "one", make.with_promises(stored, make.listed(entry)))
+        lab.server.edit(
+            "networkpools", "one", make.with_promises(stored, make.list_promise(entry))
+        )
         assert self._choose(lab, make.provider("one", "two")) == "one"
 
     def test_no_pool_is_chosen_where_none_has_room(self) -> None:

@@ -39,11 +39,11 @@ def load_balancer(
 ) -> Service:
     """Return a Service of type LoadBalancer that was created `seconds` after the epoch."""
     created = make.EPOCH + timedelta(seconds=seconds)
-    shown = tuple(Ingress(ip=ip) for ip in ips)
+    ingresses = tuple(Ingress(ip=ip) for ip in ips)
     return Service(
         ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", creationTimestamp=created),
         ServiceSpec(type="LoadBalancer", loadBalancerClass=cls),
-        ServiceStatus(LoadBalancerStatus(shown)),
+        ServiceStatus(LoadBalancerStatus(ingresses)),
     )
 
 
@@ -54,7 +54,7 @@ def digests(services: Sequence[Service]) -> list[str]:
 
 
 def range_facts(allocation: IPAllocation, **options: Any) -> RangeFacts:
-    """Return what is seen of an allocation; it is a growth allocation unless `options` differ."""
+    """Return the facts of an allocation; it is a growth allocation unless `options` differ."""
     return RangeFacts(
         allocation, size_of(allocation, 1), **{"is_growth": True, "in_pool": LONG} | options
     )
@@ -98,7 +98,7 @@ def carried_out(facts: SizeFacts, change: SizeChange) -> SizeFacts:
     for mark in change.mark:
         notes[mark.allocation.metadata.uid] = {names.ANNOTATION_RELEASING: facts.now.isoformat()}
     parts = [
-        replace(part, allocation=_annotated(part.allocation, notes.get(part.uid, {})))
+        replace(part, allocation=_annotate(part.allocation, notes.get(part.uid, {})))
         for part in facts.ranges
     ]
     number = len(facts.ranges)
@@ -110,7 +110,7 @@ def carried_out(facts: SizeFacts, change: SizeChange) -> SizeFacts:
     return replace(facts, ranges=tuple(parts), unserved=unserved)
 
 
-def _annotated(allocation: IPAllocation, notes: Mapping[str, str | None]) -> IPAllocation:
+def _annotate(allocation: IPAllocation, notes: Mapping[str, str | None]) -> IPAllocation:
     annotations = {**allocation.metadata.annotations, **notes}
     kept = {name: value for name, value in annotations.items() if value is not None}
     return replace(allocation, metadata=replace(allocation.metadata, annotations=kept))

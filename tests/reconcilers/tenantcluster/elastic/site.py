@@ -20,8 +20,8 @@ def elastic_platform(
     platform = Platform(Settings(tenant=replace(AT_ONCE.tenant, **settings)))
     for pool in pools or (make.pool(),):
         platform.server.add("networkpools", pool)
-    named = [pool["metadata"]["name"] for pool in platform.server.all("networkpools")]
-    provider = make.provider(*named, load_balancer=ELASTIC | (sizing or {}), quota=quota)
+    pool_names = [pool["metadata"]["name"] for pool in platform.server.all("networkpools")]
+    provider = make.provider(*pool_names, load_balancer=ELASTIC | (sizing or {}), quota=quota)
     platform.server.add("providerconfigs", provider)
     platform.server.add("tenantclusters", make.tenant())
     return platform, platform.tenant("a")
@@ -30,22 +30,22 @@ def elastic_platform(
 def balancer_ranges(platform: Platform) -> dict[str, str]:
     """Return the ranges of the tenant's load-balancer allocations, by name."""
     return {
-        one["metadata"]["name"]: (one.get("status") or {}).get("startAddress", "")
-        for one in platform.server.all("ipallocations")
-        if one["spec"]["type"] == "loadbalancer"
+        allocation["metadata"]["name"]: (allocation.get("status") or {}).get("startAddress", "")
+        for allocation in platform.server.all("ipallocations")
+        if allocation["spec"]["type"] == "loadbalancer"
     }
 
 
 def demand_condition(platform: Platform) -> tuple[str, str]:
     conditions = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
-    found: Json = next(c for c in conditions if c["type"] == "LoadBalancerDemandMet")
-    return found["status"], found["reason"]
+    condition: Json = next(c for c in conditions if c["type"] == "LoadBalancerDemandMet")
+    return condition["status"], condition["reason"]
 
 
 def annotations_of(platform: Platform, name: str) -> dict[str, str]:
     meta = platform.server.see("ipallocations", name)["metadata"]
-    found: dict[str, str] = meta.get("annotations") or {}
-    return found
+    annotations: dict[str, str] = meta.get("annotations") or {}
+    return annotations
 
 
 async def become_ready(platform: Platform, tenant: Server, *services: str) -> None:

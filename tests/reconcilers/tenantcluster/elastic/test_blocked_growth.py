@@ -27,8 +27,10 @@ def _counting() -> tuple[Platform, Server, Balancer]:
 
 def _ready(platform: Platform) -> tuple[str, str]:
     conditions: list[Json] = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
-    found = next(one for one in conditions if one["type"] == "LoadBalancerReady")
-    return found["status"], found["reason"]
+    condition = next(
+        candidate for candidate in conditions if candidate["type"] == "LoadBalancerReady"
+    )
+    return condition["status"], condition["reason"]
 
 
 async def test_a_cluster_is_not_ready_before_metallb_runs_and_does_not_grow_meanwhile() -> None:
@@ -95,14 +97,14 @@ async def test_what_metallb_reads_within_a_moment_changes_no_condition() -> None
         await platform.clock.advance(33)
         metallb.resume()
         await platform.clock.advance(60)
-        shown = {
-            one["status"]
+        status = {
+            condition["status"]
             for happening in platform.server.history[seen:]
             if happening.plural == "tenantclusters"
-            for one in happening.object["status"]["conditions"]
-            if one["type"] == "LoadBalancerReady"
+            for condition in happening.object["status"]["conditions"]
+            if condition["type"] == "LoadBalancerReady"
         }
-        assert shown == {"True"}
+        assert status == {"True"}
         assert address_of(tenant, "three") is not None
 
 

@@ -71,7 +71,7 @@ class _Drawn:
         return make.allocation(
             f"team-a-lb-{number}",
             size=self.size,
-            held=None if self.state == "request" else _ends(number, self.size),
+            held_range=None if self.state == "request" else _ends(number, self.size),
             age=self.age,
             annotations=annotations,
             **deleted,
@@ -168,12 +168,12 @@ def test_growth_never_exceeds_what_services_wait_for_nor_the_quota(facts: SizeFa
         assert facts.held_until_gone + created <= facts.quota
     if facts.is_elastic:
         waited = facts.have_waited(SETTINGS.growth_after, facts.demand.waiting)
-        wanted = facts.demand.count_needed_addresses(waited)
-        assert created <= -(-wanted // facts.increment) * facts.increment
+        expected = facts.demand.count_needed_addresses(waited)
+        assert created <= -(-expected // facts.increment) * facts.increment
     elif created:
         assert facts.target is not None
-        held = sum(part.size for part in facts.staying)
-        assert held + created == facts.target.addresses
+        held_count = sum(part.size for part in facts.staying)
+        assert held_count + created == facts.target.addresses
 
 
 @given(tenants())
@@ -210,7 +210,7 @@ class _Balancer:
         self._servable = [f"web-{number}" for number in range(servable)]
         self._refused = [load_balancer(f"odd-{number}") for number in range(refused)]
         self._since = make.EPOCH
-        first = make.allocation("team-a-lb", held=_ends(0, 2), age=LONG)
+        first = make.allocation("team-a-lb", held_range=_ends(0, 2), age=LONG)
         self.facts = size_facts(
             [range_facts(first, is_growth=False)],
             increment=increment,
@@ -225,10 +225,12 @@ class _Balancer:
             for span in part.spans
             for offset in range(span.size)
         ]
-        shown = [AddressRange(number, number, 4).start_text for number in free]
-        served = [load_balancer(name, ip) for name, ip in zip(self._servable, shown, strict=False)]
-        waiting = [load_balancer(name) for name in self._servable[len(served) :]]
-        return [*served, *waiting, *self._refused]
+        addresses = [AddressRange(number, number, 4).start_text for number in free]
+        balancers = [
+            load_balancer(name, ip) for name, ip in zip(self._servable, addresses, strict=False)
+        ]
+        waiting = [load_balancer(name) for name in self._servable[len(balancers) :]]
+        return [*balancers, *waiting, *self._refused]
 
     def pass_over(self, seconds: float) -> bool:
         """Let time pass, then decide and carry out; return whether anything was changed."""
@@ -276,6 +278,6 @@ def test_a_tenant_that_grows_in_vain_stops(
     tenant = _Balancer(servable, refused, increment, quota)
     changed = [tenant.pass_over(60.0) for _ in range(180)]
     assert not any(changed[-60:]), "it still grows or shrinks after two hours"
-    served = [part for part in tenant.facts.ranges if tenant.facts.is_used(part)]
-    unused = [part for part in tenant.facts.ranges if part.is_growth and part not in served]
+    ranges = [part for part in tenant.facts.ranges if tenant.facts.is_used(part)]
+    unused = [part for part in tenant.facts.ranges if part.is_growth and part not in ranges]
     assert not unused

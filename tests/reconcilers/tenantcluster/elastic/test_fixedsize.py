@@ -55,23 +55,23 @@ def _status(platform: Platform) -> dict[str, Any]:
     return status
 
 
-def _sized(platform: Platform) -> tuple[str, str, str]:
+def _read_condition(platform: Platform) -> tuple[str, str, str]:
     [sized] = [c for c in _status(platform)["conditions"] if c["type"] == "LoadBalancerSized"]
     return sized["status"], sized["reason"], sized["message"]
 
 
 def _entries(tenant: Server) -> list[str]:
-    shown = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
-    addresses: list[str] = shown["spec"]["addresses"]
+    balancer_pool = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
+    addresses: list[str] = balancer_pool["spec"]["addresses"]
     return addresses
 
 
 def _addresses_held(platform: Platform) -> int:
     """Return how many load-balancer addresses all allocations ask for."""
     return sum(
-        one["spec"]["count"]
-        for one in platform.server.all("ipallocations")
-        if one["spec"]["type"] == "loadbalancer"
+        allocation["spec"]["count"]
+        for allocation in platform.server.all("ipallocations")
+        if allocation["spec"]["type"] == "loadbalancer"
     )
 
 
@@ -82,7 +82,7 @@ async def test_a_larger_size_adds_one_range_of_the_difference() -> None:
         _ask(platform, 10)
         await platform.clock.advance(60)
         assert _entries(tenant) == ["10.40.0.0-10.40.0.3", "10.40.0.9-10.40.0.14"]
-        assert _sized(platform)[:2] == ("True", "Ready")
+        assert _read_condition(platform)[:2] == ("True", "Ready")
         assert _status(platform)["network"]["loadBalancer"]["addresses"] == 10
 
 
@@ -96,7 +96,7 @@ async def test_a_smaller_size_releases_the_added_range_that_no_service_uses() ->
         await platform.clock.advance(60)
         assert list(balancer_ranges(platform)) == ["team-a-lb"]
         assert _entries(tenant) == ["10.40.0.0-10.40.0.3"]
-        assert _sized(platform)[:2] == ("True", "Ready")
+        assert _read_condition(platform)[:2] == ("True", "Ready")
 
 
 async def test_a_range_that_a_service_uses_stays_and_the_condition_says_so() -> None:
@@ -109,7 +109,7 @@ async def test_a_range_that_a_service_uses_stays_and_the_condition_says_so() -> 
         _ask(platform, 4)
         await platform.clock.advance(120)
         assert len(balancer_ranges(platform)) == 2
-        assert _sized(platform)[:2] == ("False", "AddressesInUse")
+        assert _read_condition(platform)[:2] == ("False", "AddressesInUse")
 
 
 async def test_a_size_below_the_first_range_is_refused_by_name() -> None:
@@ -118,7 +118,7 @@ async def test_a_size_below_the_first_range_is_refused_by_name() -> None:
         await become_ready(platform, tenant)
         _ask(platform, 2)
         await platform.clock.advance(60)
-        status, reason, message = _sized(platform)
+        status, reason, message = _read_condition(platform)
         assert (status, reason) == ("False", "RangeNotDivisible")
         assert "spec.networking.lbPoolSize asks for 2 addresses, 4 are held" in message
         assert _entries(tenant) == ["10.40.0.0-10.40.0.3"]
@@ -135,7 +135,7 @@ async def test_a_size_above_the_quota_is_cut_and_says_so() -> None:
             "quota": 6,
             "servicesWaiting": 0,
         }
-        assert _sized(platform) == (
+        assert _read_condition(platform) == (
             "False",
             "QuotaExceeded",
             (
@@ -154,7 +154,7 @@ async def test_a_size_that_no_pool_has_room_for_says_what_each_pool_has() -> Non
         await become_ready(platform, tenant)
         _ask(platform, 40)
         await platform.clock.advance(60)
-        status, reason, message = _sized(platform)
+        status, reason, message = _read_condition(platform)
         assert (status, reason) == ("False", "PoolExhausted")
         assert "needs 36 load-balancer addresses in a row; lab: largest free block 23" in message
         [waiting] = _status(platform)["network"]["waiting"]
@@ -167,7 +167,7 @@ async def test_a_size_that_no_pool_has_room_for_says_what_each_pool_has() -> Non
         assert _status(platform)["network"]["lastRefusal"]["reason"] == "PoolExhausted"
         platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
         await platform.clock.advance(60)
-        assert _sized(platform)[1] == "Ready"
+        assert _read_condition(platform)[1] == "Ready"
         assert _status(platform)["network"].get("waiting", []) == []
         assert _status(platform)["network"]["lastRefusal"]["reason"] == "PoolExhausted"
 
@@ -235,7 +235,9 @@ def test_a_change_never_leaves_less_than_the_size_and_releases_nothing_in_use(
     parts, using = [], []
     for number, (count, is_growth, is_used, has_range) in enumerate(kinds):
         ends = (f"10.40.{number}.0", f"10.40.{number}.{count - 1}")
-        allocation = make.allocation(f"a-{number}", size=count, held=ends if has_range else None)
+        allocation = make.allocation(
+            f"a-{number}", size=count, held_range=ends if has_range else None
+        )
         parts.append(range_facts(allocation, is_growth=is_growth))
         if has_range and is_used:
             using.append(load_balancer(f"web-{number}", ends[0]))
@@ -265,13 +267,13 @@ async def test_a_request_that_no_pool_serves_is_withdrawn_once_the_size_is_small
         platform.server.add("ipallocations", make.allocation("team-a-lb-1", size=36))
         _ask(platform, 40)
         await platform.clock.advance(60)
-        status, reason, message = _sized(platform)
+        status, reason, message = _read_condition(platform)
         assert (status, reason) == ("False", "PoolExhausted")
         assert "needs 36 load-balancer addresses in a row" in message
         _ask(platform, 4)
         await platform.clock.advance(60)
         assert list(balancer_ranges(platform)) == ["team-a-lb"]
-        assert _sized(platform)[:2] == ("True", "Ready")
+        assert _read_condition(platform)[:2] == ("True", "Ready")
 
 
 async def test_a_request_that_no_pool_serves_is_replaced_once_a_smaller_size_fits() -> None:
@@ -284,7 +286,7 @@ async def test_a_request_that_no_pool_serves_is_replaced_once_a_smaller_size_fit
         _ask(platform, 10)
         await platform.clock.advance(60)
         assert _status(platform)["network"]["loadBalancer"]["addresses"] == 10
-        assert _sized(platform)[:2] == ("True", "Ready")
+        assert _read_condition(platform)[:2] == ("True", "Ready")
 
 
 async def test_a_larger_size_waits_for_a_deleted_range_that_the_quota_still_counts() -> None:
@@ -299,12 +301,12 @@ async def test_a_larger_size_waits_for_a_deleted_range_that_the_quota_still_coun
         platform.server.delete("ipallocations", "team-a-lb-1")
         await platform.clock.advance(60)
         assert _addresses_held(platform) == 10
-        assert _sized(platform)[1] == "Growing"
+        assert _read_condition(platform)[1] == "Growing"
         balancer.resume()
         await platform.clock.advance(120)
         assert len(balancer_ranges(platform)) == 2
         assert _addresses_held(platform) == 10
-        assert _sized(platform)[:2] == ("True", "Ready")
+        assert _read_condition(platform)[:2] == ("True", "Ready")
 
 
 async def test_a_deleted_first_range_is_not_replaced_by_an_added_one() -> None:
@@ -328,7 +330,7 @@ async def test_a_condition_about_a_size_that_the_quota_cuts_says_so() -> None:
         quota = {"spec": {"network": {"quotaPerTenant": {"maxLoadBalancerIPs": 6}}}}
         platform.server.edit("providerconfigs", "default", quota)
         await platform.clock.advance(60)
-        status, reason, message = _sized(platform)
+        status, reason, message = _read_condition(platform)
         assert (status, reason) == ("False", "RangeNotDivisible")
         assert "maxLoadBalancerIPs" in message
         assert "set the size to" not in message
@@ -384,7 +386,7 @@ def _static_facts(
     *parts: RangeFacts, size: int, waits: bool = True, waited: float = LONG
 ) -> SizeFacts:
     """Return facts of a static tenant whose first range of one address is in use."""
-    first = make.allocation("team-a-lb", size=1, held=("10.40.0.0", "10.40.0.0"))
+    first = make.allocation("team-a-lb", size=1, held_range=("10.40.0.0", "10.40.0.0"))
     services = [load_balancer("served", "10.40.0.0")]
     services += [load_balancer("waits")] if waits else []
     return size_facts(
@@ -399,7 +401,7 @@ def _static_facts(
 def _added_range(*, is_marked: bool = False) -> RangeFacts:
     annotations = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"} if is_marked else {}
     ends = ("10.40.0.8", "10.40.0.8")
-    allocation = make.allocation("team-a-lb-1", size=1, held=ends, annotations=annotations)
+    allocation = make.allocation("team-a-lb-1", size=1, held_range=ends, annotations=annotations)
     return range_facts(allocation)
 
 

@@ -34,32 +34,36 @@ NUMBERS = st.integers(0, 20)
 
 
 def _grows(
-    wanted: int,
+    expected: int,
     *sizes: int,
     increment: int = 1,
     quota: int | None = None,
     in_flight: int = 8,
-    held: int = 0,
+    held_count: int = 0,
 ) -> tuple[int, bool]:
     """Return how many allocations a tenant adds, and whether the quota forbids more.
 
     Args:
-        wanted: addresses that Services wait for.
+        expected: addresses that Services wait for.
         sizes: addresses in each growth request.
         increment: addresses in one growth allocation.
         quota: the most load-balancer addresses.
         in_flight: the most growth allocations that no Service uses.
-        held: addresses in the first range, which Services use.
+        held_count: addresses in the first range, which Services use.
     """
-    last = held - 1
-    first = make.allocation("team-a-lb", held=("10.40.0.0", f"10.40.0.{last}")) if held else None
+    last = held_count - 1
+    first = (
+        make.allocation("team-a-lb", held_range=("10.40.0.0", f"10.40.0.{last}"))
+        if held_count
+        else None
+    )
     parts = [range_facts(first, is_growth=False)] if first is not None else []
     parts += [
         range_facts(make.allocation(f"team-a-lb-{number}", size=size))
         for number, size in enumerate(sizes, 1)
     ]
-    using = [load_balancer(f"used{number}", f"10.40.0.{number}") for number in range(held)]
-    waiting = [load_balancer(f"waits{number}") for number in range(wanted)]
+    using = [load_balancer(f"used{number}", f"10.40.0.{number}") for number in range(held_count)]
+    waiting = [load_balancer(f"waits{number}") for number in range(expected)]
     settings = TenantSettings(growth_in_flight=in_flight)
     growth = decide_growth(
         size_facts(parts, [*using, *waiting], settings=settings, increment=increment, quota=quota)
@@ -69,7 +73,7 @@ def _grows(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sizes", "held", "increment", "quota", "in_flight", "expected"),
+    ("wanted_count", "sizes", "held_count", "increment", "quota", "in_flight", "expected"),
     [
         (1, (), 2, 1, None, 8, (1, False)),
         (3, (), 2, 2, None, 8, (2, False)),
@@ -85,16 +89,21 @@ def _grows(
     ],
 )
 def test_how_many_allocations_are_added(
-    wanted: int,
+    wanted_count: int,
     sizes: tuple[int, ...],
-    held: int,
+    held_count: int,
     increment: int,
     quota: int | None,
     in_flight: int,
     expected: tuple[int, bool],
 ) -> None:
-    options = {"increment": increment, "quota": quota, "in_flight": in_flight, "held": held}
-    assert _grows(wanted, *sizes, **options) == expected  # type: ignore[arg-type]
+    options = {
+        "increment": increment,
+        "quota": quota,
+        "in_flight": in_flight,
+        "held_count": held_count,
+    }
+    assert _grows(wanted_count, *sizes, **options) == expected  # type: ignore[arg-type]
 
 
 @given(
@@ -106,14 +115,24 @@ def test_how_many_allocations_are_added(
     st.integers(1, 9),
 )
 def test_growth_covers_what_is_missing_and_never_more_than_is_allowed(
-    wanted: int, sizes: list[int], held: int, increment: int, quota: int, in_flight: int
+    wanted_count: int,
+    sizes: list[int],
+    held_count: int,
+    increment: int,
+    quota: int,
+    in_flight: int,
 ) -> None:
     number, is_over_quota = _grows(
-        wanted, *sizes, increment=increment, quota=quota, in_flight=in_flight, held=held
+        wanted_count,
+        *sizes,
+        increment=increment,
+        quota=quota,
+        in_flight=in_flight,
+        held_count=held_count,
     )
-    assert number == 0 or held + sum(sizes) + number * increment <= quota
+    assert number == 0 or held_count + sum(sizes) + number * increment <= quota
     assert number == 0 or len(sizes) + number <= in_flight
-    missing = max(0, wanted - sum(sizes))
+    missing = max(0, wanted_count - sum(sizes))
     assert (number - 1) * increment < missing or number == 0, "not one too many"
     if not is_over_quota and len(sizes) + number < in_flight:
         assert number * increment >= missing
@@ -123,19 +142,19 @@ def test_supply_counts_growth_in_flight_and_the_quota_counts_all_that_is_not_gon
     role = {names.LABEL_ROLE: "growth"}
     using = [load_balancer("a", "10.40.0.8")]
     members = [
-        make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.1")),
-        make.allocation("team-a-lb-1", held=("10.40.0.8", "10.40.0.9"), labels=role),
+        make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.1")),
+        make.allocation("team-a-lb-1", held_range=("10.40.0.8", "10.40.0.9"), labels=role),
         make.allocation("team-a-lb-2", size=2, labels=role),
-        make.allocation("team-a-lb-3", held=("10.40.0.16", "10.40.0.17"), labels=role),
+        make.allocation("team-a-lb-3", held_range=("10.40.0.16", "10.40.0.17"), labels=role),
         make.allocation(
             "team-a-lb-4",
-            held=("10.40.0.20", "10.40.0.21"),
+            held_range=("10.40.0.20", "10.40.0.21"),
             labels=role,
             annotations={names.ANNOTATION_RELEASING: "x"},
         ),
         make.allocation(
             "team-a-lb-5",
-            held=("10.40.0.24", "10.40.0.25"),
+            held_range=("10.40.0.24", "10.40.0.25"),
             labels=role,
             deletionTimestamp="2026-01-01T00:00:00Z",
         ),
@@ -200,7 +219,7 @@ def test_disuse_takes_ten_minutes_and_an_age_of_ten_minutes(
     if idle is not None:
         notes[names.ANNOTATION_IDLE_SINCE] = (now + timedelta(seconds=idle)).isoformat()
     grown = make.allocation(
-        "team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), age=-created, annotations=notes
+        "team-a-lb-1", held_range=("10.40.0.0", "10.40.0.1"), age=-created, annotations=notes
     )
     services = [load_balancer("a", "10.40.0.1")] if used else []
     part = range_facts(grown, in_pool=-created)
@@ -209,7 +228,7 @@ def test_disuse_takes_ten_minutes_and_an_age_of_ten_minutes(
 
 
 def test_a_range_that_is_not_in_the_pool_is_not_out_of_use() -> None:
-    grown = make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), age=3_600)
+    grown = make.allocation("team-a-lb-1", held_range=("10.40.0.0", "10.40.0.1"), age=3_600)
     part = range_facts(grown, in_pool=None)
     disuse = measure_disuse(size_facts([part]), part)
     assert (disuse.since, disuse.due_in) == (None, 30)
@@ -218,22 +237,22 @@ def test_a_range_that_is_not_in_the_pool_is_not_out_of_use() -> None:
 def test_a_range_that_is_used_again_is_no_longer_idle() -> None:
     notes = {names.ANNOTATION_IDLE_SINCE: "2025-12-31T23:00:00+00:00"}
     part = range_facts(
-        make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), annotations=notes)
+        make.allocation("team-a-lb-1", held_range=("10.40.0.0", "10.40.0.1"), annotations=notes)
     )
     services = [load_balancer("a", "10.40.0.0")]
     assert measure_disuse(size_facts([part], services), part).since is None
 
 
 def test_a_pool_is_exhausted_when_statuses_show_every_address_of_it() -> None:
-    held = [AddressRange.parse("10.40.0.0", "10.40.0.1")]
+    held_ranges = [AddressRange.parse("10.40.0.0", "10.40.0.1")]
     services = [load_balancer("a", "10.40.0.0"), load_balancer("b", "10.9.9.9")]
-    assert not demand.demand_of(services, KIND.serves, {4}).exhausts(held)
+    assert not demand.demand_of(services, KIND.serves, {4}).exhausts(held_ranges)
     services.append(load_balancer("c", "10.40.0.1", cls="other"))
-    assert not demand.demand_of(services, KIND.serves, {4}).exhausts(held), (
+    assert not demand.demand_of(services, KIND.serves, {4}).exhausts(held_ranges), (
         "another class proves nothing"
     )
     services.append(load_balancer("d", "10.40.0.0", "10.40.0.1"))
-    assert demand.demand_of(services, KIND.serves, {4}).exhausts(held)
+    assert demand.demand_of(services, KIND.serves, {4}).exhausts(held_ranges)
     assert demand.demand_of([], KIND.serves, {4}).exhausts([]), (
         "a pool without addresses has none left"
     )
@@ -273,12 +292,12 @@ def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> N
     assert not read.covers(other, 2)
 
 
-@pytest.mark.parametrize("text", ["", "x", "x:y", ":", "²:a"])
-def test_an_annotation_that_cannot_be_parsed_counts_as_empty(text: str) -> None:
-    found = UnservedGrowth.from_tenant(
-        make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: text})
+@pytest.mark.parametrize("content", ["", "x", "x:y", ":", "²:a"])
+def test_an_annotation_that_cannot_be_parsed_counts_as_empty(content: str) -> None:
+    growth = UnservedGrowth.from_tenant(
+        make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: content})
     )
-    assert found == UnservedGrowth()
+    assert growth == UnservedGrowth()
 
 
 def test_the_annotation_of_growth_that_did_not_help_is_bounded() -> None:

@@ -61,7 +61,7 @@ SECOND = {"cidr": "fd00::/124"}
 
 
 @pytest.mark.parametrize(
-    ("pool", "networking", "asks", "held"),
+    ("pool", "networking", "asks", "held_range"),
     [
         (make.pool(cidr="fd00::/64"), {}, IPV6, ["fd00::5"]),
         (make.pool(secondary=SECOND), {"ipFamilies": ["IPv6"]}, IPV6, ["fd00::5"]),
@@ -76,7 +76,7 @@ SECOND = {"cidr": "fd00::/124"}
     ids=["a pool of IPv6", "IPv6 of both", "both", "what no growth brings"],
 )
 async def test_a_tenant_that_has_nothing_yet_grows_for_what_growth_would_bring(
-    pool: Any, networking: Any, asks: Any, held: list[str]
+    pool: Any, networking: Any, asks: Any, held_range: list[str]
 ) -> None:
     platform, tenant = elastic_platform(pool)
     without = {"networking": networking, "addons": {"ingress": {"enabled": False}}}
@@ -87,8 +87,8 @@ async def test_a_tenant_that_has_nothing_yet_grows_for_what_growth_would_bring(
         assert balancer_ranges(platform) == {}, "without an ingress nothing asks for an address"
         service(tenant, "one", **asks)
         await platform.clock.advance(60)
-        assert list(balancer_ranges(platform).values()) == held
-        assert demand_condition(platform)[1] == ("Ready" if held else "OtherFamily")
+        assert list(balancer_ranges(platform).values()) == held_range
+        assert demand_condition(platform)[1] == ("Ready" if held_range else "OtherFamily")
 
 
 async def test_a_tenant_that_prefers_both_grows_for_the_second_once_it_has_room() -> None:

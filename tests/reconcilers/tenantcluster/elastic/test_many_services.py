@@ -43,14 +43,14 @@ FIRST = int.from_bytes(bytes((10, 40, 0, 0)), "big")
 
 def balancer_service(number: int, *, ip: str = "") -> Service:
     """Return a Service of type LoadBalancer, with or without an address."""
-    shown = (Ingress(ip=ip),) if ip else ()
+    ingresses = (Ingress(ip=ip),) if ip else ()
     created = make.EPOCH + timedelta(seconds=number)
     return Service(
         ObjectMeta(
             name=f"s{number}", namespace="web", uid=f"uid-{number}", creationTimestamp=created
         ),
         ServiceSpec(type="LoadBalancer"),
-        ServiceStatus(LoadBalancerStatus(shown)),
+        ServiceStatus(LoadBalancerStatus(ingresses)),
     )
 
 
@@ -59,10 +59,10 @@ async def test_services_that_wait_are_not_compared_with_each_other(
 ) -> None:
     comparisons = 0
 
-    def equal(one: Service, other: object) -> bool:
+    def equal(first: Service, other: object) -> bool:
         nonlocal comparisons
         comparisons += 1
-        return one is other
+        return first is other
 
     platform, tenant = elastic_platform()
     async with platform.running():
@@ -81,8 +81,8 @@ async def test_services_that_wait_are_not_compared_with_each_other(
 def many_addresses(number: int, count: int) -> Service:
     """Return a Service that shows many addresses."""
     ips = (str(ip_address(FIRST + place)) for place in range(count))
-    shown = LoadBalancerStatus(tuple(Ingress(ip=ip) for ip in ips))
-    return replace(balancer_service(number), status=ServiceStatus(shown))
+    load_balancer_status = LoadBalancerStatus(tuple(Ingress(ip=ip) for ip in ips))
+    return replace(balancer_service(number), status=ServiceStatus(load_balancer_status))
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ async def test_other_tasks_run_while_the_services_of_a_tenant_are_read(
 
     async with anyio.create_task_group() as group:
         group.start_soon(run_beside)
-        found = await read_demand(services, KIND.serves, {4})
+        demand = await read_demand(services, KIND.serves, {4})
         group.cancel_scope.cancel()
     assert turns >= 19
-    assert found == demand_of(services, KIND.serves, {4})
+    assert demand == demand_of(services, KIND.serves, {4})
 
 
 @pytest.mark.parametrize("count", [4, 5])
@@ -118,12 +118,14 @@ def test_every_range_is_in_use_if_services_show_more_addresses_than_are_noted(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(demand, "MOST_ADDRESSES", 4)
-    shown = demand_of([many_addresses(0, 3), many_addresses(1, count - 3)], KIND.serves, {4})
+    current_demand = demand_of(
+        [many_addresses(0, 3), many_addresses(1, count - 3)], KIND.serves, {4}
+    )
     other_range = AddressRange.parse_cidr("192.0.2.0/28")
-    assert len(shown.users) == 4
-    assert shown.is_cut == (count > 4)
-    assert shown.in_use(other_range) == (16 if count > 4 else 0)
-    assert shown.count_unassigned([other_range])[4] == (0 if count > 4 else 16)
+    assert len(current_demand.users) == 4
+    assert current_demand.is_cut == (count > 4)
+    assert current_demand.in_use(other_range) == (16 if count > 4 else 0)
+    assert current_demand.count_unassigned([other_range])[4] == (0 if count > 4 else 16)
 
 
 def test_services_without_an_address_beyond_the_limit_are_counted_and_not_examined(
@@ -131,11 +133,13 @@ def test_services_without_an_address_beyond_the_limit_are_counted_and_not_examin
 ) -> None:
     monkeypatch.setattr(demand, "MOST_SERVICES", 3)
     waiting = [balancer_service(number) for number in range(5)]
-    served = [balancer_service(9, ip="10.40.0.9")]
-    found = demand_of([*waiting, *served], KIND.serves, {4})
-    assert [one.metadata.name for one in found.waiting] == ["s0", "s1", "s2"]
-    assert found.unexamined == 2
-    assert found.in_use(AddressRange.parse("10.40.0.9", "10.40.0.9")) == 1, "or it would shrink"
+    served_services = [balancer_service(9, ip="10.40.0.9")]
+    current_demand = demand_of([*waiting, *served_services], KIND.serves, {4})
+    assert [service.metadata.name for service in current_demand.waiting] == ["s0", "s1", "s2"]
+    assert current_demand.unexamined == 2
+    assert current_demand.in_use(AddressRange.parse("10.40.0.9", "10.40.0.9")) == 1, (
+        "or it would shrink"
+    )
 
 
 def test_services_that_growth_cannot_help_leave_room_for_those_that_it_can(
@@ -146,9 +150,11 @@ def test_services_that_growth_cannot_help_leave_room_for_those_that_it_can(
         replace(service, spec=replace(service.spec, loadBalancerClass="other"))
         for service in map(balancer_service, range(5))
     ]
-    shown = demand_of([*of_another_class, *map(balancer_service, range(5, 7))], KIND.serves, {4})
-    assert [service.metadata.name for service in shown.waiting] == ["s5", "s6"]
-    assert (len(shown.unservable), shown.unexamined) == (3, 2)
+    current_demand = demand_of(
+        [*of_another_class, *map(balancer_service, range(5, 7))], KIND.serves, {4}
+    )
+    assert [service.metadata.name for service in current_demand.waiting] == ["s5", "s6"]
+    assert (len(current_demand.unservable), current_demand.unexamined) == (3, 2)
 
 
 async def test_the_condition_reports_how_many_services_were_not_examined(
@@ -162,7 +168,9 @@ async def test_the_condition_reports_how_many_services_were_not_examined(
             service(tenant, f"web{number}")
         await platform.clock.advance(60)
         conditions = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
-        condition = next(one for one in conditions if one["type"] == "LoadBalancerDemandMet")
+        condition = next(
+            condition for condition in conditions if condition["type"] == "LoadBalancerDemandMet"
+        )
         assert condition["message"].endswith(
             f"; 2 more have no address and were not examined: of one tenant {MOST_SERVICES} are"
             " at a time"

@@ -105,8 +105,8 @@ async def test_a_tenant_that_often_does_not_answer_does_not_get_a_useless_range_
         for _ in range(3):
             tenant.fail(ServerFailure(503, "ServiceUnavailable", "starting"), times=3)
             await platform.clock.advance(1_200)
-        made = [one for one in platform.server.history[seen:] if one.type == "ADDED"]
-        assert "ipallocations" not in {one.plural for one in made}
+        history = [event for event in platform.server.history[seen:] if event.type == "ADDED"]
+        assert "ipallocations" not in {event.plural for event in history}
 
 
 @pytest.mark.slow

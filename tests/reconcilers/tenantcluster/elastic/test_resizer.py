@@ -18,18 +18,18 @@ from tests.reconcilers.tenantcluster.elastic.site import (
 async def test_unlabelled_allocations_of_older_controllers_are_given_their_role_once() -> None:
     platform, tenant = elastic_platform()
     Balancer(tenant)
-    for name, held in (
+    for name, held_range in (
         ("team-a-lb", ("10.40.0.0", "10.40.0.1")),
         ("team-a-lb-1", ("10.40.0.2", "10.40.0.2")),
         ("odd", ("10.40.0.3", "10.40.0.3")),
     ):
-        platform.server.add("ipallocations", make.allocation(name, held=held))
+        platform.server.add("ipallocations", make.allocation(name, held_range=held_range))
     async with platform.running():
         await platform.clock.advance(5)
         roles = {
-            one["metadata"]["name"]: one["metadata"]["labels"].get(names.LABEL_ROLE)
-            for one in platform.server.all("ipallocations")
-            if one["spec"]["type"] == "loadbalancer"
+            allocation["metadata"]["name"]: allocation["metadata"]["labels"].get(names.LABEL_ROLE)
+            for allocation in platform.server.all("ipallocations")
+            if allocation["spec"]["type"] == "loadbalancer"
         }
         assert roles == {"team-a-lb": "initial", "team-a-lb-1": "growth", "odd": "initial"}
         patches = platform.server.count(verb="patch", plural="ipallocations", name="odd")
@@ -46,7 +46,7 @@ async def test_an_allocation_for_the_next_cluster_of_a_name_is_not_given_the_uid
         await become_ready(platform, tenant)
         # The cluster was made anew, and the watch has not shown it yet.
         platform.server.objects["tenantclusters", "team", "a"]["metadata"]["uid"] = "the next"
-        pinned = make.allocation("pinned", held=("10.40.0.40", "10.40.0.41"))
+        pinned = make.allocation("pinned", held_range=("10.40.0.40", "10.40.0.41"))
         platform.server.add("ipallocations", pinned)
         await platform.clock.advance(30)
         noted = annotations_of(platform, "pinned").get(names.ANNOTATION_TENANT_UID)
@@ -102,17 +102,19 @@ async def test_more_tenants_than_watches_are_polled_and_grow_all_the_same() -> N
     platform, tenant = elastic_platform(service_watches=1)
     other = platform.tenant("b")
     platform.server.add("tenantclusters", make.tenant("b"))
-    for one in (tenant, other):
-        Balancer(one)
+    for tenant_server in (tenant, other):
+        Balancer(tenant_server)
     async with platform.running():
         await platform.clock.advance(2)
-        for one in (tenant, other):
+        for tenant_server in (tenant, other):
             for name in ("one", "two", "three"):
-                service(one, name)
+                service(tenant_server, name)
         await platform.clock.advance(125)
         assert address_of(tenant, "three") is not None
         assert address_of(other, "three") is not None
-        watching = [one for one in (tenant, other) if one.count(verb="watch")]
+        watching = [
+            tenant_server for tenant_server in (tenant, other) if tenant_server.count(verb="watch")
+        ]
         assert len(watching) == 1
 
 
@@ -167,8 +169,8 @@ async def test_a_rotated_kubeconfig_costs_no_growth() -> None:
         for name in ("one", "two", "three"):
             service(other, name)
             service(tenant, name)
-        for one in (tenant, other):
-            one.fail(Unauthorized(401, "Unauthorized", "rotated"), times=1)
+        for tenant_server in (tenant, other):
+            tenant_server.fail(Unauthorized(401, "Unauthorized", "rotated"), times=1)
         await platform.clock.advance(130)
         assert address_of(tenant, "three") is not None
         assert address_of(other, "three") is not None

@@ -102,8 +102,10 @@ async def test_at_most_so_many_growth_allocations_are_in_flight() -> None:
 async def test_the_quota_counts_what_leaves_until_it_is_gone() -> None:
     platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 3})
     Balancer(tenant)
-    held = ("10.40.0.64", "10.40.0.64")
-    leaving = make.allocation("team-a-lb-9", held=held, finalizers=["example.com/other"])
+    held_range = ("10.40.0.64", "10.40.0.64")
+    leaving = make.allocation(
+        "team-a-lb-9", held_range=held_range, finalizers=["example.com/other"]
+    )
     platform.server.add("ipallocations", leaving)
     async with platform.running():
         await platform.clock.advance(2)
@@ -196,9 +198,9 @@ async def test_an_address_lost_does_not_make_growth_due_at_once() -> None:
         await become_ready(platform, tenant, "one", "two")
         await platform.clock.advance(3600)
         balancer.paused = True
-        taken: Json = {"loadBalancer": {"ingress": [{"ip": address_of(tenant, "one")}]}}
+        status: Json = {"loadBalancer": {"ingress": [{"ip": address_of(tenant, "one")}]}}
         tenant.edit("services", "one", {"status": {"loadBalancer": None}}, namespace="default")
-        service(tenant, "three", status=taken)
+        service(tenant, "three", status=status)
         await platform.clock.advance(25)
         assert len(balancer_ranges(platform)) == 1
         await platform.clock.advance(10)
@@ -293,8 +295,8 @@ async def test_growth_without_room_is_reported_and_happens_when_there_is_room() 
 
 
 async def test_growth_that_fails_moves_on_to_a_pool_that_fits_and_keeps_its_age() -> None:
-    one, two = make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24")
-    platform, tenant = elastic_platform(one, two, backfill_nodes=False)
+    pool, two = make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24")
+    platform, tenant = elastic_platform(pool, two, backfill_nodes=False)
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
@@ -318,8 +320,8 @@ async def test_growth_that_fails_moves_on_to_a_pool_that_fits_and_keeps_its_age(
 
 
 async def test_growth_that_failed_moves_on_as_soon_as_another_pool_has_room() -> None:
-    one, two = make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/30")
-    platform, tenant = elastic_platform(one, two)
+    first, two = make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/30")
+    platform, tenant = elastic_platform(first, two)
     Balancer(tenant)
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")

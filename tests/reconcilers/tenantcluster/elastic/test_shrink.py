@@ -219,13 +219,15 @@ async def test_a_range_that_a_service_uses_does_not_leave_the_pool_for_a_mark() 
 async def test_a_mark_of_shrink_is_withdrawn_where_addresses_are_wanted_again() -> None:
     platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 3})
     Balancer(tenant)
-    held = ("10.40.0.64", "10.40.0.64")
+    held_range = ("10.40.0.64", "10.40.0.64")
     async with platform.running():
         await become_ready(platform, tenant, "one", "two")
         mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
         labels = {names.LABEL_ROLE: "growth"}
         tenant.fail(NoAnswer("timed out"), times=10_000)  # so that no check sees that it let go
-        leaving = make.allocation("team-a-lb-1", held=held, annotations=mark, labels=labels)
+        leaving = make.allocation(
+            "team-a-lb-1", held_range=held_range, annotations=mark, labels=labels
+        )
         platform.server.add("ipallocations", leaving)
         service(tenant, "three")
         await platform.clock.advance(20)
@@ -251,7 +253,9 @@ async def test_a_tenant_that_becomes_static_keeps_what_it_has_and_ends_what_was_
         await platform.clock.advance(1200)
         assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-2"]
         conditions = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
-        [met] = [one for one in conditions if one["type"] == "LoadBalancerDemandMet"]
+        [met] = [
+            condition for condition in conditions if condition["type"] == "LoadBalancerDemandMet"
+        ]
         assert (met["status"], met["reason"]) == ("True", "Ready")
 
 
@@ -272,19 +276,19 @@ async def test_with_all_addresses_in_use_nothing_oscillates() -> None:
 def test_a_range_that_does_not_stand_in_the_tenants_pool_is_not_out_of_use() -> None:
     created = datetime(2026, 1, 1, tzinfo=UTC)
     grown = make.allocation("team-a-lb-1", size=2, creationTimestamp=created.isoformat())
-    held = make.allocation(
-        "team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), creationTimestamp=created.isoformat()
+    holder = make.allocation(
+        "team-a-lb-1", held_range=("10.40.0.0", "10.40.0.1"), creationTimestamp=created.isoformat()
     )
     later = created + timedelta(hours=1)
 
-    def measured(allocation: IPAllocation, in_pool: float | None) -> Disuse:
+    def measure(allocation: IPAllocation, in_pool: float | None) -> Disuse:
         part = range_facts(allocation, in_pool=in_pool)
         return measure_disuse(size_facts([part], now=later), part)
 
-    assert measured(held, None) == Disuse(None, 30)
-    assert measured(held, 10) == Disuse(None, 20)
-    assert measured(held, 30) == Disuse(later.isoformat(), 600)
-    assert measured(grown, None) == Disuse(later.isoformat(), 600)
+    assert measure(holder, None) == Disuse(None, 30)
+    assert measure(holder, 10) == Disuse(None, 20)
+    assert measure(holder, 30) == Disuse(later.isoformat(), 600)
+    assert measure(grown, None) == Disuse(later.isoformat(), 600)
 
 
 def test_a_request_that_services_wait_for_is_not_withdrawn_however_long_it_waits() -> None:

@@ -33,7 +33,7 @@ CASES: list[tuple[Json, str, str]] = [
 ]
 
 
-async def _told(*services: Json) -> tuple[tuple[str, str], str, list[str]]:
+async def _read_demand(*services: Json) -> tuple[tuple[str, str], str, list[str]]:
     """Return the condition, its message and the ranges, minutes after Services appeared."""
     platform, tenant = elastic_platform()
     Balancer(tenant)
@@ -43,30 +43,30 @@ async def _told(*services: Json) -> tuple[tuple[str, str], str, list[str]]:
             service(tenant, f"odd-{number}", **parts)
         await platform.clock.advance(35)
         conditions: Any = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
-        found = next(c for c in conditions if c["type"] == "LoadBalancerDemandMet")
+        condition = next(c for c in conditions if c["type"] == "LoadBalancerDemandMet")
         writes = platform.server.revision
         await platform.clock.advance(300)
         assert platform.server.revision == writes, "it is said once"
-        return demand_condition(platform), found["message"], list(balancer_ranges(platform))
+        return demand_condition(platform), condition["message"], list(balancer_ranges(platform))
 
 
 @pytest.mark.parametrize(("parts", "reason", "asks"), CASES, ids=[case[2] for case in CASES])
 async def test_a_service_that_asks_for_what_is_not_ours_is_named_with_the_reason(
     parts: Json, reason: str, asks: str
 ) -> None:
-    condition, message, held = await _told(parts)
+    condition, message, held_ranges = await _read_demand(parts)
     assert condition == ("True", reason)
     assert f"default/odd-0 asks for {asks}" in message
-    assert held == ["team-a-lb"]
+    assert held_ranges == ["team-a-lb"]
 
 
 async def test_of_many_such_services_a_few_are_named_and_all_are_counted() -> None:
-    _, message, _ = await _told(*[PIN] * 7)
+    _, message, _ = await _read_demand(*[PIN] * 7)
     assert message.count("asks for") == 3
     assert "4 more" in message
 
 
 async def test_what_a_service_asks_for_is_shortened() -> None:
     long = {"annotations": {"metallb.io/address-pool": "x" * 5_000}}
-    _, message, _ = await _told(long)
+    _, message, _ = await _read_demand(long)
     assert len(message) < 300

@@ -33,29 +33,29 @@ def test_the_holders_of_an_address_of_any_entry_are_found_and_no_other(seed: int
     spec = {"addresses": ["-".join(entry) for entry in entries]}
     pool = msgspec.convert({"metadata": meta, "spec": spec}, IPAddressPool)
     allocations = [
-        make.allocation(f"one-{number}", tenant=f"team/{number}", held=_pair(chance))
+        make.allocation(f"one-{number}", tenant=f"team/{number}", held_range=_pair(chance))
         for number in range(8)
     ]
     spans = [AddressRange.parse(*entry) for entry in entries]
     assert holders(offer_of(pool), allocations) == {
-        one.spec.tenantClusterRef.key
-        for one in allocations
-        if (held := statusranges.find_held_range(one)) is not None
-        and any(map(held.overlaps, spans))
+        allocation.spec.tenantClusterRef.key
+        for allocation in allocations
+        if (held_range := statusranges.find_held_range(allocation)) is not None
+        and any(map(held_range.overlaps, spans))
     }
 
 
-def _named(owner: str) -> IPAddressPool:
+def _make_pool(owner: str) -> IPAddressPool:
     annotations = {names.ANNOTATION_PROJECTION_OWNER: owner}
     return msgspec.convert({"metadata": {"name": "p", "annotations": annotations}}, IPAddressPool)
 
 
 def test_a_pool_names_the_cluster_that_it_was_made_for() -> None:
-    assert owner_of(_named("team-a/lab.example")) == Key("team-a", "lab.example")
+    assert owner_of(_make_pool("team-a/lab.example")) == Key("team-a", "lab.example")
 
 
 @pytest.mark.parametrize(
     "noted", ["team/..", "../team", "team/a/b", "/a", "team/", "team", "Team/a", f"t/{'a' * 300}"]
 )
 def test_what_is_no_name_of_a_cluster_names_none(noted: str) -> None:
-    assert owner_of(_named(noted)) is None
+    assert owner_of(_make_pool(noted)) is None

@@ -41,7 +41,7 @@ def _service(tenant: Server, ip: str) -> None:
 
 
 async def _ask(lab: Lab, **of: Any) -> Released | InUse:
-    allocation = make.allocation("team-a-lb", **({"held": HELD} | of))
+    allocation = make.allocation("team-a-lb", **({"held_range": HELD} | of))
     return await lab.tenant_gate.check(allocation, MARK)
 
 
@@ -171,7 +171,7 @@ async def test_released_when_a_live_read_shows_no_cluster() -> None:
 
 async def test_a_cluster_kind_that_is_not_served_proves_nothing() -> None:
     lab, _ = _lab()
-    lab.server.add("ipallocations", make.allocation("x", tenant="team/other", held=HELD))
+    lab.server.add("ipallocations", make.allocation("x", tenant="team/other", held_range=HELD))
     lab.server.delete("ipallocations", "x")
     lab.gate.real = lab.tenant_gate
     lab.server.fail(NotFound(404, "", "404 page not found"), plural="tenantclusters")
@@ -290,7 +290,7 @@ async def test_a_range_is_not_withdrawn_while_another_replica_is_about_to_projec
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
-    lab.server.add("ipallocations", make.allocation("team-a-lb", held=HELD))
+    lab.server.add("ipallocations", make.allocation("team-a-lb", held_range=HELD))
     tenant = lab.tenant_server("a")
     request, arrived = tenant.request, anyio.Event()
 
@@ -324,7 +324,7 @@ async def test_a_service_that_keeps_its_address_causes_no_hot_loop() -> None:
     tenant = lab.tenant_server("a")
     await lab.rounds()
     _service(tenant, "10.40.0.3")
-    second = make.allocation("team-a-lb-1", held=("10.40.0.64", "10.40.0.65"))
+    second = make.allocation("team-a-lb-1", held_range=("10.40.0.64", "10.40.0.65"))
     lab.server.add("ipallocations", second)
     await lab.rounds()
     lab.server.delete("ipallocations", "team-a-lb")

@@ -25,7 +25,7 @@ async def _name_in_need(
     offered: Sequence[str] = (FIRST,),
 ) -> str | None:
     spans = [span for span in [parse_cidr_or_span(RANGE)] if span is not None]
-    found = await find_service_in_need(
+    service_in_need = await find_service_in_need(
         services,
         spans,
         mark=mark,
@@ -33,10 +33,10 @@ async def _name_in_need(
         offers=[Offer(ObjectMeta(name="default-pool"), "IPAddressPool", tuple(offered), True)],
         serves=KIND.serves,
     )
-    return found.metadata.name if found is not None else None
+    return service_in_need.metadata.name if service_in_need is not None else None
 
 
-def _annotated(service: Service, annotations: Mapping[str, str]) -> Service:
+def _annotate(service: Service, annotations: Mapping[str, str]) -> Service:
     return replace(service, metadata=replace(service.metadata, annotations=annotations))
 
 
@@ -90,7 +90,7 @@ async def test_what_a_service_asks_for_decides_whether_it_needs_the_range(
 ) -> None:
     earlier = EarlierWaits()
     assert await _name_in_need(earlier, FULL) is None
-    asking = _annotated(load_balancer("web"), annotations)
+    asking = _annotate(load_balancer("web"), annotations)
     assert await _name_in_need(earlier, FULL, asking) == name
 
 

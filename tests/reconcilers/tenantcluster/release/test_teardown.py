@@ -24,7 +24,7 @@ from tests.reconcilers.server import Json, Server
 CLUSTER = Key("team", "a")
 
 
-def _begun(**cluster: Any) -> Lab:
+def _begin_teardown(**cluster: Any) -> Lab:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
@@ -35,7 +35,7 @@ def _begun(**cluster: Any) -> Lab:
 
 async def _ready(**cluster: Any) -> tuple[Lab, Server]:
     """Return a cluster that is Ready, and its tenant."""
-    lab = _begun(**cluster)
+    lab = _begin_teardown(**cluster)
     status = cluster.get("status") or {}
     tenant = lab.tenant_server("a", namespace=status.get("tenantNamespace", "team"))
     await lab.rounds()
@@ -51,13 +51,13 @@ def _vanish(lab: Lab) -> None:
     lab.server.vanish("tenantclusters", "a", namespace="team")
 
 
-def _left(lab: Lab) -> list[str]:
-    return [one["metadata"]["name"] for one in lab.server.all("ipallocations")]
+def _list_left_over(lab: Lab) -> list[str]:
+    return [allocation["metadata"]["name"] for allocation in lab.server.all("ipallocations")]
 
 
 def _going(lab: Lab) -> list[str]:
-    found = [one["metadata"] for one in lab.server.all("ipallocations")]
-    return [meta["name"] for meta in found if "deletionTimestamp" in meta]
+    metadata_list = [allocation["metadata"] for allocation in lab.server.all("ipallocations")]
+    return [meta["name"] for meta in metadata_list if "deletionTimestamp" in meta]
 
 
 async def _ask(lab: Lab) -> Released | InUse:
@@ -76,20 +76,20 @@ class TestOfAClusterThatIsReady:
         await lab.orphans.sweep()
         assert _going(lab) == ["team-a-lb", "team-a-nodes"]
         await lab.allocation("team-a-lb")
-        assert _left(lab) == ["team-a-lb", "team-a-nodes"]
+        assert _list_left_over(lab) == ["team-a-lb", "team-a-nodes"]
         await lab.cluster()
         assert _pools(tenant) == []
         await lab.rounds()
-        assert _left(lab) == []
+        assert _list_left_over(lab) == []
         assert await lab.cluster() == SETTLED
         assert tenant.closed == 1
 
     async def test_a_service_that_shows_an_address_keeps_the_range(self) -> None:
         lab, tenant = await _ready()
-        shown: Json = {"loadBalancer": {"ingress": [{"ip": "10.40.0.1"}]}}
+        status: Json = {"loadBalancer": {"ingress": [{"ip": "10.40.0.1"}]}}
         meta = {"name": "web", "namespace": "default"}
         spec = {"type": "LoadBalancer"}
-        tenant.add("services", {"metadata": meta, "spec": spec, "status": shown})
+        tenant.add("services", {"metadata": meta, "spec": spec, "status": status})
         _vanish(lab)
         await lab.orphans.sweep()
         assert isinstance(await lab.cluster(), Blocked)
@@ -112,11 +112,11 @@ class TestOfAClusterThatIsReady:
         heir = lab.another()
         heir.gate.real = heir.tenant_gate
         await heir.allocations.reconcile(make.key("team-a-lb"))
-        assert "team-a-lb" in _left(lab)
+        assert "team-a-lb" in _list_left_over(lab)
         await heir.clusters.reconcile(CLUSTER)
         assert _pools(tenant) == []
         await heir.allocations.reconcile(make.key("team-a-lb"))
-        assert "team-a-lb" not in _left(lab)
+        assert "team-a-lb" not in _list_left_over(lab)
 
     async def test_without_its_kubeconfig_it_counts_as_torn_down(self) -> None:
         lab, _ = await _ready()
@@ -146,19 +146,19 @@ class TestOfAClusterThatIsOnlyJustBegun:
     """A deletion that had read it before may have overtaken the finalizer."""
 
     async def test_what_was_made_for_the_tenant_is_deleted_at_once(self) -> None:
-        lab = _begun(finalizers=[])
+        lab = _begin_teardown(finalizers=[])
         await lab.cluster()
-        assert _left(lab) == ["team-a-lb", "team-a-nodes"]
+        assert _list_left_over(lab) == ["team-a-lb", "team-a-nodes"]
         _vanish(lab)
         await lab.cluster()
         assert _going(lab) == ["team-a-lb", "team-a-nodes"]
         await lab.rounds()
-        assert _left(lab) == []
+        assert _list_left_over(lab) == []
 
     async def test_allocations_of_the_old_cluster_are_deleted_where_a_new_one_has_its_name(
         self,
     ) -> None:
-        lab = _begun(finalizers=[])
+        lab = _begin_teardown(finalizers=[])
         await lab.cluster()
         _vanish(lab)
         lab.server.add("tenantclusters", make.tenant(uid="uid-of-the-next", finalizers=[]))
@@ -166,7 +166,7 @@ class TestOfAClusterThatIsOnlyJustBegun:
         assert _going(lab) == ["team-a-lb", "team-a-nodes"]
 
     async def test_only_a_live_read_says_that_it_is_gone(self) -> None:
-        lab = _begun(finalizers=[])
+        lab = _begin_teardown(finalizers=[])
         await lab.cluster()
         _vanish(lab)
         lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="tenantclusters", verb="get")
@@ -178,7 +178,7 @@ class TestOfAClusterThatIsOnlyJustBegun:
         assert _going(lab) == []
 
     async def test_a_range_that_was_given_meanwhile_is_taken_back_with_the_next_pass(self) -> None:
-        lab = _begun(finalizers=[])
+        lab = _begin_teardown(finalizers=[])
         await lab.cluster()
         _vanish(lab)
         lab.hold("ipallocations")
@@ -190,15 +190,15 @@ class TestOfAClusterThatIsOnlyJustBegun:
         assert _going(lab) == ["team-a-lb", "team-a-nodes"]
 
     async def test_one_that_was_there_before_us_is_not_taken_for_new(self) -> None:
-        lab = _begun(finalizers=[], status={"phase": "Provisioning"})
+        lab = _begin_teardown(finalizers=[], status={"phase": "Provisioning"})
         await lab.cluster()
         _vanish(lab)
         await lab.cluster()
-        assert _left(lab) != []
+        assert _list_left_over(lab) != []
         assert _going(lab) == []
 
     async def test_later_it_is_left_to_the_collector_of_orphans(self) -> None:
-        lab = _begun(finalizers=[])
+        lab = _begin_teardown(finalizers=[])
         await lab.cluster()
         await lab.clock.advance(OVERTAKEN_SECONDS)
         _vanish(lab)
@@ -208,13 +208,15 @@ class TestOfAClusterThatIsOnlyJustBegun:
 
 async def test_an_allocation_whose_owner_was_never_seen_is_released_at_once() -> None:
     lab = Lab()
-    lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.add(
+        "ipallocations", make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))
+    )
     lab.tenant_server("a")
     assert isinstance(await _ask(lab), Released)
 
 
 async def test_deletion_gives_everything_back_and_then_the_cluster_goes() -> None:
-    lab = _begun()
+    lab = _begin_teardown()
     tenant = lab.tenant_server("a")
     await lab.rounds()
     lab.server.delete("tenantclusters", "a", namespace="team")
@@ -287,7 +289,7 @@ async def test_each_range_of_a_vanished_cluster_gets_an_event_though_another_has
 
 
 async def test_a_cluster_goes_though_its_tenant_does_not_serve_the_kinds_of_the_balancer() -> None:
-    lab = _begun(annotations={names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"})
+    lab = _begin_teardown(annotations={names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"})
     lab.tenant_server("a", ("services", "namespaces"))
     replica = Replica(lab, MemoryKind(lab.clock))
     lab.server.delete("tenantclusters", "a", namespace="team")
@@ -296,7 +298,7 @@ async def test_a_cluster_goes_though_its_tenant_does_not_serve_the_kinds_of_the_
 
 
 async def test_one_delete_that_fails_does_not_stop_the_others() -> None:
-    lab = _begun()
+    lab = _begin_teardown()
     await lab.rounds()
     lab.server.delete("tenantclusters", "a", namespace="team")
     lab.server.fail(NoAnswer("timed out"), verb="delete", name="team-a-lb")
@@ -320,7 +322,7 @@ async def test_an_allocation_that_the_cache_has_not_read_yet_keeps_the_finalizer
     lab.server.vanish("ipallocations", "team-a-lb")
     lab.server.vanish("ipallocations", "team-a-nodes")
     lab.hold("ipallocations")
-    unseen = make.allocation("by-hand", tenant="team/a", held=("10.40.0.64", "10.40.0.71"))
+    unseen = make.allocation("by-hand", tenant="team/a", held_range=("10.40.0.64", "10.40.0.71"))
     lab.server.add("ipallocations", unseen)
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.cluster()
@@ -332,17 +334,19 @@ async def test_an_allocation_that_the_cache_has_not_read_yet_keeps_the_finalizer
 
 
 async def test_a_cluster_that_was_ready_before_us_may_have_been_projected_by_others() -> None:
-    lab = _begun(status={"phase": "Ready"})
-    lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
+    lab = _begin_teardown(status={"phase": "Ready"})
+    lab.server.add(
+        "ipallocations", make.allocation("team-a-lb", held_range=("10.40.0.0", "10.40.0.7"))
+    )
     tenant = lab.tenant_server("a")
     tenant.fail(NoAnswer("timed out"), times=10_000)
     await lab.cluster()
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds_of("a", 5)
-    assert "team-a-lb" in _left(lab)
+    assert "team-a-lb" in _list_left_over(lab)
     await lab.clock.advance(600)
     await lab.rounds_of("a", 3)
-    assert "team-a-lb" not in _left(lab)
+    assert "team-a-lb" not in _list_left_over(lab)
     assert "TeardownGracePassed" in lab.recorded.reasons
 
 
@@ -353,7 +357,7 @@ async def test_a_cluster_that_lost_its_annotations_still_gives_back_what_its_ten
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()
     assert _pools(tenant) == [], "no range is free that its MetalLB still hands out"
-    assert _left(lab) == []
+    assert _list_left_over(lab) == []
 
 
 async def test_that_something_was_projected_is_noted_anew_on_a_cluster_that_lost_it() -> None:
@@ -386,21 +390,21 @@ class TestOfAnAllocationThatIsCreatedAfterTheTeardown:
     async def test_it_is_released_as_soon_as_its_tenant_has_confirmed_it(self) -> None:
         lab, _ = await _late()
         await _sweep_and_release(lab, lab)
-        assert _left(lab) == []
+        assert _list_left_over(lab) == []
 
     async def test_a_process_that_never_saw_the_cluster_releases_it_as_soon(self) -> None:
         lab, _ = await _late()
         await _sweep_and_release(lab, lab.another())
-        assert _left(lab) == []
+        assert _list_left_over(lab) == []
 
     async def test_the_record_of_a_creation_delays_it_for_as_long_as_a_request_may_arrive(
         self,
     ) -> None:
         lab, _ = await _late(annotations={names.ANNOTATION_MARKER_CREATION: "7"})
         await _sweep_and_release(lab, lab)
-        assert _left(lab) == ["team-a-lb-late"]
+        assert _list_left_over(lab) == ["team-a-lb-late"]
         await _release(lab, lab, UNRESOLVED_SECONDS)
-        assert _left(lab) == []
+        assert _list_left_over(lab) == []
 
     async def test_nothing_of_ours_is_left_in_the_tenant(self) -> None:
         lab, tenant = await _late()
@@ -412,13 +416,13 @@ class TestOfAnAllocationThatIsCreatedAfterTheTeardown:
         lab, tenant = await _late()
         lab.server.add("tenantclusters", make.tenant(uid="uid-of-the-next"))
         await _sweep_and_release(lab, lab)
-        assert "team-a-lb-late" not in _left(lab)
+        assert "team-a-lb-late" not in _list_left_over(lab)
         assert MARKER in _pools(tenant)
 
 
 async def _late(annotations: Json | None = None) -> tuple[Lab, Server]:
     """Return a lab whose cluster is gone, with a new allocation of it, and its tenant."""
-    lab = _begun()
+    lab = _begin_teardown()
     tenant = lab.tenant_server("a", (*TENANT_KINDS, "servicebgpstatuses"))
     Balancer(tenant, counts=True)
     await lab.rounds()
@@ -426,11 +430,12 @@ async def _late(annotations: Json | None = None) -> tuple[Lab, Server]:
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()
     await lab.clock.advance(OVERTAKEN_SECONDS)
-    assert _left(lab) == []
+    assert _list_left_over(lab) == []
     noted = {names.ANNOTATION_TENANT_UID: uid} | (annotations or {})
-    held = ("10.40.0.0", "10.40.0.7")
+    held_range = ("10.40.0.0", "10.40.0.7")
     lab.server.add(
-        "ipallocations", make.allocation("team-a-lb-late", held=held, annotations=noted)
+        "ipallocations",
+        make.allocation("team-a-lb-late", held_range=held_range, annotations=noted),
     )
     return lab, tenant
 

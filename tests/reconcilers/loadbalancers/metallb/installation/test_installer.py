@@ -55,24 +55,24 @@ def _lab(bundle: str | None = BUNDLE, **settings: Any) -> tuple[Lab, Server]:
     lab.server.add("tenantclusters", make.tenant())
     if bundle is not None:
         _bundle(lab, bundle)
-    return lab, lab.tenant_server("a", served=KINDS)
+    return lab, lab.tenant_server("a", served_kinds=KINDS)
 
 
-def _bundle(lab: Lab, text: str) -> None:
+def _bundle(lab: Lab, content: str) -> None:
     meta = {"name": "metallb", "namespace": make.NAMESPACE}
-    lab.server.add("configmaps", {"metadata": meta, "data": {"metallb.yaml": text}})
+    lab.server.add("configmaps", {"metadata": meta, "data": {"metallb.yaml": content}})
 
 
 def _establish(tenant: Server) -> Callable[[Happened], None]:
     """Serve MetalLB's kinds once their definition is there, as an API server would."""
 
-    def recorded(happening: Happened) -> None:
+    def establish(happening: Happened) -> None:
         if happening.plural != "customresourcedefinitions" or "ipaddresspools" in tenant.served:
             return
         tenant.served = (*tenant.served, *METALLB)
         _set_established(tenant, happening.object["metadata"]["name"])
 
-    return recorded
+    return establish
 
 
 def _set_established(tenant: Server, name: str) -> None:
@@ -90,9 +90,9 @@ async def _pass_when_due(lab: Lab) -> None:
     await lab.cluster()
 
 
-def _reported(lab: Lab, kind: str = "MetalLBInstalled") -> tuple[str, str, str]:
-    found = lab.condition("tenantclusters", "a", kind, "team")
-    return found["status"], found["reason"], found["message"]
+def _read_condition(lab: Lab, kind: str = "MetalLBInstalled") -> tuple[str, str, str]:
+    condition = lab.condition("tenantclusters", "a", kind, "team")
+    return condition["status"], condition["reason"], condition["message"]
 
 
 async def test_a_tenant_without_metallb_gets_it_and_then_its_addresses() -> None:
@@ -100,7 +100,7 @@ async def test_a_tenant_without_metallb_gets_it_and_then_its_addresses() -> None
     tenant.listeners.append(_establish(tenant))
     await lab.rounds()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
-    assert _reported(lab)[:2] == ("True", "Installed")
+    assert _read_condition(lab)[:2] == ("True", "Installed")
     deployment = tenant.see(*KEY, namespace="metallb-system")
     assert deployment["spec"] == {"started": "2026-01-01"}
     assert tenant.all("ipaddresspools")
@@ -113,28 +113,28 @@ async def test_nothing_else_is_applied_before_the_kinds_are_established() -> Non
     await lab.rounds_of("a", 3)
     assert tenant.all("deployments") == []
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Installing"
-    _, reason, message = _reported(lab)
+    _, reason, message = _read_condition(lab)
     assert reason == "MetalLBInstalling"
     assert message == (
         "installing MetalLB: waiting for CustomResourceDefinition ipaddresspools.metallb.io"
         " to be established"
     )
-    assert _reported(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBInstalling")
+    assert _read_condition(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBInstalling")
 
 
 async def test_a_definition_that_says_nothing_of_itself_yet_is_waited_for() -> None:
     """An API server answers with `conditions: null` until it has looked at a new definition."""
     lab, tenant = _lab()
 
-    def unjudged(happening: Happened) -> None:
+    def leave_unestablished(happening: Happened) -> None:
         if happening.plural == "customresourcedefinitions":
             key = (happening.plural, "", happening.object["metadata"]["name"])
             tenant.objects[key]["status"] = {"conditions": None}
 
-    tenant.listeners.append(unjudged)
+    tenant.listeners.append(leave_unestablished)
     await lab.rounds_of("a", 3)
-    assert _reported(lab)[:2] == ("False", "MetalLBInstalling")
-    assert "to be established" in _reported(lab)[2]
+    assert _read_condition(lab)[:2] == ("False", "MetalLBInstalling")
+    assert "to be established" in _read_condition(lab)[2]
 
 
 async def test_metallb_that_is_there_in_part_is_completed() -> None:
@@ -163,8 +163,8 @@ async def test_the_rest_is_applied_if_the_last_kind_is_established_after_metallb
     tenant.listeners.append(_establish(tenant))
     tenant.served = (*tenant.served, "servicebgpstatuses")  # this MetalLB counts addresses
     await lab.rounds_of("a", 5)
-    assert "servicel2statuses.metallb.io to be established" in _reported(lab)[2]
-    assert _reported(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBNotRunning")
+    assert "servicel2statuses.metallb.io to be established" in _read_condition(lab)[2]
+    assert _read_condition(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBNotRunning")
     assert not tenant.has(*KEY, namespace="metallb-system")
     _set_established(tenant, "servicel2statuses.metallb.io")
     began = lab.clock.monotonic()
@@ -172,7 +172,7 @@ async def test_the_rest_is_applied_if_the_last_kind_is_established_after_metallb
         await _pass_when_due(lab)
         assert lab.clock.monotonic() - began < 30
     await _pass_when_due(lab)
-    assert _reported(lab)[:2] == ("True", "Installed")
+    assert _read_condition(lab)[:2] == ("True", "Installed")
 
 
 async def test_what_the_tenant_no_longer_refuses_is_applied_though_metallb_does_not_run() -> None:
@@ -181,12 +181,12 @@ async def test_what_the_tenant_no_longer_refuses_is_applied_though_metallb_does_
     tenant.served = (*tenant.served, "servicebgpstatuses")
     tenant.fail(Invalid(422, "Invalid", "spec is odd"), times=4, plural="deployments")
     await lab.rounds_of("a", 3)
-    assert _reported(lab)[1] == "MetalLBInstallFailed"
+    assert _read_condition(lab)[1] == "MetalLBInstallFailed"
     began = lab.clock.monotonic()
     while not tenant.has(*KEY, namespace="metallb-system"):
         await _pass_when_due(lab)
         assert lab.clock.monotonic() - began < 180
-    assert _reported(lab)[:2] == ("True", "Installed")
+    assert _read_condition(lab)[:2] == ("True", "Installed")
 
 
 async def test_an_update_waits_for_its_new_kinds_no_longer_than_an_installation() -> None:
@@ -196,7 +196,7 @@ async def test_an_update_waits_for_its_new_kinds_no_longer_than_an_installation(
     _bundle(lab, BUNDLE.replace("2026-01-01", "2027-01-01") + LAST_KIND)
     await lab.clock.advance(3601)
     await lab.cluster()
-    assert _reported(lab)[:2] == ("False", "MetalLBInstalling")
+    assert _read_condition(lab)[:2] == ("False", "MetalLBInstalling")
     _set_established(tenant, "servicel2statuses.metallb.io")
     outcome = await lab.cluster()
     assert isinstance(outcome, Again)
@@ -205,7 +205,7 @@ async def test_an_update_waits_for_its_new_kinds_no_longer_than_an_installation(
     await lab.cluster()
     deployment = tenant.see(*KEY, namespace="metallb-system")
     assert deployment["spec"] == {"started": "2027-01-01"}
-    assert _reported(lab)[:2] == ("True", "Installed")
+    assert _read_condition(lab)[:2] == ("True", "Installed")
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
 
 
@@ -222,7 +222,7 @@ async def test_a_deployment_that_is_gone_is_restored_though_metallb_does_not_run
         namespace="metallb-system",
     )
     await lab.rounds_of("a", 12)
-    assert _reported(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBNotRunning")
+    assert _read_condition(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBNotRunning")
     await lab.clock.advance(3601)
     await lab.cluster()
     assert tenant.has(*KEY, namespace="metallb-system")
@@ -241,7 +241,7 @@ async def test_metallb_that_was_removed_and_installed_again_is_reported_as_insta
     tenant.served = KINDS
     await lab.rounds_of("a", 5)
     assert tenant.has(*KEY, namespace="metallb-system")
-    assert _reported(lab)[:2] == ("True", "Installed")
+    assert _read_condition(lab)[:2] == ("True", "Installed")
 
 
 async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() -> None:
@@ -249,7 +249,7 @@ async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() ->
     lab.server.vanish("configmaps", "metallb")
     tenant.served = (*KINDS, "ipaddresspools")
     await lab.rounds_of("a", 3)
-    _, _, message = _reported(lab, "LoadBalancerReady")
+    _, _, message = _read_condition(lab, "LoadBalancerReady")
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Installing"
     assert "404" not in message
 
@@ -312,7 +312,7 @@ async def test_a_bad_bundle_is_a_condition_with_a_clear_sentence(
     await lab.cluster()
     await lab.pool()
     assert await lab.cluster() == Blocked("MetalLBBundleInvalid", 30.0)
-    status, reason, message = _reported(lab)
+    status, reason, message = _read_condition(lab)
     assert (status, reason) == ("False", "MetalLBBundleInvalid")
     assert message.startswith(f"ConfigMap butler-system/metallb: {said}")
     assert tenant.history == []
@@ -323,7 +323,7 @@ async def test_what_the_tenant_refuses_is_reported_by_name() -> None:
     tenant.listeners.append(_establish(tenant))
     tenant.fail(Invalid(422, "Invalid", "spec is odd"), times=99, plural="deployments")
     await lab.rounds()
-    assert _reported(lab)[1:] == (
+    assert _read_condition(lab)[1:] == (
         "MetalLBInstallFailed",
         "MetalLB cannot be installed: Deployment controller: 422 Invalid: spec is odd",
     )
@@ -348,9 +348,9 @@ async def test_where_another_controller_installs_we_do_not() -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_parsed_as_a_bundle_or_refused(text: str) -> None:
+def test_any_text_is_parsed_as_a_bundle_or_refused(content: str) -> None:
     with suppress(InvalidBundle):
-        assert parse({"a": text}).manifests
+        assert parse({"a": content}).manifests
 
 
 async def test_kinds_that_are_never_established_are_looked_at_ever_less_often() -> None:
@@ -364,4 +364,4 @@ async def test_kinds_that_are_never_established_are_looked_at_ever_less_often() 
             applied.append(second)
         await lab.clock.advance(1)
     assert applied == [0, 4, 12, 28, 60]
-    assert _reported(lab)[1] == "MetalLBInstalling", "it says so all the while"
+    assert _read_condition(lab)[1] == "MetalLBInstalling", "it says so all the while"
