@@ -226,7 +226,7 @@ async def scrapes(folder: Path) -> str:
             await until(
                 partial(phase, http, f"{where}/{name}"), {"Allocated", "Failed"}.__contains__
             )
-            exposition += lab.stamped(await lab.scrape(manager), BEGUN + number * EVERY)
+            exposition += lab.stamp_lines(await lab.scrape(manager), BEGUN + number * EVERY)
     return exposition
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.browser import Page, browser  # noqa: E402
 from tests.reconcilers.cli.commandline import pool  # noqa: E402
-from tests.reconcilers.cli.saved import cluster, held  # noqa: E402
+from tests.reconcilers.cli.saved import cluster, make_holder  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 TENANTS = (
@@ -48,11 +48,15 @@ def objects() -> list[dict[str, Any]]:
         tenant, size = TENANTS[number % len(TENANTS)], (8, 16, 4, 24, 8, 16)[number % 6]
         ends = (f"10.40.0.{at}", f"10.40.0.{at + size - 1}")
         kind = "nodes" if number % 3 == 0 else "loadbalancer"
-        documents.append(held(f"vlan40-{number}", *ends, of="vlan40", tenant=tenant, kind=kind))
+        documents.append(
+            make_holder(f"vlan40-{number}", *ends, of="vlan40", tenant=tenant, kind=kind)
+        )
         at += size + (8 if number % 4 == 3 else 0)
     for number in range(5):
         ends = (f"10.41.0.{10 * number}", f"10.41.0.{10 * number + 7}")
-        documents.append(held(f"vlan41-{number}", *ends, of="vlan41", tenant=TENANTS[number]))
+        documents.append(
+            make_holder(f"vlan41-{number}", *ends, of="vlan41", tenant=TENANTS[number])
+        )
     for tenant_key in TENANTS:
         namespace, _, name = tenant_key.partition("/")
         network = {**ready, "type": "NetworkReady"}

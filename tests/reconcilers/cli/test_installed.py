@@ -49,4 +49,4 @@ def test_each_command_is_started_as_it_is_installed_by_some_test() -> None:
     assert {*SHORT, *ELSEWHERE} == {*COMMANDS}
     folder = ROOT / "tests/reconcilers/cli"
     for file in ELSEWHERE.values():
-        assert "program=installed" in (folder / file).read_text()
+        assert "program=find_installed_command" in (folder / file).read_text()
