@@ -60,3 +60,17 @@ async def test_check_reports_claims_that_name_one_ipaddress(
     checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
     claims = {(finding["kind"], finding["subject"]["name"]) for finding in checked["findings"]}
     assert ("Overlap", "b") in claims
+
+
+async def test_status_reports_the_claims_that_wait_for_a_full_pool(
+    lab: Metal3Lab, server: Server
+) -> None:
+    await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.1"})
+    await lab.claim("a", "p")
+    await lab.wait_until_served("a")
+    await lab.claim("b", "p")
+    await lab.wait_until_refused("b", "Exhausted IP Pools")
+    asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace, "-o", "json")
+    answer = json.loads((await run_beside("status", *asked)).out)
+    waiting = [finding for finding in answer["findings"] if finding["kind"] == "RequestsWait"]
+    assert [finding["subject"]["name"] for finding in waiting] == ["p"]

@@ -19,7 +19,7 @@ from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import INTEGRATIONS, SERVICE, entries
 from reconcilers.wiring.integrations import integration_webhooks
-from tests.contract.metal3.lab import Body, Metal3Lab
+from tests.contract.metal3.lab import PAUSED, Body, Metal3Lab
 from tests.contract.product import Server
 from tests.polling import until
 
@@ -166,3 +166,32 @@ async def test_every_rule_refuses_in_the_words_of_metal3(lab: Metal3Lab, server:
 
 async def test_each_kind_has_its_webhook() -> None:
     assert {resource for resource, _ in INTEGRATIONS[METAL3].values()} == set(KINDS)
+
+
+async def test_edits_are_refused_by_what_is_in_use_and_not_by_what_the_status_shows(
+    lab: Metal3Lab, server: Server
+) -> None:
+    await lab.pool("p", RANGE)
+    await lab.claim("a", "p", wish="10.0.0.5")
+    assert await lab.wait_until_served("a") == "10.0.0.5"
+    await lab.patch("IPPool", "p", {"metadata": {"annotations": PAUSED}})
+    await lab.patch("IPPool", "p", {"status": {"indexes": None}}, "status")
+    async with serve_webhooks(server, lab):
+        shrunk = {"pools": [{"start": "10.0.0.1", "end": "10.0.0.4"}]}
+        assert "is in use but out of bounds" in await refusal_of_edit(lab, "IPPool", "p", shrunk)
+        outside = {"preAllocations": {"b": "10.0.1.1"}}
+        refused = await refusal_of_edit(lab, "IPPool", "p", outside)
+        assert "is out of bounds of the pools given" in refused
+        assert (
+            await refusal_of_edit(lab, "IPPool", "p", {"allocationStrategy": "sequential"}) == ""
+        )
+        for reference in ({"namespace": "elsewhere"}, {"kind": "Other"}):
+            refused = await refusal_of_edit(lab, "IPClaim", "a", {"pool": reference})
+            assert "spec.pool: " in refused
+            assert "cannot be modified" in refused
+        by_hand = {"pool": {"name": "p"}, "claim": {"name": "b"}}
+        assert await refusal(lab, "IPAddress", {"address": "10.0.0.7", **by_hand}) == ""
+        assert "spec.pool.name: " in await refusal(lab, "IPAddress", {**by_hand, "pool": {}})
+        await lab.delete("IPClaim", "a")  # a deletion is never refused
+    await lab.patch("IPPool", "p", {"metadata": {"annotations": dict.fromkeys(PAUSED)}})
+    await lab.wait_until_gone("IPClaim", "a")
