@@ -68,8 +68,10 @@ format: $(VENV)/.dev  ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-crds: $(VENV)/.run  ## Write manifests/crds anew from the models
+crds: $(VENV)/.run  ## Write manifests/crds and crds.json anew from the models
 	$(BIN)/butler-ipam crds --directory manifests/crds
+	$(BIN)/butler-ipam crds -o json > crds.json.new
+	mv crds.json.new manifests/crds.json
 
 api-docs: $(VENV)/.run  ## Write API.md anew from the models
 	$(BIN)/butler-ipam crds -o markdown > API.md.new

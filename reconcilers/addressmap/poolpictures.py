@@ -10,11 +10,11 @@ from controller.meta import Key
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.integrations.core.scopedlists import NotRead, limits_in
+from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Wanted, every_pool
-from reconcilers.integrations.poolkinds import HOLDERS
+from reconcilers.integrations.poolkinds import limits_of_pools
 from reconcilers.networkpool.picture import picture_of
-from reconcilers.networkpool.view import may_concern_pool
+from reconcilers.networkpool.unreadable import may_concern_pool
 from reconcilers.pictures.poolpicture import NO_HOLDERS, PoolPicture
 from reconcilers.promises.unreadable import UnreadableObject, is_terminating
 from reconcilers.spaces.offers import PoolName
@@ -57,7 +57,7 @@ def network_pool_pictures(objects: Objects, is_wanted: Wanted = every_pool) -> l
 def not_read_of(objects: Objects, pool: Key) -> Sequence[NotRead | UnreadableObject]:
     """Return the lists and objects that may hold addresses of a NetworkPool, but were not read."""
     return [
-        *limits_in(pool.namespace, HOLDERS[NETWORK_POOL.kind], objects.all_not_read),
+        *limits_of_pools(NETWORK_POOL.kind, pool.namespace, objects.all_not_read),
         *_unreadable_allocations(objects, pool),
         *objects.integrations.unreadable.get(pool, ()),
     ]

@@ -28,7 +28,7 @@ from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
 from reconcilers.cli.sharedflags import output_option, scope_options, tenants_option
 from reconcilers.health.report import all_findings, findings_in
-from reconcilers.integrations.poolkinds import POOL_KINDS
+from reconcilers.integrations.poolkinds import pool_kinds
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 _COLUMNS: Sequence[Column[Finding]] = (
@@ -144,7 +144,9 @@ def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = Fal
         "what refers to objects of other platforms that you may not read, and the figures of their"
         " pools": objects.integrations.not_read,
         "overlaps with pools that you may not read": [
-            limit for kind in POOL_KINDS for limit in objects.limits_of(kind)
+            limit
+            for kind in (pool_kinds() if objects.all_not_read else ())
+            for limit in objects.limits_of(kind)
         ],
         "load balancers of tenants without an IPAllocation that you may read": (
             objects.not_read if tenants else ()

@@ -47,9 +47,9 @@ def pools(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Compl
 
     While nothing is typed yet, only pools that share their name are offered with their kind.
     """
-    from reconcilers.integrations.poolkinds import POOL_KINDS
+    from reconcilers.integrations.poolkinds import pool_kinds
 
-    candidates = [(kind.lower(), key.name) for kind, key in _list_objects(ctx, POOL_KINDS)]
+    candidates = [(kind.lower(), key.name) for kind, key in _list_objects(ctx, pool_kinds())]
     count = Counter(name for _, name in candidates)
     with_kind = [f"{kind}/{name}" for kind, name in candidates if incomplete or count[name] > 1]
     return _beginning([*count, *with_kind], incomplete)

@@ -51,7 +51,7 @@ from reconcilers.integrations.core.views import (
     Views,
 )
 from reconcilers.networkpool.status import closed_by_namespace
-from reconcilers.networkpool.view import UnreadableAllocations, unreadable_near
+from reconcilers.networkpool.unreadable import UnreadableAllocations, unreadable_near
 from reconcilers.promises.unreadable import Unreadable, UnreadableHolders
 from reconcilers.reporting.wording import count_noun, name_with_count
 from reconcilers.tenantcluster.provider import find_provider

@@ -1,31 +1,48 @@
 """The kinds of other platforms, as `plan` stores their objects on its API server."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from controller.resource import Resource
 from reconcilers.integrations.core.objects import is_of
 from reconcilers.integrations.core.objects import resource_of as find_resource
 from reconcilers.integrations.core.platforms import Body
-from reconcilers.integrations.registry import PLATFORMS, list_platforms
-
-FENCED_POOLS: Sequence[Resource[Any]] = [
-    kind for platform in PLATFORMS for kind in platform.fenced_pools
-]
-"""The kinds of pools that get a journal when they are created."""
-CONTENT_KINDS: Sequence[Resource[Any]] = [
-    kind for platform in PLATFORMS for kind in platform.content_kinds
-]
-"""The kinds of objects whose spec has the addresses that they hold."""
-IMPLIED_KINDS: Sequence[Resource[Any]] = [
-    kind for platform in PLATFORMS for kind in platform.implied_kinds
-]
-"""The kinds of objects that are taken to exist where others name them."""
-FINALIZERS: Mapping[str, str] = dict(
-    chain.from_iterable(platform.finalizers.items() for platform in PLATFORMS)
+from reconcilers.integrations.registry import (
+    list_platforms,
+    platforms_of,
+    platforms_of_groups,
 )
-"""By full name of a kind: the finalizer that requests have from the beginning."""
+
+
+def is_fenced_pool(resource: Resource[Any]) -> bool:
+    """Return whether objects of a kind are pools that get a journal when they are created."""
+    platforms = platforms_of_groups({resource.group})
+    return any(resource in platform.fenced_pools for platform in platforms)
+
+
+def has_content(resource: Resource[Any]) -> bool:
+    """Return whether the spec of objects of a kind has the addresses that they hold."""
+    platforms = platforms_of_groups({resource.group})
+    return any(resource in platform.content_kinds for platform in platforms)
+
+
+def is_implied(resource: Resource[Any]) -> bool:
+    """Return whether objects of a kind are taken to exist where others name them."""
+    platforms = platforms_of_groups({resource.group})
+    return any(resource in platform.implied_kinds for platform in platforms)
+
+
+def find_finalizer(resource: Resource[Any]) -> str | None:
+    """Return the finalizer that requests of a kind have from the beginning; None for none."""
+    platforms = platforms_of_groups({resource.group})
+    return next(
+        (
+            platform.finalizers[resource.full_name]
+            for platform in platforms
+            if resource.full_name in platform.finalizers
+        ),
+        None,
+    )
 
 
 def kinds_of(integrations: Sequence[str]) -> list[Resource[Any]]:
@@ -37,7 +54,7 @@ def integrations_of(bodies: Sequence[Body]) -> set[str]:
     """Return the platforms of which there are objects."""
     return {
         platform.name
-        for platform in PLATFORMS
+        for platform in platforms_of(bodies)
         if any(is_of(body, platform.kinds) for body in bodies)
     }
 
@@ -51,12 +68,12 @@ def resource_of(body: Body, integrations: Sequence[str]) -> Resource[Any]:
 
 def fill_defaults(body: Body) -> Body:
     """Return a manifest as other controllers of its platform leave it."""
-    for platform in PLATFORMS:
+    for platform in platforms_of([body]):
         body = platform.fill_defaults(body)
     return body
 
 
 def implied_objects(bodies: Sequence[Body]) -> Iterator[tuple[Resource[Any], Body]]:
     """Yield the objects that manifests name, and that are taken to exist."""
-    for platform in PLATFORMS:
+    for platform in platforms_of(bodies):
         yield from platform.implied_objects(bodies)

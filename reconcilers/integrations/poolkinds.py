@@ -1,26 +1,48 @@
 """Which kinds are pools, and which kinds hold addresses of them, of all platforms."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from controller.resource import Resource
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.integrations.core.scopedlists import NotRead, limits_in
-from reconcilers.integrations.registry import PLATFORMS
+from reconcilers.integrations.registry import list_platforms
 from reconcilers.pictures.poolpicture import PoolPicture
 
-POOL_KINDS: tuple[Resource[Any], ...] = (
-    NETWORK_POOL,
-    *(kind for platform in PLATFORMS for kind in platform.pools),
-)
-"""The kinds of pools of which people may ask by name."""
-HOLDERS: Mapping[str, frozenset[str]] = {
-    NETWORK_POOL.kind: frozenset({IP_ALLOCATION.full_name}).union(
-        *(platform.networkpool_holders for platform in PLATFORMS)
-    ),
-    **{kind.kind: platform.holders for platform in PLATFORMS for kind in platform.pools},
-}
-"""By kind of pools: the kinds that hold addresses of them or wait, as plural and group."""
+
+@cache
+def pool_kinds() -> tuple[Resource[Any], ...]:
+    """Return the kinds of pools of which people may ask by name."""
+    return (NETWORK_POOL, *(kind for platform in list_platforms() for kind in platform.pools))
+
+
+@cache
+def holder_kinds() -> Mapping[str, frozenset[str]]:
+    """Return the kinds that hold addresses of pools or wait for some, as plural and group.
+
+    Returns:
+        them by kind of pools.
+    """
+    platforms = list_platforms()
+    return {
+        NETWORK_POOL.kind: frozenset({IP_ALLOCATION.full_name}).union(
+            *(platform.networkpool_holders for platform in platforms)
+        ),
+        **{kind.kind: platform.holders for platform in platforms for kind in platform.pools},
+    }
+
+
+def limits_of_pools(kind: str, namespace: str, not_read: Iterable[NotRead]) -> list[NotRead]:
+    """Return the limits on reading what may hold addresses of pools.
+
+    Args:
+        kind: of the pools.
+        namespace: of the pools; empty for the whole cluster.
+        not_read: everything that may not be read.
+    """
+    limits = list(not_read)
+    return limits_in(namespace, holder_kinds()[kind], limits) if limits else []
 
 
 def as_readable(pool: PoolPicture, not_read: Iterable[NotRead]) -> PoolPicture:
@@ -33,5 +55,5 @@ def as_readable(pool: PoolPicture, not_read: Iterable[NotRead]) -> PoolPicture:
         pool: the picture, from the objects that the user may read.
         not_read: everything that may not be read.
     """
-    limits = limits_in(pool.name.key.namespace, HOLDERS[pool.name.kind], not_read)
+    limits = limits_of_pools(pool.name.kind, pool.name.key.namespace, not_read)
     return pool.with_not_read([str(limit) for limit in limits])

@@ -1,28 +1,68 @@
 """The integrations: the one list that commands, metrics, webhooks and controllers read.
 
-A new integration is a package with a `Platform`, and a line here.
+A new integration is a package with a `Platform`, and an entry in `_GROUPS` and in `_load`. Its
+modules are imported when it is asked for: commands that read files meet few platforms, or none.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from typing import Any
 
-from reconcilers.integrations.clusterapi.platform import ClusterApiPlatform
-from reconcilers.integrations.core.platforms import Platform
-from reconcilers.integrations.kubermatic.platform import KubermaticPlatform
-from reconcilers.integrations.metal3.platform import Metal3Platform
-from reconcilers.integrations.vitistack.platform import VitistackPlatform
-
-PLATFORMS: Sequence[Platform] = (
-    ClusterApiPlatform(),
-    KubermaticPlatform(),
-    Metal3Platform(),
-    VitistackPlatform(),
+from reconcilers.configuration.settings import (
+    CLUSTER_API,
+    INTEGRATIONS,
+    KUBERMATIC,
+    METAL3,
+    VITISTACK,
 )
+from reconcilers.integrations.core.platforms import Platform
+
+_GROUPS: Mapping[str, frozenset[str]] = {
+    CLUSTER_API: frozenset({"ipam.cluster.x-k8s.io", "cluster.x-k8s.io"}),
+    KUBERMATIC: frozenset({"kubermatic.k8c.io"}),
+    METAL3: frozenset({"ipam.metal3.io"}),
+    VITISTACK: frozenset({"vitistack.io"}),
+}
+"""The API groups of the kinds of each integration."""
 
 
-def list_platforms(names: Collection[str]) -> Iterator[Platform]:
-    """Yield the platforms of some integrations.
+def list_platforms(names: Collection[str] = INTEGRATIONS) -> list[Platform]:
+    """Return the platforms of some integrations, in the order of their names.
 
     Args:
-        names: of the integrations.
+        names: of the integrations; by default all.
     """
-    return (platform for platform in PLATFORMS if platform.name in names)
+    return [_load(name) for name in INTEGRATIONS if name in names]
+
+
+def platforms_of(bodies: Iterable[Mapping[str, Any]]) -> list[Platform]:
+    """Return the platforms that some objects may be of, by their API groups."""
+    return platforms_of_groups(
+        {str(body.get("apiVersion", "")).rpartition("/")[0] for body in bodies}
+    )
+
+
+def platforms_of_groups(groups: Collection[str]) -> list[Platform]:
+    """Return the platforms that have kinds in one of some API groups."""
+    return list_platforms([name for name in INTEGRATIONS if not _GROUPS[name].isdisjoint(groups)])
+
+
+@cache
+def _load(name: str) -> Platform:
+    """Return the platform of an integration; import its package at the first call."""
+    if name == CLUSTER_API:
+        from reconcilers.integrations.clusterapi.platform import ClusterApiPlatform
+
+        return ClusterApiPlatform()
+    if name == KUBERMATIC:
+        from reconcilers.integrations.kubermatic.platform import KubermaticPlatform
+
+        return KubermaticPlatform()
+    if name == METAL3:
+        from reconcilers.integrations.metal3.platform import Metal3Platform
+
+        return Metal3Platform()
+    assert name == VITISTACK, f"_load has no entry for integration {name}"
+    from reconcilers.integrations.vitistack.platform import VitistackPlatform
+
+    return VitistackPlatform()

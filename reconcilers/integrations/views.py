@@ -6,9 +6,8 @@ An integration whose kinds are not served shows nothing.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from controller.client import Client
 from controller.meta import Version
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.core.objects import is_of
@@ -20,18 +19,19 @@ from reconcilers.integrations.core.views import (
     merge_views,
     overlap_troubles,
 )
-from reconcilers.integrations.poolkinds import POOL_KINDS, as_readable
-from reconcilers.integrations.registry import PLATFORMS
+from reconcilers.integrations.poolkinds import as_readable, pool_kinds
+from reconcilers.integrations.registry import list_platforms, platforms_of
 from reconcilers.networkpool.offers import offers_of as network_pool_offers
 from reconcilers.networkpool.picture import ALL_SIZES
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.spaces.sharing import Kinds
 
-_POOL_KINDS = frozenset(kind.kind for kind in POOL_KINDS)
+if TYPE_CHECKING:
+    from controller.client import Client
 
 
-async def remove(client: Client, kind: str, at: Version) -> None:
+async def remove(client: "Client", kind: str, at: Version) -> None:
     """Delete an object of another platform that a person wants gone, as it was when seen.
 
     Args:
@@ -44,17 +44,17 @@ async def remove(client: Client, kind: str, at: Version) -> None:
         NotFound: it was deleted already.
         ControllerError: a request failed.
     """
-    platform = next(platform for platform in PLATFORMS if kind in platform.removable)
+    platform = next(platform for platform in list_platforms() if kind in platform.removable)
     await platform.remove(client, kind, at)
 
 
 def is_known(body: Mapping[str, Any]) -> bool:
     """Return whether a manifest is of a kind that some integration reads."""
-    return any(is_of(body, platform.kinds) for platform in PLATFORMS)
+    return any(is_of(body, platform.kinds) for platform in platforms_of([body]))
 
 
 async def from_cluster(
-    client: Client, namespace: str, pools: NetworkPools, now: datetime
+    client: "Client", namespace: str, pools: NetworkPools, now: datetime
 ) -> Views:
     """Return the views that integrations give of a cluster, as far as the user may read it.
 
@@ -69,13 +69,14 @@ async def from_cluster(
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
-    lists = {platform.name: ScopedLists(client, namespace) for platform in PLATFORMS}
+    platforms = list_platforms()
+    lists = {platform.name: ScopedLists(client, namespace) for platform in platforms}
     by_platform = {
-        platform.name: await platform.read(lists[platform.name]) for platform in PLATFORMS
+        platform.name: await platform.read(lists[platform.name]) for platform in platforms
     }
     all_objects = PlatformObjects(by_platform, pools, now)
     platform_views, spaces = [], spaces_of(all_objects)
-    for platform in PLATFORMS:
+    for platform in platforms:
         part, limits = platform.views(all_objects), lists[platform.name].not_read
         part = part.within({"", namespace}) if namespace and limits else part
         pictures = [as_readable(pool, limits) for pool in part.pictures]
@@ -99,7 +100,8 @@ def from_manifests(
         now: the time.
     """
     all_objects = _found_in(bodies, namespace, pools, now)
-    views = merge_views(platform.views(all_objects) for platform in PLATFORMS)
+    platforms = list_platforms(all_objects.by_platform)
+    views = merge_views(platform.views(all_objects) for platform in platforms)
     return _with_overlaps(views, spaces_of(all_objects))
 
 
@@ -120,15 +122,17 @@ def outcomes(
     """
     was = _found_in(before, namespace, pools, now)
     became = _found_in(after, namespace, pools, now)
-    return [planned for platform in PLATFORMS for planned in platform.outcomes(was, became)]
+    platforms = list_platforms(became.by_platform)
+    return [planned for platform in platforms for planned in platform.outcomes(was, became)]
 
 
 def _found_in(
     bodies: Sequence[Mapping[str, Any]], namespace: str, pools: NetworkPools, now: datetime
 ) -> PlatformObjects:
-    """Return the objects of all platforms among manifests."""
+    """Return the objects of the platforms that have some among manifests."""
     by_platform = {
-        platform.name: platform.from_manifests(bodies, namespace, now) for platform in PLATFORMS
+        platform.name: platform.from_manifests(bodies, namespace, now)
+        for platform in platforms_of(bodies)
     }
     return PlatformObjects(by_platform, pools, now)
 
@@ -144,7 +148,8 @@ def spaces_of(all_objects: PlatformObjects) -> SpaceIndex:
     for networkpool in networkpools.readable:
         name = PoolName(NETWORK_POOL.kind, networkpool.metadata.key)
         spaces.put(name, network_pool_offers(networkpool, ALL_SIZES))
-    for platform in PLATFORMS:
+    platforms = list_platforms(all_objects.by_platform)
+    for platform in platforms:
         for kind in platform.pools:
             for pool in all_objects.of(platform.name).by_kind.get(kind.kind, ()):
                 name = PoolName(kind.kind, pool.metadata.key)
@@ -153,9 +158,14 @@ def spaces_of(all_objects: PlatformObjects) -> SpaceIndex:
         spaces.note_unreadable(name, unreadable=True)
     not_read = {limit.kind for limit in (*networkpools.not_read, *all_objects.not_read)}
     spaces.settle(Kinds.NETWORK_POOLS, compared=_is_read(not_read, NETWORK_POOL.full_name))
-    for platform in PLATFORMS:
-        names = (kind.full_name for kind in platform.pools)
-        spaces.settle(platform.compared_as, compared=_is_read(not_read, *names))
+    unread = {
+        platform.compared_as
+        for platform in platforms
+        if not _is_read(not_read, *(kind.full_name for kind in platform.pools))
+    }
+    for kinds in Kinds:
+        if kinds is not Kinds.NETWORK_POOLS:
+            spaces.settle(kinds, compared=kinds not in unread)
     return spaces
 
 
@@ -167,5 +177,9 @@ def _is_read(not_read: Collection[str], *kinds: str) -> bool:
 def _unreadable_pools(all_objects: PlatformObjects) -> Iterator[PoolName]:
     """Yield the pools that could not be decoded."""
     yield from (PoolName(NETWORK_POOL.kind, key) for key in all_objects.networkpools.unreadable)
-    for objects in all_objects.by_platform.values():
-        yield from (PoolName(kind, key) for kind, key in objects.unreadable if kind in _POOL_KINDS)
+    unreadable = [
+        identity for objects in all_objects.by_platform.values() for identity in objects.unreadable
+    ]
+    if unreadable:
+        kinds = {kind.kind for kind in pool_kinds()}
+        yield from (PoolName(kind, key) for kind, key in unreadable if kind in kinds)

@@ -25,8 +25,9 @@ from reconcilers.networkpool.pending_promises import (
     new_refusals,
     note_refused,
 )
+from reconcilers.networkpool.reading import Reader
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
-from reconcilers.networkpool.view import Reader, View
+from reconcilers.networkpool.view import View
 from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise

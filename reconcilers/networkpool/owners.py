@@ -8,9 +8,9 @@ kept, with a condition.
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from controller.cache import Cache, Change
-from controller.client import Client
 from controller.conditions import find
 from controller.errors import NotFound
 from controller.meta import Key
@@ -19,6 +19,9 @@ from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.reporting import allocationlabels
+
+if TYPE_CHECKING:
+    from controller.client import Client
 
 
 class OwnerState(Enum):
@@ -137,7 +140,7 @@ class LiveOwners:
         client: for the reads.
     """
 
-    client: Client
+    client: "Client"
     _found: dict[Key, TenantCluster | None] = field(default_factory=dict)
     _served: bool | None = None
 

@@ -43,6 +43,7 @@ from reconcilers.networkpool.claims import ClaimService
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
+from reconcilers.networkpool.otherholders import ObservedRanges
 from reconcilers.networkpool.problems import (
     ForeignManager,
     ForeignManagers,
@@ -51,12 +52,13 @@ from reconcilers.networkpool.problems import (
     list_claimed,
 )
 from reconcilers.networkpool.protocol import Decision, MakeTaker, blockers, decide
+from reconcilers.networkpool.reading import Reader, keep_holdings
 from reconcilers.networkpool.statusjournal import (
     STATUS_JOURNALS,
     check_kinds,
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
-from reconcilers.networkpool.view import ObservedRanges, Reader, View, keep_holdings
+from reconcilers.networkpool.view import View
 from reconcilers.promises.choosing import Refusal, Taker
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY

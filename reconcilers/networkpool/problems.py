@@ -32,8 +32,9 @@ from reconcilers.addressing import poolgeometry
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.facts import describe_holder
+from reconcilers.networkpool.otherholders import HeldRange
 from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.view import HeldRange, View
+from reconcilers.networkpool.view import View
 from reconcilers.promises.statuswrites import StatusWrite, last_foreign_write
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY, Finding
 from reconcilers.reporting.wording import count_noun, name_with_count

@@ -15,9 +15,10 @@ from reconcilers.api.networkpool import (
     cap_at_int32,
 )
 from reconcilers.networkpool import problems
+from reconcilers.networkpool.otherholders import HeldRange
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS
-from reconcilers.networkpool.view import HeldRange, View
+from reconcilers.networkpool.view import View
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable
 from reconcilers.reporting.conditions import (
     FOREIGN_MANAGER,

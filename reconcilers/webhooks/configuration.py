@@ -14,7 +14,7 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.integrations.registry import PLATFORMS
+from reconcilers.integrations.registry import list_platforms
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.releasing import ADDS_RELEASE_ANYWAY
 
@@ -38,7 +38,7 @@ ADVICE_SECONDS = 3
 """How long the API server waits for such a warning."""
 
 INTEGRATIONS: Mapping[str, Validated] = {
-    platform.name: platform.validated for platform in PLATFORMS
+    platform.name: platform.validated for platform in list_platforms()
 }
 """Those of the integrations, by the name of the integration."""
 

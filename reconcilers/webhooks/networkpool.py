@@ -25,8 +25,9 @@ from reconcilers.addressing.poolgeometry import Reservation
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.offers import layout_offers
+from reconcilers.networkpool.otherholders import HeldRange
 from reconcilers.networkpool.statusjournal import settle_pool, shown_kind
-from reconcilers.networkpool.view import HeldRange, View
+from reconcilers.networkpool.view import View
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import poolspecs

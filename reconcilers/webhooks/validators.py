@@ -31,8 +31,10 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.networkpool.otherholders import OtherHoldings
+from reconcilers.networkpool.reading import Reader
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, memory
-from reconcilers.networkpool.view import OtherHoldings, Reader, View
+from reconcilers.networkpool.view import View
 from reconcilers.promises.unreadable import Unreadable
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import providerspecs

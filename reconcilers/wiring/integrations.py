@@ -10,7 +10,7 @@ from reconcilers.integrations.core.poolsource import PoolSource
 from reconcilers.integrations.core.serving import IntegrationParts
 from reconcilers.integrations.core.sharing import NOTHING_SHARED, Sharing
 from reconcilers.integrations.registry import list_platforms
-from reconcilers.networkpool.view import OtherHoldings
+from reconcilers.networkpool.otherholders import OtherHoldings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import webhook
 from reconcilers.webhooks.validators import ListOtherHoldings

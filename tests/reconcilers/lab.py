@@ -49,8 +49,8 @@ from reconcilers.loadbalancers.port import LoadBalancerKind
 from reconcilers.networkpool.claims import ClaimService
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.orphans import OrphanCollector
+from reconcilers.networkpool.otherholders import ObservedRanges
 from reconcilers.networkpool.poolkind import NetworkPoolPasses, make_networkpool_passes
-from reconcilers.networkpool.view import ObservedRanges
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.record.records import TenantRecords

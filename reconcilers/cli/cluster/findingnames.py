@@ -1,24 +1,23 @@
 """The subjects of findings, and holders of addresses, as `kubectl get -o name` prints them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from functools import cache
 
-from controller.resource import Resource
 from reconcilers.addressmap.audit import Finding
-from reconcilers.integrations.poolkinds import POOL_KINDS
-from reconcilers.integrations.registry import PLATFORMS
+from reconcilers.integrations.poolkinds import pool_kinds
+from reconcilers.integrations.registry import list_platforms
 
-_RESOURCES: tuple[Resource[Any], ...] = (
-    *(kind for platform in PLATFORMS for kind in platform.finding_kinds),
-    *POOL_KINDS,
-)
-_GROUPS: Mapping[str, str] = {
-    "Lease": "coordination.k8s.io",
-    "Deployment": "apps",
-    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io",
-    **{resource.kind: resource.group for resource in _RESOURCES},
-}
-"""The API groups of kinds that are not ours; findings name vitistack's kinds with theirs."""
+
+@cache
+def _groups() -> Mapping[str, str]:
+    """Return the API groups of kinds that are not ours; findings name vitistack's with theirs."""
+    of_platforms = (kind for platform in list_platforms() for kind in platform.finding_kinds)
+    return {
+        "Lease": "coordination.k8s.io",
+        "Deployment": "apps",
+        "ValidatingWebhookConfiguration": "admissionregistration.k8s.io",
+        **{resource.kind: resource.group for resource in (*of_platforms, *pool_kinds())},
+    }
 
 
 def subject_names(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
@@ -29,5 +28,5 @@ def subject_names(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
 
 def full_kind(kind: str) -> str:
     """Return a kind in small letters with its group; without a group if it is one of ours."""
-    group = _GROUPS.get(kind)
+    group = _groups().get(kind)
     return f"{kind.lower()}.{group}" if group else kind.lower()

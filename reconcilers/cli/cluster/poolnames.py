@@ -16,11 +16,9 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.cluster.kindwords import kind_words
 from reconcilers.cli.problems import Problem
 from reconcilers.integrations.core.views import UNREADABLE
-from reconcilers.integrations.poolkinds import POOL_KINDS
+from reconcilers.integrations.poolkinds import pool_kinds
 from reconcilers.pictures.poolpicture import PoolPicture
 from reconcilers.spaces.offers import PoolName
-
-_KINDS_BY_WORD = {word: resource.kind for resource in POOL_KINDS for word in kind_words(resource)}
 
 
 def selected_pools(objects: Objects, names: Collection[str]) -> list[PoolPicture]:
@@ -89,7 +87,7 @@ def _namespace_of(name: str) -> str:
     """Return the namespace that a name says; empty if it says none."""
     match name.split("/"):
         case [head, _]:
-            return "" if head.lower() in _KINDS_BY_WORD else head
+            return "" if _find_kind(head) else head
         case [_, namespace, _]:
             return namespace
         case _:
@@ -119,5 +117,11 @@ def full_name(pool: PoolName) -> str:
 def _has_name(pool: PoolName, name: str) -> bool:
     plain_names = {pool.key.name, str(pool.key)}
     kind, _, rest = name.partition("/")
-    is_of_kind = _KINDS_BY_WORD.get(kind.lower()) == pool.kind
-    return name in plain_names or (is_of_kind and rest in plain_names)
+    return name in plain_names or (rest in plain_names and _find_kind(kind) == pool.kind)
+
+
+def _find_kind(word: str) -> str | None:
+    """Return the kind of pools that a user means by a word; None for no kind."""
+    return next(
+        (resource.kind for resource in pool_kinds() if word.lower() in kind_words(resource)), None
+    )

@@ -25,7 +25,7 @@ from controller.meta import Key
 from controller.options import ManagerOptions
 from controller.transport import Transport
 from controller.webhooks.kinds import VALIDATING
-from manifests import documents
+from manifests import read_definitions
 from reconcilers.api import names
 from reconcilers.api.tenantaddons import CILIUM, DEFAULT_LOAD_BALANCER
 from reconcilers.cli.local import webhooks
@@ -188,7 +188,7 @@ async def platform(
     balancer = BALANCERS[provider]()
     definitions = await balancer.read_definitions()
     # As they are shipped: to make them of the models takes half a second of CPU time.
-    definitions_by_server = {MANAGEMENT: documents("crds")} | {
+    definitions_by_server = {MANAGEMENT: read_definitions()} | {
         tenant.name: definitions if tenant.has_balancer else () for tenant in tenants
     }
     options = webhooks.with_webhooks(options or ManagerOptions(), namespace)

@@ -29,17 +29,14 @@ from reconcilers.promises.journal import ANNOTATION
 Body = dict[str, Any]
 
 OURS: Sequence[Resource[Any]] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
-POOLS: Sequence[Resource[Any]] = (NETWORK_POOL, *platformobjects.FENCED_POOLS)
-"""The kinds of pools whose controllers fence them when they are created."""
 HELD = f"{names.GROUP}/planned"
 """The finalizer of objects that are being deleted: a plan does not foresee that they are gone."""
 FINALIZERS: Mapping[str, str] = {
     NETWORK_POOL.full_name: names.FINALIZER_POOL,
     IP_ALLOCATION.full_name: names.FINALIZER_ALLOCATION,
     TENANT_CLUSTER.full_name: names.FINALIZER_TENANT,
-    **platformobjects.FINALIZERS,
 }
-"""By kind: the finalizer that its controller adds."""
+"""By kind of ours: the finalizer that its controller adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,8 @@ class Draft:
     @property
     def lacks_journal(self) -> bool:
         """Whether it is a pool that a cluster is not known to have had, without a journal."""
-        if self.resource not in POOLS or self.is_stored:
+        is_pool = self.resource is NETWORK_POOL or platformobjects.is_fenced_pool(self.resource)
+        if not is_pool or self.is_stored:
             return False
         metadata, status = self.body["metadata"], self.body.get("status") or {}
         return (
@@ -165,7 +163,11 @@ def _with_finalizer(body: Body, resource: Resource[Any]) -> Body:
     finalizers = metadata.get("finalizers") or ()
     if not isinstance(finalizers, list | tuple):
         return body  # it cannot be decoded
-    finalizer = HELD if metadata.get("deletionTimestamp") else FINALIZERS.get(resource.full_name)
+    if metadata.get("deletionTimestamp"):
+        finalizer: str | None = HELD
+    else:
+        own = FINALIZERS.get(resource.full_name)
+        finalizer = own or platformobjects.find_finalizer(resource)
     if finalizer is None or finalizer in finalizers:
         return body
     return {**body, "metadata": {**metadata, "finalizers": [*finalizers, finalizer]}}

@@ -31,7 +31,7 @@ from reconcilers.api.tenantcluster import (
 from reconcilers.cli.planning.drafts import OURS, Draft, age
 from reconcilers.cli.planning.server import PlanServer
 from reconcilers.cli.reading.manifests import UNBORN
-from reconcilers.integrations.platformobjects import CONTENT_KINDS, IMPLIED_KINDS
+from reconcilers.integrations.platformobjects import has_content, is_implied
 from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS, STATUS_JOURNALS
 from reconcilers.promises.journal import Journal
 from reconcilers.providerconfig.evaluation import CREDENTIALS_VALID
@@ -86,7 +86,7 @@ def _bodies(
     for kind in kinds:
         for body in server.api.list_objects(kind):
             draft = drafts.get((kind.full_name, _key(body)))
-            if _decode(kind, body) is None or (draft is None and kind in IMPLIED_KINDS):
+            if _decode(kind, body) is None or (draft is None and is_implied(kind)):
                 continue  # it cannot be decoded, or is only taken to exist
             if draft is None or _is_created(draft, body):
                 # In the order of their creation: the server counts uids.
@@ -160,7 +160,7 @@ def _strip_server_fields(body: Body) -> Body:
 def _with_status(draft: Draft, body: Body) -> Body:
     """Return an object of the input as it is printed: with the status of the run."""
     printed = dict(draft.manifest)
-    if draft.resource in CONTENT_KINDS:
+    if has_content(draft.resource):
         printed["spec"] = body["spec"]
     before, status = printed.get("status") or {}, body.get("status")
     if status is None:

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any
 
-from manifests import documents
+from manifests import read_definitions
 from reconcilers.api.fields import IP, IP_CIDR
 from reconcilers.api.names import DNS_LABEL, DNS_SUBDOMAIN
 from reconcilers.cli.reading.findings import Step, value_text
@@ -99,7 +99,7 @@ def schemas() -> Mapping[str, Schema]:
     They are read as they are shipped: to make them of the models takes half a second of CPU time.
     """
     schemas = {}
-    for definition in documents("crds"):
+    for definition in read_definitions():
         whole = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         whole["properties"]["metadata"] = _METADATA
         whole["required"].insert(0, "metadata")

@@ -31,8 +31,8 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.statuses import record_of, restored_record_of
 from reconcilers.integrations.core.discovery import Look
+from reconcilers.networkpool.otherholders import HeldRange, OtherHoldings
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
-from reconcilers.networkpool.view import HeldRange, OtherHoldings
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.settling import settle
 from reconcilers.promises.unreadable import find_unreadable

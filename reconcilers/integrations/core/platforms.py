@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reconcilers.integrations.core.live import Live, Source
     from reconcilers.integrations.core.serving import IntegrationParts
     from reconcilers.integrations.core.sharing import Sharing
-    from reconcilers.networkpool.view import OtherHoldings
+    from reconcilers.networkpool.otherholders import OtherHoldings
     from reconcilers.spaces.index import SpaceIndex
     from reconcilers.specrules.verdict import Validator
 
@@ -56,7 +56,7 @@ class PlatformObjects:
     """What was read of all platforms, from a cluster or from manifests.
 
     Args:
-        by_platform: the objects, by the name of the integration.
+        by_platform: the objects, by the name of the integration, of those that have some.
         now: when they were read.
     """
 
@@ -65,8 +65,8 @@ class PlatformObjects:
     now: datetime
 
     def of(self, platform: str) -> Objects:
-        """Return the objects of a platform."""
-        return self.by_platform[platform]
+        """Return the objects of a platform; no objects if it has none."""
+        return self.by_platform.get(platform) or Objects()
 
     @property
     def not_read(self) -> Sequence[NotRead]:

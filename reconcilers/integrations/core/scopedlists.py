@@ -8,15 +8,17 @@ answer passes it off as free.
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import override
 
-from controller.client import Client
-from controller.codec import Page
 from controller.errors import Forbidden
 from controller.meta import Key, Object
 from controller.resource import Resource
+
+if TYPE_CHECKING:
+    from controller.client import Client
+    from controller.codec import Page
 
 T = TypeVar("T", bound=Object)
 
@@ -94,7 +96,7 @@ class ScopedLists:
         namespace: the one to fall back to; empty for none.
     """
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: "Client", namespace: str) -> None:
         self.client = client
         self._namespace = namespace
         self._not_read: list[NotRead] = []
@@ -104,7 +106,7 @@ class ScopedLists:
         """What may not be read: kinds, or kinds of other namespaces."""
         return tuple(self._not_read)
 
-    async def list_required(self, resource: Resource[T]) -> Page[T]:
+    async def list_required(self, resource: Resource[T]) -> "Page[T]":
         """Return the objects of a kind, as far as they may be read.
 
         Raises:
@@ -120,7 +122,7 @@ class ScopedLists:
         self._not_read.append(NotRead(resource.full_name, self._namespace))
         return page
 
-    async def list_allowed(self, resource: Resource[T]) -> Page[T] | None:
+    async def list_allowed(self, resource: Resource[T]) -> "Page[T] | None":
         """Return the objects of a kind, as far as they may be read; None if none may be.
 
         Raises:

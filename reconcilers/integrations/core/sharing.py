@@ -6,7 +6,7 @@ from typing import Protocol
 
 from controller.runner import Controller
 from reconcilers.networkpool.claims import ClaimService
-from reconcilers.networkpool.view import ObservedRanges
+from reconcilers.networkpool.otherholders import ObservedRanges
 
 
 class SharesNetworkPools(Protocol):

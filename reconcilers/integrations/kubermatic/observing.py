@@ -38,7 +38,7 @@ from reconcilers.integrations.core.serving import AllKindsIntegration, Integrati
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, GROUP, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, parse_holding, parse_outline
 from reconcilers.integrations.kubermatic.reports import ACTION
-from reconcilers.networkpool.view import HeldRange, ObservedRanges, OtherHoldings
+from reconcilers.networkpool.otherholders import HeldRange, ObservedRanges, OtherHoldings
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.unreadable import check_holders, find_unreadable
 from reconcilers.spaces.index import SpaceIndex

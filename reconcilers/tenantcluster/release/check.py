@@ -44,7 +44,7 @@ from reconcilers.loadbalancers.port import (
     Withdrawal,
 )
 from reconcilers.networkpool.owners import noted_uid
-from reconcilers.networkpool.view import unreadable_near
+from reconcilers.networkpool.unreadable import unreadable_near
 from reconcilers.reporting.conditions import READY
 from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.allocations.membership import is_foreign

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manifests import folder
+from manifests import documents, folder, read_definitions
 from reconcilers.api import crd
 from tests.reconcilers.cli.commandline import run
 from tests.reconcilers.cli.commands import butler_ipam, environment
@@ -44,6 +44,11 @@ def test_the_shipped_files_are_what_the_command_writes(tmp_path: Path) -> None:
         if path.name.endswith(".yaml")
     }
     assert content_by_name == shipped, "the models have changed: run `make crds`"
+
+
+def test_the_shipped_list_is_what_the_files_have() -> None:
+    shipped = sorted(read_definitions(), key=lambda definition: definition["metadata"]["name"])
+    assert shipped == documents("crds"), "the models have changed: run `make crds`"
 
 
 def test_a_folder_that_cannot_be_written_gets_a_sentence(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from reconcilers.integrations.vitistack import api as vitistack
 from reconcilers.integrations.vitistack import caches as vitistack_caches
 from reconcilers.integrations.vitistack import reading as vitistack_reading
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
-from reconcilers.networkpool import view
+from reconcilers.networkpool.reading import Reader
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.reading import Behind
@@ -78,7 +78,7 @@ def of_vitistack(client: Client, clock: VirtualClock) -> Reading:
 
 def of_network_pools(client: Client, clock: VirtualClock) -> Reading:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-    reader = view.Reader(cache, client, clock, PATIENCE)
+    reader = Reader(cache, client, clock, PATIENCE)
     pool = make.pool("p", namespace=POOL.namespace)
     spec = {
         "poolRef": {"name": POOL.name},

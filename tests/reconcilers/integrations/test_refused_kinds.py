@@ -14,7 +14,7 @@ from reconcilers.addressmap.poolpictures import pool_pictures
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.health.report import all_findings
 from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.poolkinds import HOLDERS, POOL_KINDS
+from reconcilers.integrations.poolkinds import holder_kinds, pool_kinds
 from reconcilers.pictures.documents import map_document
 from tests.clock import VirtualClock
 from tests.reconcilers.cli import test_claims as claims
@@ -96,12 +96,12 @@ async def test_a_pool_is_shown_though_a_kind_that_holds_addresses_of_it_is_refus
     kind: str,
 ) -> None:
     pictures = pool_pictures(await objects_without(REFUSED[kind]))
-    hidden = REFUSED[kind].kind if REFUSED[kind] in POOL_KINDS else ""
+    hidden = REFUSED[kind].kind if REFUSED[kind] in pool_kinds() else ""
     assert [picture.name.kind for picture in pictures] == [
         kind_name for kind_name in SHOWN if kind_name != hidden
     ]
     for picture in pictures:
-        holders_are_read = kind not in HOLDERS[picture.name.kind]
+        holders_are_read = kind not in holder_kinds()[picture.name.kind]
         assert picture.figures.is_known is holders_are_read
         document = map_document(picture)
         assert (document["waiting"], document["requests"]) == (
@@ -109,7 +109,7 @@ async def test_a_pool_is_shown_though_a_kind_that_holds_addresses_of_it_is_refus
         )
 
 
-@pytest.mark.parametrize("kind", [None, *POOL_KINDS], ids=str)
+@pytest.mark.parametrize("kind", [None, *pool_kinds()], ids=str)
 async def test_an_overlap_says_that_pools_which_were_not_read_were_not_compared(
     kind: Resource[Any] | None,
 ) -> None:

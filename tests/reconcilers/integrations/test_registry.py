@@ -1,7 +1,10 @@
 """The one list of integrations."""
 
 from reconcilers.configuration.settings import INTEGRATIONS
-from reconcilers.integrations.registry import PLATFORMS, list_platforms
+from reconcilers.integrations.registry import list_platforms, platforms_of
+from tests.reconcilers.cli.test_main import printed_by
+
+PLATFORMS = list_platforms()
 
 
 def test_every_integration_of_the_settings_is_registered_once() -> None:
@@ -21,3 +24,21 @@ def test_the_kinds_of_a_platform_include_those_that_it_names_elsewhere() -> None
         removable = platform.removable.values()
         kinds = {*platform.pools, *platform.fenced_pools, *platform.content_kinds, *validated}
         assert {*kinds, *removable, *platform.implied_kinds} <= {*platform.kinds}
+
+
+def test_a_platform_is_found_for_an_object_of_each_of_its_kinds() -> None:
+    for platform in PLATFORMS:
+        for kind in platform.kinds:
+            assert platform in platforms_of([{"apiVersion": f"{kind.group}/v1"}])
+
+
+def test_no_package_of_an_integration_is_imported_for_objects_of_ours_alone() -> None:
+    script = (
+        "import sys\n"
+        "from reconcilers.cli.main import main\n"
+        "try:\n    main(['pools', '-f', 'manifests/samples'])\nexcept SystemExit:\n    pass\n"
+        "names = ('clusterapi', 'kubermatic', 'metal3', 'vitistack')\n"
+        "packages = ['reconcilers.integrations.' + name for name in names]\n"
+        "print([name for name in packages if name in sys.modules])\n"
+    )
+    assert printed_by(script).splitlines()[-1] == "[]"

@@ -18,8 +18,8 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.facts import KIND, allocation_facts, holder_of
 from reconcilers.networkpool.poolkind import NetworkPoolKind
 from reconcilers.networkpool.protocol import blockers
+from reconcilers.networkpool.reading import keep_holdings
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
-from reconcilers.networkpool.view import keep_holdings
 from reconcilers.promises.holdings import Holdings, differences
 from reconcilers.promises.identities import Holder
 from tests.clock import VirtualClock

@@ -7,7 +7,7 @@ import pytest
 from controller.codec import DecodeFailure
 from controller.meta import Key
 from reconcilers.api import names
-from reconcilers.networkpool.view import unreadable_of
+from reconcilers.networkpool.unreadable import unreadable_of
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 

@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from allocator import AddressRange
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.networkpool.otherholders import ObservedRanges
 from reconcilers.networkpool.poolkind import NetworkPoolPasses
-from reconcilers.networkpool.view import ObservedRanges
 from reconcilers.promises.reading import Behind, ListUnderWay
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab

@@ -29,8 +29,9 @@ from reconcilers.networkpool.allocationkind import AllocationKind, NetworkPoolRe
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.poolkind import NetworkPoolChoice, NetworkPoolKind
+from reconcilers.networkpool.reading import Reader
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal, seal
-from reconcilers.networkpool.view import Reader, View
+from reconcilers.networkpool.view import View
 from reconcilers.promises import choosing, passes
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal, Promise, PromisedRange

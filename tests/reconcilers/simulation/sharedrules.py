@@ -20,8 +20,8 @@ from reconcilers.networkpool import protocol, statusjournal
 from reconcilers.networkpool.claims import ClaimService
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.poolkind import NetworkPoolKind
+from reconcilers.networkpool.reading import Reader
 from reconcilers.networkpool.statusjournal import StatusJournal
-from reconcilers.networkpool.view import Reader
 from reconcilers.promises import settling
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.identities import Holder

@@ -7,8 +7,8 @@ import pytest
 
 from allocator import AddressRange
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.networkpool.otherholders import HeldRange
 from reconcilers.networkpool.protocol import blockers
-from reconcilers.networkpool.view import HeldRange
 from reconcilers.promises.journal import Journal
 from reconcilers.specrules.verdict import MOST_CAUSES, Verdict
 from reconcilers.webhooks import networkpool

@@ -37,7 +37,8 @@ from reconcilers.integrations.clusterapi.networkpoolclaims import (
 )
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.networkpool.view import Reader, View, keep_holdings
+from reconcilers.networkpool.reading import Reader, keep_holdings
+from reconcilers.networkpool.view import View
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.reading import Behind
 from tests.reconcilers import make

@@ -1,0 +1,246 @@
+"""Reads the requests of a NetworkPool from caches, or by a LIST where a cache stays behind."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.meta import Key
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.networkpool.claims import ClaimService, PoolClaims
+from reconcilers.networkpool.facts import KIND, allocation_holdings, facts_in_pool, holder_of
+from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
+from reconcilers.networkpool.unreadable import UnreadableAllocations, unreadable_near
+from reconcilers.networkpool.view import View
+from reconcilers.promises.holdings import NO_LAYOUTS, Facts, Holdings, KeptHoldings, indexed_source
+from reconcilers.promises.identities import Holder, find_by_key
+from reconcilers.promises.journal import Journal
+from reconcilers.promises.reading import Behind, CacheWait, ListUnderWay
+from reconcilers.promises.unreadable import UnreadableHolders
+
+
+def keep_holdings(
+    cache: Cache[IPAllocation],
+    ours: str,
+    clock: Clock,
+    check_interval: float,
+    report: Callable[[Key, list[str]], None],
+    claims: PoolClaims | None = None,
+) -> KeptHoldings[Key, None]:
+    """Keep the holdings of pools as caches show them, of requests of all kinds.
+
+    A pass lays out what its pool may hand out: the facts do not depend on that.
+
+    Args:
+        cache: all allocations, indexed by pool.
+        ours: our field manager.
+        clock: the time.
+        check_interval: seconds between two checks of what is kept.
+        report: called with the pool and the parts that a check found to differ.
+        claims: the claims of pools; None if they are not served.
+    """
+
+    def facts(pool: Key, holder: Holder, _: None) -> Facts | None:
+        if claims is not None and holder.kind != KIND:
+            return claims.find_facts(pool, holder)
+        return facts_in_pool(pool, cache.get(holder.key), ours)
+
+    def pools_of(allocation: IPAllocation) -> Iterable[Key]:
+        return (allocation.pool_key,)
+
+    return KeptHoldings[Key, None](
+        [
+            indexed_source(cache, POOL_INDEX, pools_of, holder_of),
+            *(claims.sources if claims is not None else ()),
+        ],
+        facts,
+        lambda _: NO_LAYOUTS,
+        clock=clock,
+        check_interval=check_interval,
+        report=report,
+    )
+
+
+Keep = Callable[[PoolClaims | None], KeptHoldings[Key, None]]
+"""Returns an object that keeps the holdings of pools; without claims if these are not served."""
+
+
+class Reader:
+    """Reads the requests of a pool from caches, or live if a cache stays behind.
+
+    The position is what watch or list delivered; own answers in the cache never move it, or a
+    replica could believe to have read what it only wrote.
+
+    Args:
+        cache: all allocations, indexed by pool.
+        client: for lists.
+        clock: the time.
+        wait_seconds: how long to wait for a cache that is behind.
+        keep: returns what keeps the holdings of pools as the caches show them; None to read them
+            each time, and no claims.
+        claims: whether claims are served; None to read allocations alone.
+    """
+
+    def __init__(
+        self,
+        cache: Cache[IPAllocation],
+        client: Client,
+        clock: Clock,
+        wait_seconds: float,
+        keep: Keep | None = None,
+        claims: ClaimService | None = None,
+    ) -> None:
+        self._cache = cache
+        self._lists = LiveLists(client)
+        self._wait = CacheWait(clock, wait_seconds)
+        self._keep = keep
+        self._claims = claims
+        self._kept_with: PoolClaims | None = None
+        """The claims whose holdings are kept."""
+        self._kept = None if keep is None else keep(None)
+
+    @property
+    def history_confirmed(self) -> bool:
+        """Whether the caches are known to be of the history that the server has."""
+        claims = None if self._claims is None else self._claims.pool_claims
+        return self._cache.history_confirmed and (claims is None or claims.history_confirmed)
+
+    def read_cached(self, pool: Key) -> View:
+        """Return the view that the caches give, however old they are."""
+        claims = None if self._claims is None else self._claims.pool_claims
+        view = View(
+            self._cache.position,
+            self._cached_holdings(pool, claims),
+            find_by_key(KIND, self._cache.get),
+            self._cache.unreadable.keys(),
+        )
+        if claims is None:
+            return view
+        return replace(view, claims=claims.read_cached(pool, view.holdings))
+
+    def _cached_holdings(self, pool: Key, claims: PoolClaims | None) -> Holdings:
+        """Return the holdings of a pool's requests, as the caches show them."""
+        if self._kept is None or self._keep is None:
+            return allocation_holdings(self._cache.by_index(POOL_INDEX, str(pool)))
+        if self._kept_with is not claims:  # each start of the integration makes new caches
+            self._kept.close()
+            self._kept, self._kept_with = self._keep(claims), claims
+        return self._kept.holdings(pool, None)
+
+    async def live(self, pool: Key) -> View:
+        """Return the allocations by a LIST that begins now, for a caller that cannot come back.
+
+        Raises:
+            UnreadableAllocations: some of what it lists cannot be decoded.
+            ControllerError: the list failed.
+        """
+        return self._view_of(await self._lists.list_now(pool.namespace), pool)
+
+    async def read_shared(self, pool: NetworkPool) -> View:
+        """Return the allocations by a LIST that began after `pool` was read, shared with others.
+
+        Raises:
+            ListUnderWay: the pool shares a LIST that begins later.
+            UnreadableAllocations: some of what it lists cannot be decoded.
+            ControllerError: the list failed.
+        """
+        listed = await self._lists.read(pool)
+        if listed is None:
+            raise ListUnderWay
+        return self._view_of(listed, pool.metadata.key)
+
+    async def at_least(
+        self, pool: NetworkPool, journal: Journal, seen: View | None = None
+    ) -> View:
+        """Return a view that has read as far as a journal says, of requests of all kinds.
+
+        First each kind is reached: by its cache, or by a LIST that began after `pool` was read.
+        Then the view is made of all kinds without an await.
+
+        Args:
+            pool: as it was read.
+            journal: of the pool. If it has no revision of allocations, they are listed.
+            seen: the allocations as a fence of this pass has seen them; None to reach them.
+
+        Raises:
+            Behind: a cache may still get there.
+            Unreadable: objects that may hold ranges of the pool cannot be decoded.
+            ControllerError: a LIST failed.
+        """
+        claims = None if self._claims is None else self._claims.served_from(pool)
+        self._check_readable(pool, claims)
+        is_reached = seen is not None or self._suffices(pool, journal)
+        are_claims_reached = claims is None or claims.suffices(pool, journal)
+
+        listed = seen if is_reached else await self.read_shared(pool)
+        listed_claims = None
+        if claims is not None and not are_claims_reached:
+            listed_claims = await claims.live(pool, journal)
+
+        if not self.history_confirmed:
+            raise Behind(reason="the caches have not been relisted")
+        self._check_readable(pool, claims)
+        fell_behind = (listed is None and not self._suffices(pool, journal)) or (
+            claims is not None and listed_claims is None and not claims.suffices(pool, journal)
+        )
+        if fell_behind:
+            raise Behind
+        cached = self.read_cached(pool.metadata.key)
+        if listed is None and listed_claims is None:
+            return cached
+        allocations = cached if listed is None else listed
+        of_claims = cached.claims if listed_claims is None else listed_claims
+        return allocations if of_claims is None else allocations.with_claims(of_claims)
+
+    def _check_readable(self, pool: NetworkPool, claims: PoolClaims | None) -> None:
+        """Check that no object is unreadable that may hold ranges of a pool.
+
+        Raises:
+            Unreadable: some are. They are named in one message.
+        """
+        key = pool.metadata.key
+        of_allocations = unreadable_near(self._cache.unreadable, key)
+        of_claims = () if claims is None else claims.find_unreadable(key)
+        if of_allocations:
+            raise UnreadableAllocations(of_allocations, of_claims)
+        if of_claims:
+            raise UnreadableHolders(of_claims)
+
+    def _suffices(self, pool: NetworkPool, journal: Journal) -> bool:
+        """Return whether the cache of allocations has read as far as a journal says.
+
+        Raises:
+            Behind: it may still get there.
+        """
+        key, revision = pool.metadata.key, journal.revisions.get(KIND)
+        if revision is None or not self._wait.has_read(self._cache, revision, key):
+            return False
+        self._lists.forget(key)
+        return True
+
+    def _view_of(self, listed: ListedAllocations, pool: Key) -> View:
+        """Return the view of a pool that a LIST gives, and note the LIST for the cache.
+
+        Raises:
+            UnreadableAllocations: some of what it lists cannot be decoded.
+        """
+        if unreadable := unreadable_near(listed.unreadable, pool):
+            raise UnreadableAllocations(unreadable)
+        allocations = listed.by_pool.get(pool, ())
+        self._wait.note_list(pool, allocations)
+        return View.from_allocations(
+            listed.revision, allocations, listed.by_key.get, listed.unreadable.keys()
+        )
+
+    def forget_lists(self) -> None:
+        """Forget all LISTs: the server may have another history by now."""
+        self._lists.forget_all()
+
+    def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone."""
+        self._lists.forget(pool)
+        self._wait.forget(pool)
+        if self._kept is not None:
+            self._kept.forget(pool)

@@ -1,0 +1,69 @@
+"""IPAllocations that cannot be decoded, and the NetworkPools that they may be of."""
+
+from collections.abc import Mapping, Sequence
+
+from controller.meta import Key
+from controller.unreadables import UnreadableObjects
+from reconcilers.api.ipallocation import POOL_INDEX
+from reconcilers.api.resources import AllocationOutline
+from reconcilers.promises.unreadable import (
+    FINISH_DELETION,
+    Unreadable,
+    UnreadableObject,
+    describe_unreadable,
+    is_terminating,
+    outline_of,
+)
+from reconcilers.reporting.wording import name_with_count
+
+
+class UnreadableAllocations(Unreadable):
+    """Some IPAllocations of the pool cannot be decoded.
+
+    Args:
+        allocations: the names of these.
+        others: objects of other kinds that cannot be decoded either.
+    """
+
+    reason = "UnreadableAllocation"
+
+    def __init__(
+        self, allocations: tuple[str, ...], others: Sequence[UnreadableObject] = ()
+    ) -> None:
+        message = f"IPAllocations that cannot be read: {name_with_count(allocations)}"
+        if others:
+            message += f"; {describe_unreadable(others)}"
+        super().__init__(message)
+
+
+def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
+    """Return the names of those among unreadable allocations that may be the pool's, sorted.
+
+    An allocation whose poolRef cannot be read may be of any pool in its namespace; one whose
+    namespace cannot be read may be of any pool.
+    """
+    return tuple(
+        sorted(
+            f"{key.name} (it is being deleted: {FINISH_DELETION})"
+            if is_terminating(failure)
+            else key.name
+            for key, failure in unreadable.items()
+            if may_concern_pool(key, failure, pool)
+        )
+    )
+
+
+def unreadable_near(unreadable: UnreadableObjects, pool: Key) -> tuple[str, ...]:
+    """Return the names of unreadable allocations that may be the pool's, by an index of pools.
+
+    So thousands of unreadable allocations of other pools cost nothing.
+    """
+    return unreadable_of(unreadable.near(POOL_INDEX, str(pool)), pool)
+
+
+def may_concern_pool(key: Key, failure: str, pool: Key) -> bool:
+    """Return whether an IPAllocation that cannot be decoded may be a pool's."""
+    outline = outline_of(failure)
+    if isinstance(outline, AllocationOutline):
+        return pool == (key.namespace, outline.spec.poolRef.name)
+    return key.namespace in {"", pool.namespace}
