@@ -34,8 +34,8 @@ from typing_extensions import override
 from controller.clock import Clock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-_ROUNDS = 20_000
-
+MOST_TURNS = 20_000
+"""Turns of the event loop in which everything has to come to rest; more with many objects."""
 
 CENTURY_SECONDS = 36_525.0 * 86_400
 
@@ -181,8 +181,10 @@ async def settle() -> None:
         AssertionError: something keeps making itself ready, a busy loop that is.
     """
     ready: deque[object] = vars(asyncio.get_running_loop())["_ready"]
-    for _ in range(_ROUNDS):
+    for _ in range(MOST_TURNS):
         await checkpoint()
         if not ready:
             return
-    raise AssertionError(f"the event loop did not come to rest in {_ROUNDS} turns: {ready[0]!r}")
+    raise AssertionError(
+        f"the event loop did not come to rest in {MOST_TURNS} turns: {ready[0]!r}"
+    )

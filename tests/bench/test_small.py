@@ -17,6 +17,7 @@ from tests.bench import (
     bench_failover,
     bench_families,
     bench_held,
+    bench_kinds,
     bench_kopf,
     bench_page,
     bench_shards,
@@ -167,3 +168,14 @@ def test_each_way_to_decode_a_pod_that_is_installed_is_printed(
     printed = capsys.readouterr().out
     for label in bench_typed.WAYS:
         assert label in printed
+
+
+@pytest.mark.parametrize("kind", bench_kinds.KINDS)
+def test_a_change_is_counted_for_each_kind_that_hands_out_addresses(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench_kinds.run(["--kind", kind, "--held", "16", "--waiting", "48"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [kind] * 6
+    calls = [int(line.split()[-2].replace(",", "")) for line in lines]
+    assert min(calls[1:3] + calls[4:6]) > max(calls[0], calls[3])

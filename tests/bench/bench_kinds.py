@@ -1,0 +1,372 @@
+"""What one change costs for each kind that hands out addresses, by what its pool has and lacks.
+
+For each kind a whole replica works on the API of `controller.testing` in virtual time: caches,
+queues, passes and writes. A pool is filled with copies of what the replica itself wrote for one
+request. Measured is what a release and a request cost from the write of the user on, until nothing
+is left to do: CPU time of this process, which the API takes a part of, and function calls, which
+are nearly the same in each run, whatever else the machine does.
+
+    python -m tests.bench kinds --kind claims --held 100 --held 100000 --waiting 10000
+"""
+
+import gc
+import json
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address
+from statistics import median
+from time import process_time
+from types import FrameType
+from typing import Any
+
+import anyio
+import click
+import structlog
+
+from allocator.addresses import address_text
+from controller.resource import Resource
+from controller.testing import clock
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.configuration.settings import (
+    CLUSTER_API,
+    KUBERMATIC,
+    METAL3,
+    VITISTACK,
+    Settings,
+    VitistackSettings,
+)
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.kubermatic import api as kkp
+from reconcilers.integrations.metal3 import api as metal3
+from reconcilers.integrations.vitistack import api as vitistack
+from tests.reconcilers.integrations.unreadable import Json, Site, site
+from tests.reconcilers.test_sharing import NAMESPACE
+
+FIRST = (10 << 24) + 16
+"""The address of the first request, as a number."""
+TURNS = 10_000_000
+"""Turns of the event loop in which a replica reads what it has to."""
+ROUNDS = 10
+SECONDS = 3
+"""Virtual time that a change is given: the replica has nothing left to do afterwards."""
+FULL = 16
+"""Requests that a pool has room for in which others wait."""
+POOL, MODEL, GATEWAY = "p", "r-000000", "10.0.0.1"
+
+Create = Callable[[Site, str], Awaitable[None]]
+"""Creates or releases the request of a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """A kind of requests, and how users make and release them.
+
+    Args:
+        settings: of the replica.
+        kinds: the kinds that the API serves beside ours.
+        create_pool: creates the pool with room for that many requests.
+        create: creates a request of that name.
+        kind: of the object that a user deletes to release a request.
+        written: the kinds of the objects that a request consists of once it is served.
+        release: releases a request; None deletes its object.
+        full: how many requests the small pool has room for in which others wait.
+    """
+
+    settings: Settings
+    kinds: Sequence[Resource[Any]]
+    create_pool: Callable[[Site, int], Awaitable[None]]
+    create: Create
+    kind: Resource[Any]
+    written: Sequence[Resource[Any]]
+    release: Create | None = None
+    full: int = FULL
+
+
+def _last(room: int) -> str:
+    return address_text(FIRST + room - 1, 4)
+
+
+async def _network_pool(place: Site, room: int) -> None:
+    cidr = "10.0.0.0/12" if room > FULL else "10.0.0.16/28"
+    await place.make(NETWORK_POOL, POOL, {"cidr": cidr})
+
+
+async def _allocation(place: Site, name: str) -> None:
+    spec = {
+        "poolRef": {"name": POOL},
+        "tenantClusterRef": {"name": name, "namespace": "team"},
+        "type": "loadbalancer",
+        "count": 1,
+    }
+    await place.make(IP_ALLOCATION, name, spec)
+
+
+async def _in_cluster_pool(place: Site, room: int) -> None:
+    addresses = [f"{address_text(FIRST, 4)}-{_last(room)}"]
+    spec = {"addresses": addresses, "prefix": 8}
+    await place.make(clusterapi.IN_CLUSTER_IP_POOL, POOL, spec)
+
+
+async def _claim(place: Site, name: str, *, of: Resource[Any]) -> None:
+    ref = {"apiGroup": of.group, "kind": of.kind, "name": POOL}
+    await place.make(CLAIMS, name, {"poolRef": ref})
+
+
+async def _ipam_pool(place: Site, room: int) -> None:
+    cidr = "10.0.0.0/12" if room > FULL else "10.0.0.16/28"
+    datacenter = {"type": "range", "poolCidr": cidr, "allocationRange": 1}
+    await place.make(kkp.POOLS, POOL, {"datacenters": {"dc": datacenter}})
+
+
+async def _cluster(place: Site, name: str) -> None:
+    status = {"namespaceName": f"cluster-{name}"}
+    await place.make(kkp.CLUSTERS, name, {"cloud": {"dc": "dc"}}, status=status)
+
+
+async def _release_cluster(place: Site, name: str) -> None:
+    """Delete a Cluster and its IPAMAllocation, as KKP does."""
+    await place.delete(kkp.CLUSTERS, name)
+    await place.delete(kkp.ALLOCATIONS, POOL, f"cluster-{name}")
+
+
+async def _network(place: Site, room: int) -> None:
+    cidr = "10.0.0.0/12" if room > FULL else "10.0.0.0/28"
+    static = {"ipv4CIDR": cidr, "ipv4Gateway": GATEWAY, "ttlSeconds": 86_400}
+    spec = {"ipAllocation": {"type": "static", "provider": "us", "static": static}}
+    status = {"provisioningPhase": "Ready"}
+    await place.make(vitistack.NETWORKS, POOL, spec, status=status)
+
+
+async def _machine(place: Site, name: str) -> None:
+    spec = {"networkNamespaceName": POOL, "networkConfigurationName": f"no-{name}"}
+    await place.make(vitistack.ALLOCATIONS, name, spec)
+
+
+async def _metal3_pool(place: Site, room: int) -> None:
+    entry = {"start": address_text(FIRST, 4), "end": _last(room)}
+    await place.make(metal3.POOLS, POOL, {"namePrefix": "p", "pools": [entry], "prefix": 8})
+
+
+async def _metal3_claim(place: Site, name: str) -> None:
+    await place.make(metal3.CLAIMS, name, {"pool": {"name": POOL, "namespace": NAMESPACE}})
+
+
+CLAIMS, ADDRESSES, CLUSTERS = (
+    clusterapi.claims("v1beta2"),
+    clusterapi.addresses("v1beta2"),
+    clusterapi.clusters("v1beta2"),
+)
+OF_CLUSTER_API = (
+    *(CLAIMS, ADDRESSES, CLUSTERS),
+    *(clusterapi.IN_CLUSTER_IP_POOL, clusterapi.GLOBAL_IP_POOL),
+)
+WITH_CLAIMS = Settings(integration=(CLUSTER_API,))
+KINDS = {
+    "allocations": Requests(
+        Settings(), (), _network_pool, _allocation, IP_ALLOCATION, (IP_ALLOCATION,)
+    ),
+    "claims": Requests(
+        WITH_CLAIMS,
+        OF_CLUSTER_API,
+        _in_cluster_pool,
+        partial(_claim, of=clusterapi.IN_CLUSTER_IP_POOL),
+        CLAIMS,
+        (CLAIMS, ADDRESSES),
+    ),
+    "claims-of-networkpool": Requests(
+        WITH_CLAIMS,
+        OF_CLUSTER_API,
+        _network_pool,
+        partial(_claim, of=NETWORK_POOL),
+        CLAIMS,
+        (CLAIMS, ADDRESSES),
+    ),
+    "kkp": Requests(
+        Settings(integration=(KUBERMATIC,)),
+        kkp.KINDS,
+        _ipam_pool,
+        _cluster,
+        kkp.CLUSTERS,
+        (kkp.CLUSTERS, kkp.ALLOCATIONS),
+        release=_release_cluster,
+    ),
+    "vitistack": Requests(
+        Settings(integration=(VITISTACK,), vitistack=VitistackSettings(provider="us")),
+        vitistack.KINDS,
+        _network,
+        _machine,
+        vitistack.ALLOCATIONS,
+        (vitistack.ALLOCATIONS,),
+        full=13,
+    ),
+    "metal3": Requests(
+        Settings(integration=(METAL3,)),
+        (metal3.POOLS, metal3.CLAIMS, metal3.ADDRESSES, *OF_CLUSTER_API[:3]),
+        _metal3_pool,
+        _metal3_claim,
+        metal3.CLAIMS,
+        (metal3.CLAIMS, metal3.ADDRESSES),
+    ),
+}
+
+
+async def _fill(place: Site, requests: Requests, size: int) -> None:
+    """Store copies of what a replica wrote for one request, until as many are held."""
+    await requests.create(place, MODEL)
+    await place.home.pass_by(SECONDS)
+    stored = [
+        (kind, obj)
+        for kind in requests.written
+        for obj in place.home.api.list_objects(kind)
+        if MODEL in json.dumps(obj)
+    ]
+    assert len(stored) == len(requests.written), "the first request is not served"
+    place.stop()
+    await place.home.pass_by(1)
+    [model] = {address for _, obj in stored for address in _addresses(obj)}
+    for number in range(1, size):
+        for position, (kind, obj) in enumerate(stored):
+            revision = 1_000_000 + number * len(stored) + position
+            place.home.api.restore_object(kind, _copy_for(obj, model, number, revision))
+
+
+def _addresses(obj: Json) -> set[str]:
+    """Return the addresses that an object names, the gateway excepted."""
+    words = json.dumps(obj).replace('"', " ").replace("/", " ").replace("-", " ").split()
+    return {word.strip(",") for word in words if word.startswith("10.")} - {GATEWAY}
+
+
+def _copy_for(obj: Json, model: str, number: int, revision: int) -> Json:
+    """Return a copy of a served object for another request and with another address."""
+    address = str(ip_address(model) + number)
+    content = json.dumps(obj).replace(MODEL, _name(number)).replace(model, address)
+    content = content.replace(model.replace(".", "-"), address.replace(".", "-"))
+    content = content.replace(
+        "00000000-0000-0000", f"00000000-{number >> 16:04x}-{number & 0xFFFF:04x}"
+    )
+    copied: Json = json.loads(content)
+    copied["metadata"]["resourceVersion"] = str(revision)
+    return copied
+
+
+def _name(number: int) -> str:
+    return f"r-{number:06}"
+
+
+async def _measure(place: Site, change: Callable[[int], Awaitable[None]]) -> str:
+    """Return the cost of a change: the median of its CPU time, and its calls in one more round.
+
+    The median leaves out the round in which orphans are looked for among all allocations.
+    """
+
+    async def play(number: int) -> None:
+        await change(number)
+        await place.home.pass_by(SECONDS)
+
+    spent = []
+    for number in range(ROUNDS):
+        begun = process_time()
+        await play(number)
+        spent.append(process_time() - begun)
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        await play(ROUNDS)
+    finally:
+        sys.setprofile(None)
+    return f"{1000 * median(spent):9.2f} ms {calls:9,} calls"
+
+
+async def _wait(_: int) -> None:
+    """Change nothing."""
+
+
+async def _measure_pool(name: str, size: int, waiting: int) -> None:
+    """Print what changes cost in a pool where so many requests hold addresses, or wait."""
+    requests = KINDS[name]
+    async with site(requests.settings, *requests.kinds) as place:
+        await requests.create_pool(place, FULL if waiting else size + ROUNDS + 1)
+        await place.home.pass_by(SECONDS)
+        await _fill(place, requests, requests.full if waiting else size)
+        for number in range(waiting):
+            await requests.create(place, f"waits-{number:06}")
+        await place.restart()
+        await place.home.pass_by(60)
+        gc.collect()
+        gc.freeze()  # or a collection of all objects falls into one of the rounds
+
+        async def release(number: int) -> None:
+            await (requests.release or _deletion(requests))(place, _name(number))
+
+        async def ask(number: int) -> None:
+            await requests.create(place, f"new-{number:06}")
+
+        state = f"{waiting:>7,} waiting" if waiting else f"{size:>7,} held   "
+        steps = {"nothing": _wait, "a release": release, "a request": ask}
+        for step, change in steps.items():
+            click.echo(f"{name:22} {state}  {step:10}{await _measure(place, change)}")
+        for number in range(requests.full if waiting else 0):
+            assert not _is_served(place, requests, f"waits-{waiting - 1 - number:06}")
+        is_served = _is_served(place, requests, f"new-{ROUNDS:06}")
+        assert is_served != bool(waiting), "a request was not served"
+
+
+def _deletion(requests: Requests) -> Create:
+    async def delete(place: Site, name: str) -> None:
+        await place.delete(requests.kind, name)
+
+    return delete
+
+
+def _is_served(place: Site, requests: Requests, name: str) -> bool:
+    """Return whether the objects of a request name an address."""
+    objects = [obj for kind in requests.written for obj in place.home.api.list_objects(kind)]
+    return any(_addresses(obj) for obj in objects if name in json.dumps(obj["metadata"]))
+
+
+@click.command()
+@click.option(
+    "--kind", "kinds", type=click.Choice(list(KINDS)), multiple=True, help="Default: all."
+)
+@click.option(
+    *("--held", "helds"),
+    type=click.IntRange(min=FULL),
+    multiple=True,
+    default=(100, 10_000),
+    show_default=True,
+    help="Requests that hold addresses; several in turn.",
+)
+@click.option(
+    *("--waiting", "waitings"),
+    type=click.IntRange(min=3 * FULL),
+    multiple=True,
+    default=(100, 1_000),
+    show_default=True,
+    help="Requests that wait in a full pool; several in turn.",
+)
+def main(kinds: Sequence[str], helds: Sequence[int], waitings: Sequence[int]) -> None:
+    """Measure what one change costs, for each kind that hands out addresses."""
+    clock.MOST_TURNS = TURNS
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        for name in kinds or KINDS:
+            for size in helds:
+                anyio.run(_measure_pool, name, size, 0)
+            for waiting in waitings:
+                anyio.run(_measure_pool, name, 0, waiting)
+    finally:
+        structlog.configure(**before)
+
+
+def run(options: Sequence[str] = ()) -> None:
+    """Print what changes cost."""
+    main(list(options), standalone_mode=False)
