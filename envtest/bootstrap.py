@@ -165,6 +165,7 @@ def _create(api: Api, resource: Resource, body: Body) -> None:
     resource.rules.default(body)
     resource.rules.prepare_create(body)
     objectmeta.fill_in(body["metadata"])
+    resource.rules.complete_new(body)
     meta = body["metadata"]
     key = resource.key(meta.get("namespace", ""), meta["name"])
     api.store.write(resource.place, key, resource.stored_form(body))

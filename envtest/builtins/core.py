@@ -44,6 +44,10 @@ class NamespaceRules(BuiltinRules):
             }
 
     @override
+    def complete_new(self, body: Body) -> None:
+        self.default(body)
+
+    @override
     def prepare_create(self, body: Body) -> None:
         super().prepare_create(body)
         spec = body.setdefault("spec", {})

@@ -89,6 +89,9 @@ class Rules(ABC):
     def prepare_create(self, body: Body) -> None:  # noqa: B027  # optional
         """Drop and set what a client cannot decide at creation."""
 
+    def complete_new(self, body: Body) -> None:  # noqa: B027  # optional
+        """Set what depends on the name of a new object, which may be a generated one."""
+
     def prepare_update(self, body: Body, old: Body) -> None:  # noqa: B027  # optional
         """Restore what an update of the main resource cannot change."""
 

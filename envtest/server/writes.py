@@ -65,6 +65,7 @@ async def create_object(
     _set_namespace(call, meta)
     resource.rules.prepare_create(body)
     objectmeta.fill_in(meta)
+    resource.rules.complete_new(body)
     _refuse_invalid(resource, body, _creation_problems(resource, body))
     call.warnings += resource.rules.warnings(body, None)
     if call.info.verb != "create":

@@ -1,4 +1,4 @@
-"""What config maps and secrets are refused for."""
+"""What namespaces are completed with, and what config maps and secrets are refused for."""
 
 from typing import Any
 
@@ -14,6 +14,15 @@ async def list_causes(http: httpx.AsyncClient, path: str, **parts: Any) -> list[
     assert answer.status_code == 422, answer.text
     causes = answer.json()["details"]["causes"]
     return [f"{cause['field']}: {cause['message']}" for cause in causes]
+
+
+async def test_a_namespace_with_a_generated_name_has_the_label_of_its_name(
+    http: httpx.AsyncClient,
+) -> None:
+    answer = await http.post("/api/v1/namespaces", json={"metadata": {"generateName": "team-"}})
+    metadata = answer.json()["metadata"]
+    assert metadata["name"].startswith("team-")
+    assert metadata["labels"] == {"kubernetes.io/metadata.name": metadata["name"]}
 
 
 @pytest.mark.parametrize(
