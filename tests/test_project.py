@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 STARTERS = {
     "reconcilers.cli.demo.command.perform",
     "reconcilers.cli.local.servers.api_server",
-    "tests.reconcilers.cli.commands.started",
+    "tests.reconcilers.cli.commands.start",
     "tests.servers.running",
 }
 """What starts the servers that the environment names, beside ControlPlane.start."""

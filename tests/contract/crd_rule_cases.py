@@ -74,7 +74,7 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "NetworkPool",
         pool(tenantAllocation={"start": "10.0.0.1"}),
         TENANT,
-        "both or none",
+        "set both start and end, or neither",
     ),
     "start outside": (
         "NetworkPool",

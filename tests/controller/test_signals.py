@@ -152,7 +152,7 @@ def test_work_that_ignores_a_lost_lease_ends_with_the_process() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert "begun" in ended.stdout
-    assert "Lease lost and the work has not ended in time" in ended.stdout
+    assert "Lease lost and running work did not end in time" in ended.stdout
     assert ended.returncode == 1
 
 

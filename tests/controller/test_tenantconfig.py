@@ -115,10 +115,10 @@ def test_other_fields_of_a_kubeconfig_are_refused_by_name(
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"a: b\n c: d", "no YAML (line 2)"),
-        (b"\xff\xff\xff", "no YAML"),
-        (b"- a\n- b", "no YAML mapping"),
-        (b"", "no YAML mapping"),
+        (b"a: b\n c: d", "is not YAML (line 2)"),
+        (b"\xff\xff\xff", "is not YAML"),
+        (b"- a\n- b", "is not a YAML mapping"),
+        (b"", "is not a YAML mapping"),
         (b"a: &x [1, 2]\nb: [*x, *x]\n", "aliases"),
         (b"a: " + b"[" * 100 + b"]" * 100, "nested too deeply"),
         (b"a: " + b"[" * 100_000, "nested too deeply"),

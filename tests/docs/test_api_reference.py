@@ -161,8 +161,8 @@ def test_objects_that_only_other_controllers_read_have_one_line() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("np", "-o", "markdown"), "of all kinds: name none"),
-        (("-d", "x", "-o", "json"), "--directory writes YAML"),
+        (("np", "-o", "markdown"), "has all kinds: remove the names of kinds"),
+        (("-d", "x", "-o", "json"), "--directory always writes YAML"),
     ],
 )
 def test_what_cannot_be_printed_is_refused(arguments: tuple[str, ...], sentence: str) -> None:

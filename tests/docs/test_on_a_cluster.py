@@ -38,7 +38,7 @@ FINDS = ("check --tenants --strict",)
 
 def list_typed_commands() -> list[Command]:
     """Return the lines that look at a cluster with the samples, in the order of the documents."""
-    objects = []
+    found_commands = []
     for document in GUIDES:
         if document in {HOW_DO_I, CILIUM_PAGE}:
             continue
@@ -48,8 +48,8 @@ def list_typed_commands() -> list[Command]:
             words = command.words
             looks = words[0] == "kubectl" and LOOKS & set(words)
             if looks or any(call and call[0] in LOOKING for call in ours(command)):
-                objects.append(command)
-    once = {command.line_text: command for command in objects}
+                found_commands.append(command)
+    once = {command.line_text: command for command in found_commands}
     # The back-up is told after the migration that begins with one.
     return sorted(once.values(), key=lambda command: "> ipam-backup" not in command.line_text)
 
@@ -124,11 +124,9 @@ async def test_every_line_of_the_page_about_tasks_works_on_up(
                 )
         columns = "custom-columns=N:.metadata.name,R:.status.cidr"
         listed = await kubectl.run("get", "ipallocations", "-A", "--no-headers", "-o", columns)
-        allocation_count_by_name = dict(
-            line.split() for line in listed.stdout.decode().splitlines()
-        )
-        assert allocation_count_by_name["team-platform-lab-cluster-new"] == "10.40.2.0/28"
-        assert "team-platform-lab-cluster-lb" not in allocation_count_by_name
+        ranges_by_name = dict(line.split() for line in listed.stdout.decode().splitlines())
+        assert ranges_by_name["team-platform-lab-cluster-new"] == "10.40.2.0/28"
+        assert "team-platform-lab-cluster-lb" not in ranges_by_name
         pools = await kubectl.run("get", "networkpools", "-A", "-o", "name")
         names = {line.rpartition("/")[2] for line in pools.stdout.decode().split()}
         assert "vlan47-pool" in names

@@ -117,7 +117,7 @@ def make_conversion(function: Callable[[Ported], Ported]) -> Conversion[Ported]:
 
 
 async def test_a_field_that_has_its_default_is_kept_though_its_type_omits_that() -> None:
-    spec = {"ready": True, "ports": [], "named": {"x": {"name": "a", "number": 80}}}
+    spec = {"ready": True, "ports": [], "ports_by_name": {"x": {"name": "a", "number": 80}}}
     (there,) = await convert_objects(make_conversion(lambda old: old), "v2", gizmo("v1", spec))
     assert there["spec"] == spec
 
@@ -131,13 +131,13 @@ async def test_a_field_that_had_its_default_is_changed_though_its_type_omits_tha
     spec: Json = {
         "ready": True,
         "ports": [{"name": "a", "number": 80}],
-        "named": {"x": {"name": "b", "number": 80, "hidden": 1}},
+        "ports_by_name": {"x": {"name": "b", "number": 80, "hidden": 1}},
     }
     (there,) = await convert_objects(make_conversion(change), "v2", gizmo("v1", spec))
     assert there["spec"] == {
         "ready": False,
         "ports": [{"name": "a", "number": 80}, {"name": "z", "number": 80}],
-        "named": {"x": {"name": "b", "number": 81, "hidden": 1}},
+        "ports_by_name": {"x": {"name": "b", "number": 81, "hidden": 1}},
     }
     conversion = make_conversion(lambda _: Ported(Ports()))
     (back,) = await convert_objects(conversion, "v1", gizmo("v2", {"ready": False}))

@@ -122,8 +122,8 @@ async def test_a_demo_does_not_touch_a_cluster_that_exists() -> None:
     done = await call("demo", USE_EXISTING_CLUSTER="true", KUBECONFIG="/nowhere")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.decode() == (
-        "error: USE_EXISTING_CLUSTER leads to one cluster, and this needs several of its own:"
-        " unset it\n"
+        "error: USE_EXISTING_CLUSTER names one cluster, and this command starts several API"
+        " servers: unset it\n"
     )
 
 

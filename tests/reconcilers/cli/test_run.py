@@ -44,7 +44,7 @@ FAST = (
 @pytest.mark.parametrize(
     ("flag", "form"),
     [
-        ("--namespace=BAD NS", "namespace: 'BAD NS' is not as objects are named: write NAME,"),
+        ("--namespace=BAD NS", "namespace: 'BAD NS' is not the name of an object: write NAME,"),
         ("--namespace=", "namespace: '' is not"),
         ("--metallb-namespace=a/b", "metallb namespace: 'a/b' is not"),
         ("--platform-service=traefik", "write NAMESPACE/NAME, or empty,"),

@@ -169,8 +169,8 @@ async def test_pools_are_watched_until_they_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("pools", "-w", "-f", "saved.yaml"), "names files"),
-        (("pools", "-w", "-o", "json"), "shows tables"),
+        (("pools", "-w", "-f", "saved.yaml"), "follows a cluster"),
+        (("pools", "-w", "-o", "json"), "prints tables"),
         (("map", "-w", "--html", "-"), "butler-ipam ui"),
     ],
 )

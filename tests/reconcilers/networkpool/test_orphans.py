@@ -24,7 +24,7 @@ LABELS = {
 def _orphan(name: str = "lb", number: int = 0, **more: Any) -> Any:
     """Return an allocation of the cluster team/a, which was there once."""
     if more.get("phase", "Allocated") == "Allocated":
-        more["held"] = (f"10.40.0.{number}", f"10.40.0.{number}")
+        more["held_range"] = (f"10.40.0.{number}", f"10.40.0.{number}")
     return make.allocation(name, **({"annotations": STAMPED, "labels": LABELS} | more))
 
 

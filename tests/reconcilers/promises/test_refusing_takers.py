@@ -8,7 +8,7 @@ import pytest
 
 from allocator import Layout
 from controller.cache import Cache
-from controller.meta import ObjectMeta
+from controller.meta import Key, ObjectMeta
 from reconcilers.addressing import familychoice, poolgeometry
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi.addresses import ip_space
@@ -75,10 +75,14 @@ def claim_whose_ipaddress_is_of_another_claim() -> Case:
     claims = {claim.metadata.key: claim for claim in (refused, fitting)}
     addresses = {address.metadata.key: address}
     holdings = claim_holdings(claims, addresses, space)
+
+    def answers_of(key: Key) -> list[clusterapi.IPAddress]:
+        return [addresses[key]] if key in addresses else []
+
     caches = ClaimCaches(
         Cache(claim_kind), Cache(address_kind), None, {}, claim_kind, address_kind
     )
-    view = View(0, holdings, find_by_key(clusterapi.JOURNALS.kind, claims.get), addresses.get)
+    view = View(0, holdings, find_by_key(clusterapi.JOURNALS.kind, claims.get), answers_of)
     taker = ClaimTaker(caches, clusterapi.IN_CLUSTER_IP_POOL, pool, Journal({}, ()), space, view)
     return Case(holdings, taker, refused, fitting)
 

@@ -13,7 +13,7 @@ HAS = "IPAllocation butler-system/a has 10.40.0.0/29, which"
 
 def warnings(status: dict[str, Any], *, meta: Any = None, **allocation: Any) -> list[str]:
     cluster = make.tenant(status=status, **(meta or {}))
-    old = make.allocation("a", **({"held": RANGE} | allocation))
+    old = make.allocation("a", **({"held_range": RANGE} | allocation))
     verdict = ipallocation.review_deletion(old, cluster)
     assert verdict.allowed
     return list(verdict.warnings)

@@ -25,7 +25,7 @@ from tests.reconcilers.integrations.unreadable import Json, Site, site
 from tests.reconcilers.test_sharing import NAMESPACE
 
 BOTH = {"claims": (CLAIMS, ADDRESSES), "addresses": (ADDRESSES, CLAIMS)}
-ONE_IS_SERVED = pytest.mark.parametrize(("served", "missing"), BOTH.values(), ids=BOTH)
+ONE_IS_SERVED = pytest.mark.parametrize(("served_kind", "missing"), BOTH.values(), ids=BOTH)
 ADDRESS: Json = {
     "claimRef": {"name": "machine"},
     "poolRef": ref("lab", NETWORK_POOL),

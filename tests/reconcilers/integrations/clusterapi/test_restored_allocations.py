@@ -91,7 +91,7 @@ async def test_a_pool_waits_while_the_cache_of_allocations_may_be_of_another_his
     site = Site(make.pool(memory=1))
     assert (await site.read()).holdings.holder_count == 0, "the allocation was gone"
     site.allocations.unconfirm_history()
-    with pytest.raises(Behind, match="listed anew"):
+    with pytest.raises(Behind, match="have not been relisted"):
         await site.read()
     site.allocations.replace([make.allocation("a", held_range=HELD)], 5, {}, replaced=True)
     view = await site.read()
@@ -102,7 +102,7 @@ async def test_a_pool_waits_while_the_cache_of_allocations_may_be_of_another_his
 async def test_a_pool_waits_while_the_cache_of_claims_may_be_of_another_history() -> None:
     site = Site(make.pool(memory=1))
     site.claims.unconfirm_history()
-    with pytest.raises(Behind, match="listed anew"):
+    with pytest.raises(Behind, match="have not been relisted"):
         await site.read()
 
 
