@@ -76,6 +76,7 @@ class Informer(Generic[T]):
         longest_pause: seconds at which delays after failures stop growing.
         randomness: for jitter.
         streams: read lists as initial events of watches, until the server shows that it cannot.
+        begins_newest: read the newest state first, and not any that the server has at hand.
         most_bytes: of a list, and of the events before the next list; None for no limit.
         observer: called when lists and watches end, for metrics.
     """
@@ -94,6 +95,7 @@ class Informer(Generic[T]):
         longest_pause: float = WATCH_MAX_SECONDS,
         randomness: random.Random | None = None,
         streams: bool = False,
+        begins_newest: bool = False,
         most_bytes: int | None = None,
         observer: WatchObserver | None = None,
     ) -> None:
@@ -114,6 +116,7 @@ class Informer(Generic[T]):
             longest_pause=longest_pause,
             randomness=randomness,
             streams=streams,
+            begins_newest=begins_newest,
             most_bytes=most_bytes,
             observer=observer,
             listed=listed,
@@ -337,6 +340,10 @@ class Informer(Generic[T]):
     async def finish_deliveries(self) -> None:
         """Call handlers that raised again until none does, after `run` has ended."""
         await self._undelivered.finish()
+
+    async def finish_deliveries_now(self) -> None:
+        """Call handlers that raised a last time, after `run` has ended."""
+        await self._undelivered.finish_now()
 
     async def _keep_current(self) -> None:
         """Run the reflector until cancelled; restart it after a delay if it raises."""

@@ -88,11 +88,15 @@ class Informers:
         Indexes(indexes or {})  # checks the functions now, and not with the first namespace
 
         def create() -> NamespacesInformer[T]:
+            # The newest state: what was written to a namespace before it came back is shown.
             return NamespacesInformer(
                 resource,
                 namespaces,
                 lambda name: self._create(
-                    resource, Scope(name, scope.labels, scope.fields), indexes
+                    resource,
+                    Scope(name, scope.labels, scope.fields),
+                    indexes,
+                    begins_newest=True,
                 ),
                 scope=scope,
                 indexes=indexes or (),
@@ -135,6 +139,8 @@ class Informers:
         resource: Resource[T],
         scope: Scope,
         indexes: Mapping[str, IndexFunction[T]] | None,
+        *,
+        begins_newest: bool = False,
     ) -> Informer[T]:
         """Make the informer of a kind in a scope."""
         return Informer(
@@ -146,6 +152,7 @@ class Informers:
             fields=scope.fields,
             indexes=indexes,
             streams=self._streams,
+            begins_newest=begins_newest,
             observer=self._find_metrics(resource.full_name),
         )
 

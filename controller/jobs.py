@@ -183,12 +183,18 @@ class _NamespaceConnections:
             await changed.wait()
 
     async def update(self) -> None:
-        """Connect what is listed now, and disconnect namespaces whose objects were dropped."""
+        """Connect what is listed now, and disconnect namespaces whose objects were dropped.
+
+        One that left and came back before all its informers noticed has new informers of some
+        kinds alone: it is connected anew as well.
+        """
         for namespace, informers in list(self._informers.items()):
-            if not any(
+            is_there = any(
                 source.has(informer)
                 for (_, source), informer in zip(self.watches, informers, strict=True)
-            ):
+            )
+            listed = [source.find_listed(namespace) for _, source in self.watches]
+            if not is_there or (None not in listed and listed != informers):
                 del self._informers[namespace]
                 for registration in self._registrations.pop(namespace):
                     self.disconnect(registration)

@@ -472,6 +472,8 @@ class NamespacesInformer(Generic[T]):
         await member.informer.drop_objects()
         with member.finishing:
             await member.informer.finish_deliveries()
+        if member.finishing.cancel_called:
+            await member.informer.finish_deliveries_now()
         self._group.detach(name)
         del self._members[name]
         self.namespaces.note_change()

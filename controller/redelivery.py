@@ -88,9 +88,18 @@ class Undelivered(Generic[T]):
         while self._left or self._left_keys:
             await self._deliver_later()
 
+    async def finish_now(self) -> None:
+        """Deliver what was kept once more without a delay, and log if handlers raise again."""
+        await self._deliver_all()
+        if len(self):
+            log.error("event handlers missed deletions", resource=self._kind, deliveries=len(self))
+
     async def _deliver_later(self) -> None:
         """Call the handlers that raised once more, after the delay."""
         await self._clock.sleep(REDELIVER_SECONDS)
+        await self._deliver_all()
+
+    async def _deliver_all(self) -> None:
         for handler in list(self._left):
             await run_in_slices(self._deliver(handler))
         for key_handler in list(self._left_keys):

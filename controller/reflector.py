@@ -122,6 +122,7 @@ class Reflector(Generic[T]):
         longest_pause: seconds at which delays after failures stop growing; jitter comes on top.
         randomness: for jitter; tests give a seeded one.
         streams: read lists as initial events of watches, until the server shows that it cannot.
+        begins_newest: read the newest state first, and not any that the server has at hand.
         most_bytes: of a list, and of the events before the next list; None for no limit.
         observer: called when lists and watches end, for metrics.
         listed: called when a list has been put into the cache.
@@ -139,6 +140,7 @@ class Reflector(Generic[T]):
         longest_pause: float = WATCH_MAX_SECONDS,
         randomness: random.Random | None = None,
         streams: bool = False,
+        begins_newest: bool = False,
         most_bytes: int | None = None,
         observer: WatchObserver | None = None,
         listed: Callable[[], None] = lambda: None,
@@ -157,6 +159,7 @@ class Reflector(Generic[T]):
         self._pause: anyio.CancelScope | None = None
         """The pause after a failure, while it lasts."""
         self._streams = streams
+        self._first = Listing("" if begins_newest else "0")
         self._limit = ReadLimit(most_bytes)
         self._cut_streams = 0
         self._accepted = False
@@ -195,7 +198,7 @@ class Reflector(Generic[T]):
             self.restart()
         match self.state:
             case Empty():
-                self.state = Streaming("") if self._streams else Listing("0")
+                self.state = Streaming("") if self._streams else self._first
             case Expired():
                 self.state = self._read_all("")
             case Streaming(revision):
@@ -334,7 +337,7 @@ class Reflector(Generic[T]):
             initial: what the stream delivered.
             error: how it ended.
         """
-        listing = Listing(initial.revision or ("" if self._cache.synced else "0"))
+        listing = Listing(initial.revision or ("" if self._cache.synced else self._first.revision))
         if isinstance(error, errors.SilentWatch | errors.BadRequest | errors.Invalid):
             # The server lacks the feature, or a proxy drops the bookmark: neither will change.
             self._streams = False

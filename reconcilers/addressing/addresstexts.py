@@ -5,10 +5,17 @@ from functools import lru_cache
 
 from allocator import AddressRange, AllocatorError
 
+LONGEST = 128
+"""Of the texts that are kept: a longer one is no range. Tenants write texts of 256 KiB."""
 
-@lru_cache(maxsize=131_072)
+
 def parse_ends(start: str, end: str) -> AddressRange | None:
     """Return the range from `start` to `end`, or None if that is no range."""
+    return None if max(len(start), len(end)) > LONGEST else _parse_ends(start, end)
+
+
+@lru_cache(maxsize=131_072)
+def _parse_ends(start: str, end: str) -> AddressRange | None:
     try:
         return AddressRange.parse(start, end)
     except AllocatorError:
@@ -21,9 +28,13 @@ def parse_addresses(texts: Iterable[str]) -> list[AddressRange]:
     return [address for address in parsed if address is not None]
 
 
-@lru_cache(maxsize=1_024)
 def parse_cidr_or_span(block: str) -> AddressRange | None:
     """Return the range of a CIDR or `start-end`, or None if the text is neither."""
+    return None if len(block) > LONGEST else _parse_cidr_or_span(block)
+
+
+@lru_cache(maxsize=1_024)
+def _parse_cidr_or_span(block: str) -> AddressRange | None:
     start, dash, end = block.partition("-")
     if dash:
         return parse_ends(start.strip(), end.strip())

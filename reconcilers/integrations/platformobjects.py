@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.integrations.core.objects import is_of
 from reconcilers.integrations.core.objects import resource_of as find_resource
@@ -74,6 +75,12 @@ def fill_defaults(body: Body) -> Body:
 
 
 def implied_objects(bodies: Sequence[Body]) -> Iterator[tuple[Resource[Any], Body]]:
-    """Yield the objects that manifests name, and that are taken to exist."""
+    """Yield the objects that manifests name, and that are taken to exist, each once."""
+    seen: set[tuple[str, Key]] = set()
     for platform in platforms_of(bodies):
-        yield from platform.implied_objects(bodies)
+        for kind, body in platform.implied_objects(bodies):
+            metadata = body["metadata"]
+            identity = kind.full_name, Key(metadata["namespace"], metadata["name"])
+            if identity not in seen:
+                seen.add(identity)
+                yield kind, body

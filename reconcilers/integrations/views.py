@@ -79,7 +79,8 @@ async def from_cluster(
     for platform in platforms:
         part, limits = platform.views(all_objects), lists[platform.name].not_read
         part = part.within({"", namespace}) if namespace and limits else part
-        pictures = [as_readable(pool, limits) for pool in part.pictures]
+        # Claims of one platform may hold addresses of pools of another.
+        pictures = [as_readable(pool, all_objects.not_read) for pool in part.pictures]
         platform_views.append(replace(part, pictures=pictures, not_read=limits))
     everything = _with_overlaps(merge_views(platform_views), spaces)
     if not namespace or not everything.not_read:

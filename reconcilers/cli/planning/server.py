@@ -56,7 +56,11 @@ class PlanServer:
         for draft in drafts:
             if not draft.is_stored:
                 self.api.put_object(draft.resource, draft.body)
+        served_kinds = set(self.kinds)
         for kind, body in platformobjects.implied_objects([draft.body for draft in self.drafts]):
+            if kind not in served_kinds:
+                served_kinds.add(kind)
+                self.api.serve(kind)
             self.api.put_object(kind, body)
 
     def store_platform_default(self, reference: Mapping[str, Any]) -> None:

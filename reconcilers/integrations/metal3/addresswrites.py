@@ -23,7 +23,7 @@ MADE_FOR = names.ANNOTATION_MADE_FOR
 
 
 class NameTaken(Exception):
-    """An IPAddress with the name exists and is not of the claim; the message says which."""
+    """An IPAddress with the name exists and is not as promised; the message says which."""
 
 
 class AddressWrites:
@@ -75,9 +75,12 @@ class AddressWrites:
         known, is_new = await self._objects[kind.claim_kind].create(body)
         if is_new:
             return known
-        if kind.pool_of_address(known) == pool.metadata.key and kind.is_of(known, claim):
+        is_same = parse_single(known.spec.address) == address
+        is_of_pool = kind.pool_of_address(known) == pool.metadata.key
+        if is_same and is_of_pool and kind.is_of(known, claim):
             return await self.repair(kind, known, claim, pool)
-        raise NameTaken(f"IPAddress {known.metadata.key} exists and is not of the claim")
+        why = "is not of the claim" if is_same else f"is {known.spec.address!r}"
+        raise NameTaken(f"IPAddress {known.metadata.key} exists and {why}")
 
     async def recreate(
         self, side: ClaimSide, address: Address, claim: Claim, pool: Metal3Pool

@@ -4,10 +4,11 @@ metal3's controller may leave two claims with one address behind, and claims who
 IPAddress that does not exist. Such an address is given to nobody until a person decides.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from controller.meta import Key
 from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.views import Trouble, unreadable_troubles
 from reconcilers.integrations.metal3.api import POOL, POOLS
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
@@ -20,6 +21,7 @@ def audit(
     caches: Metal3Caches,
     contents: Iterable[IPPoolContents],
     unreadable: Mapping[tuple[str, Key], str],
+    not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
     """Yield everything that is wrong.
 
@@ -27,14 +29,15 @@ def audit(
         caches: the objects.
         contents: the pools with their contents.
         unreadable: objects that could not be decoded, by kind and key, with the reason.
+        not_read: what the user may not read; an object that may be among it is not missing.
     """
     yield from unreadable_troubles(unreadable)
     for content in contents:
         yield from _of_pool(content)
         for side in caches.sides.values():
-            yield from _of_statuses(content, side)
+            yield from _of_statuses(content, side, not_read)
     for side in caches.sides.values():
-        yield from _of_missing_pools(caches, side)
+        yield from _of_missing_pools(caches, side, not_read)
 
 
 def _of_pool(content: IPPoolContents) -> Iterator[Trouble]:
@@ -61,7 +64,9 @@ def _of_pool(content: IPPoolContents) -> Iterator[Trouble]:
                 yield Trouble("OutOfRange", "warning", last.kind, last.key, sentence)
 
 
-def _of_statuses(content: IPPoolContents, side: SideCaches) -> Iterator[Trouble]:
+def _of_statuses(
+    content: IPPoolContents, side: SideCaches, not_read: Sequence[NotRead]
+) -> Iterator[Trouble]:
     """Yield claims whose status names an IPAddress that is missing, or another claim's."""
     pool = content.pool.metadata.key
     for claim in side.claims.by_index(SPACE_INDEX, str(pool)):
@@ -70,7 +75,10 @@ def _of_statuses(content: IPPoolContents, side: SideCaches) -> Iterator[Trouble]
             continue
         kind, address_key = side.side.claims.kind, Key(key.namespace, name)
         address = side.addresses.get(address_key)
-        if address is None and address_key not in side.addresses.unreadable:
+        is_unknown = address_key in side.addresses.unreadable or is_left_out(
+            side.side.addresses, address_key, not_read
+        )
+        if address is None and not is_unknown:
             if not content.space.addresses_named(name):
                 sentence = (
                     f"its status names IPAddress {name}, which does not exist and whose name tells"
@@ -86,10 +94,14 @@ def _of_statuses(content: IPPoolContents, side: SideCaches) -> Iterator[Trouble]
             yield Trouble("Overlap", "error", kind, key, sentence)
 
 
-def _of_missing_pools(caches: Metal3Caches, side: SideCaches) -> Iterator[Trouble]:
+def _of_missing_pools(
+    caches: Metal3Caches, side: SideCaches, not_read: Sequence[NotRead]
+) -> Iterator[Trouble]:
     """Yield the claims whose pool does not exist."""
     for claim in sorted(side.claims, key=lambda claim: claim.metadata.key):
         pool, key = side.side.pool_of_claim(claim), claim.metadata.key
-        if pool is not None and pool not in caches.pools and pool not in caches.pools.unreadable:
+        if pool is None or pool in caches.pools or pool in caches.pools.unreadable:
+            continue
+        if not is_left_out(POOLS, pool, not_read):
             sentence = f"names {POOL} {pool}, which does not exist; it waits"
             yield Trouble("UnknownPool", "error", side.side.claims.kind, key, sentence)

@@ -6,7 +6,6 @@ out address by address, so an entry may be a whole /64. What cannot be parsed ha
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from allocator import AddressRange, AllocatorError, Layout
@@ -116,7 +115,6 @@ def is_never_given(address: AddressRange) -> bool:
     return address.family == 6 and any(never.contains(address) for never in NEVER)
 
 
-@lru_cache(maxsize=16_384)
 def parse_single(address: str) -> AddressRange | None:
     """Return an address as a range; None if the text is none."""
     return parse_ends(address, address) if address else None

@@ -47,6 +47,8 @@ def _reason(caches: Metal3Caches, side: ClaimSide, claim: Claim) -> str:
     pool = caches.pools.get(pool_key)
     if pool is None:
         return describe_not_ready(pool_key.name, "it does not exist")
-    stopped = caches.why_claim_stops(claim)
+    # The caches have no Clusters, so what the claim says comes before what they say of its pool.
+    if known := caches.why_claim_stops(claim) or side.error_of(claim):
+        return known
     why = caches.why_pool_stops(pool)
-    return stopped or (describe_not_ready(pool_key.name, why) if why else side.error_of(claim))
+    return describe_not_ready(pool_key.name, why) if why else ""

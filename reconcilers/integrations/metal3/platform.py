@@ -1,14 +1,28 @@
 """The integration with metal3, as everything outside of this package sees it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 from typing_extensions import override
 
+from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.configuration.settings import CLUSTER_API, METAL3
-from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
-from reconcilers.integrations.core.platforms import Operations, Platform, PlatformObjects
+from reconcilers.integrations.clusterapi.api import (
+    CLUSTERS,
+    CONTRACT_VERSIONS,
+    addresses,
+    claims,
+)
+from reconcilers.integrations.core.objects import is_of
+from reconcilers.integrations.core.platforms import (
+    Body,
+    Operations,
+    Platform,
+    PlatformObjects,
+)
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.integrations.metal3.api import ADDRESS_KIND, CLAIM_KIND, CLAIMS, KINDS, POOLS
 from reconcilers.spaces.index import SpaceIndex
@@ -49,6 +63,21 @@ class Metal3Platform(Platform):
         return offers_of(pool)
 
     @override
+    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Any], Body]]:
+        if any(is_of(body, [CLUSTERS]) for body in bodies):
+            return
+        keys: dict[Key, None] = {}
+        for body in bodies:
+            if is_of(body, [POOLS]):
+                with suppress(msgspec.ValidationError):
+                    pool = msgspec.convert(body, POOLS.type)
+                    if pool.cluster is not None:
+                        keys[pool.cluster] = None
+        for key in keys:
+            metadata = {"name": key.name, "namespace": key.namespace}
+            yield CLUSTERS, {"metadata": metadata, "spec": {}}
+
+    @override
     def views(self, all_objects: PlatformObjects) -> Views:
         objects = all_objects.of(self.name)
         if objects.empty:
@@ -57,9 +86,11 @@ class Metal3Platform(Platform):
         from reconcilers.integrations.metal3.contents import caches_of, contents_of
         from reconcilers.integrations.metal3.picture import picture_of
 
-        caches = caches_of(objects, all_objects.of(CLUSTER_API))
+        contract = all_objects.of(CLUSTER_API)
+        caches = caches_of(objects, contract)
         pools = list(contents_of(caches))
-        troubles = list(audit(caches, pools, objects.unreadable))
+        not_read = (*objects.not_read, *contract.not_read)
+        troubles = list(audit(caches, pools, objects.unreadable, not_read))
         return Views([picture_of(pool) for pool in pools], troubles)
 
     @override

@@ -28,18 +28,17 @@ async def read_leader(client: Client) -> Leader:
         return Leader(problem=f"no Lease {LEASE_NAME} in the tenant names a leader")
     newest = max(leases, key=_renewed_at)
     holder = f"{newest.metadata.namespace}/{newest.spec.holderIdentity}"
-    return Leader(holder, took_over_at=_find_takeover(newest))
+    took_over_at = _parse(newest.spec.acquireTime) if newest.spec.leaseTransitions else None
+    return Leader(holder, took_over_at=took_over_at, renewed_at=_parse(newest.spec.renewTime))
 
 
-def _find_takeover(lease: Lease) -> datetime | None:
-    """Return when the holder took the Lease of another operator; None if that is not known."""
-    if not lease.spec.leaseTransitions or lease.spec.acquireTime is None:
-        return None
+def _parse(written: str | None) -> datetime | None:
+    """Return a time of a Lease; None if there is none, or if a person wrote something else."""
     try:
-        acquired_at = datetime.fromisoformat(lease.spec.acquireTime)
+        parsed = datetime.fromisoformat(written or "")
     except ValueError:
-        return None  # a person wrote something else
-    return acquired_at if acquired_at.tzinfo is not None else None
+        return None
+    return parsed if parsed.tzinfo is not None else None
 
 
 def _renewed_at(lease: Lease) -> str:

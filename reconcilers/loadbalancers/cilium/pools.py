@@ -59,9 +59,14 @@ class PoolSpec:
 
     @property
     def selector(self) -> Mapping[str, Any]:
-        """The selector without empty fields; empty if all Services are selected."""
+        """The selector without empty fields; empty if all Services are selected.
+
+        A tenant may serve another definition of the kind, so it may be of any form.
+        """
         stored = self.serviceSelector
-        return _without_empty(stored) if isinstance(stored, Mapping) else {}
+        if isinstance(stored, Mapping):
+            return _without_empty(stored)
+        return {"": stored} if stored else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +109,13 @@ class CiliumPool:
 def _without_empty(selector: Mapping[str, Any]) -> dict[str, Any]:
     """Return a selector without the fields that say nothing, as ServiceSelector.body has it."""
     kept = {name: part for name, part in selector.items() if part}
-    if expressions := kept.get("matchExpressions"):
+    expressions = kept.get("matchExpressions")
+    if isinstance(expressions, Sequence) and not isinstance(expressions, str):
         kept["matchExpressions"] = [
-            {name: part for name, part in term.items() if part} for term in expressions
+            {name: part for name, part in term.items() if part}
+            if isinstance(term, Mapping)
+            else term
+            for term in expressions
         ]
     return kept
 

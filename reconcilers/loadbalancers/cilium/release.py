@@ -82,11 +82,13 @@ class Leader:
         problem: why it is not known, as a sentence's end; empty if it is.
         took_over_at: when it took the Lease of another operator, by the clock of the tenant; None
             if none led before it, or if it is not known.
+        renewed_at: when it renewed the Lease last, by the same clock; None if that is not known.
     """
 
     holder: str = ""
     problem: str = ""
     took_over_at: datetime | None = None
+    renewed_at: datetime | None = None
 
 
 NOT_NEEDED = Leader()
@@ -224,10 +226,12 @@ def judge_takeover(leader: Leader, now: datetime, wait: float) -> Proven | Unpro
 
     Args:
         leader: the operator that leads, read after the last acknowledgement.
-        now: wall-clock time.
+        now: wall-clock time, for a Lease that does not say when it was renewed.
         wait: seconds that an operator is given that took the Lease of another.
     """
-    if leader.took_over_at is None or (now - leader.took_over_at).total_seconds() >= wait:
+    # Both times are of the clock of the tenant, which need not agree with ours.
+    until = leader.renewed_at or now
+    if leader.took_over_at is None or (until - leader.took_over_at).total_seconds() >= wait:
         return Proven()
     purpose = (
         f"after operator {leader.holder} took the Lease: the operator before it may stand still,"

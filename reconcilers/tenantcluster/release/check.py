@@ -357,7 +357,7 @@ class TenantReleaseCheck(ReleaseCheck):
             if self._has_moved(tenant) or _was_elsewhere(tenant, allocation):
                 return InUse(ELSEWHERE)
             kind = self._find_balancer(tenant, allocation)
-            return await self._inspect(client, kind, allocation, ranges, mark)
+            return await self._inspect(client, kind, tenant, allocation, ranges, mark)
 
     def _find_balancer(self, tenant: TenantCluster, allocation: IPAllocation) -> LoadBalancerKind:
         """Return the load balancer that may have the range of an allocation.
@@ -385,6 +385,7 @@ class TenantReleaseCheck(ReleaseCheck):
         self,
         client: Client,
         kind: LoadBalancerKind,
+        tenant: TenantCluster,
         allocation: IPAllocation,
         ranges: Ranges,
         mark: int,
@@ -393,17 +394,18 @@ class TenantReleaseCheck(ReleaseCheck):
 
         Args:
             client: of the tenant.
+            tenant: says which of its Services the load balancer serves.
             allocation: who holds the ranges.
             ranges: its ranges: none is free before all are.
             mark: the resourceVersion at which the allocation was marked.
         """
-        memory = self._memory(allocation)
+        memory, serves = self._memory(allocation), kind.serves_in(tenant)
         balancer = kind.of(client, memory.balancer)
         reading = await balancer.read()
         management = await self._tenants.management()
         services = await _list_services(client)
-        await note_for_release(self._client, [allocation], services, kind.serves)
-        user = await _find_user(services, ranges, kind.serves)
+        await note_for_release(self._client, [allocation], services, serves)
+        user = await _find_user(services, ranges, serves)
         if user is not None:
             reason = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(reason, by_service=True)
@@ -414,7 +416,7 @@ class TenantReleaseCheck(ReleaseCheck):
                 mark=allocation.metadata.annotations[names.ANNOTATION_RELEASING],
                 earlier=memory.earlier_waits,
                 offers=reading.targets.values(),
-                serves=kind.serves,
+                serves=serves,
             )
             if service is not None:
                 return InUse(f"Service {service.metadata.key} needs the range", by_service=True)

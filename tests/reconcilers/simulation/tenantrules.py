@@ -109,8 +109,8 @@ def any_basis(mp: Patch) -> None:
     inspect = TenantReleaseCheck._inspect
 
     async def lax(self: TenantReleaseCheck, *of: Any) -> Any:
-        client, kind, balancer_pool, wanted_entries, _ = of
-        return await inspect(self, client, kind, balancer_pool, wanted_entries, 0)
+        client, kind, tenant, allocation, ranges, _ = of
+        return await inspect(self, client, kind, tenant, allocation, ranges, 0)
 
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
@@ -120,8 +120,8 @@ def first_family_asked_for(mp: Patch) -> None:
     inspect = TenantReleaseCheck._inspect
 
     async def lax(self: TenantReleaseCheck, *of: Any) -> Any:
-        client, kind, balancer_pool, wanted_entries, mark = of
-        return await inspect(self, client, kind, balancer_pool, wanted_entries[:1], mark)
+        client, kind, tenant, allocation, ranges, mark = of
+        return await inspect(self, client, kind, tenant, allocation, ranges[:1], mark)
 
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 

@@ -1,0 +1,154 @@
+"""Attack on NamespaceSet."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from typing_extensions import override
+
+from controller.cache import Change
+from controller.manager import Manager
+from controller.meta import Key
+from controller.namespaces import NamespaceSet
+from controller.options import ManagerOptions
+from controller.outcome import SETTLED, Outcome
+from controller.transport import NO_QUERY
+from controller.triggers import Watch, to_self
+from tests.clock import VirtualClock
+from tests.controller.store import Store, StoreTransport
+from tests.controller.test_namespaces import GADGETS, Harness
+from tests.controller.widgets import WIDGETS, Widget
+
+
+class Stale(StoreTransport):
+    """Answers lists at 0 from a watch cache that stands still."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.old: dict[str, Any] | None = None
+
+    def freeze(self, path: str) -> None:
+        self.old = self._list(path)
+
+    @override
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] = NO_QUERY, **options: Any
+    ) -> bytes:
+        if self.old is not None and method == "GET" and query.get("resourceVersion") == "0":
+            return msgspec.json.encode(self.old)
+        return await super().request(method, path, query=query, **options)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_namespace_that_comes_back_shows_no_state_before_own_writes(
+    streams: bool,
+) -> None:
+    clock, store = VirtualClock(), Store()
+    transport = Stale(store)
+    manager = Manager(transport, clock=clock, options=ManagerOptions(stream_lists=streams))
+    namespaces = NamespaceSet(["a"])
+    widgets = manager.informer(WIDGETS, namespaces=namespaces)
+    path = "/apis/example.com/v1/namespaces/a/widgets"
+    store.put(f"{path}/one", {"metadata": {"name": "one", "namespace": "a"}})
+    seen: list[Any] = []
+
+    async def reconcile(key: Key) -> Outcome:
+        obj = widgets.cache.get(key)
+        seen.append((str(key), None if obj is None else obj.metadata.revision))
+        return SETTLED
+
+    manager.controller("widget", reconcile, watches=[Watch(widgets, to_self)])
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        await clock.advance(1)
+        transport.freeze(path)
+        await manager.client.create(WIDGETS, "a", {"metadata": {"name": "two", "namespace": "a"}})
+        await clock.advance(1)
+        assert widgets.cache.get(Key("a", "two")) is not None
+        namespaces.remove("a")
+        await clock.advance(1)
+        transport.watches_stalled = True
+        namespaces.add("a")
+        await clock.advance(1)
+        assert widgets.cache.get(Key("a", "two")) is not None
+        manager.stop()
+
+
+async def test_a_controller_hears_of_both_kinds_after_a_namespace_left_one_informer_only() -> None:
+    harness = Harness()
+    gadgets = harness.manager.informer(GADGETS, namespaces=harness.namespaces)
+    seen: list[str] = []
+
+    async def reconcile(key: Key) -> Outcome:
+        seen.append(str(key))
+        return SETTLED
+
+    watches: list[Watch[Any]] = [Watch(harness.widgets, to_self), Watch(gadgets, to_self)]
+    harness.manager.controller("gadget", reconcile, watches=watches)
+    for namespace in "ab":
+        harness.put(namespace, "one")
+        harness.put(namespace, "one", plural="gadgets")
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(10)
+        # what two informers see if a third task adds the name between their turns
+        harness.namespaces.remove("a")
+        member = harness.widgets._members["a"]
+
+        real = member.watching.cancel
+
+        def cancel() -> None:
+            real()
+            harness.namespaces.add("a")
+
+        object.__setattr__(member, "watching", _Spy(member.watching, harness.namespaces))
+        await harness.clock.advance(10)
+        assert list(harness.namespaces) == ["a", "b"]
+        seen.clear()
+        harness.put("a", "later")
+        await harness.clock.advance(1)
+        assert seen == ["a/later"]
+        harness.manager.stop()
+
+
+class _Spy:
+    def __init__(self, scope: Any, namespaces: NamespaceSet) -> None:
+        self.scope, self.namespaces = scope, namespaces
+
+    @property
+    def cancel_called(self) -> bool:
+        return bool(self.scope.cancel_called)
+
+    def cancel(self) -> None:
+        self.scope.cancel()
+        self.namespaces.add("a")
+
+
+async def test_a_handler_that_raises_gets_deletions_of_a_namespace_that_left_twice() -> None:
+    harness = Harness()
+    harness.put("a", "one")
+    deleted: list[str] = []
+    failures = 1
+
+    def note(change: Change[Widget]) -> None:
+        nonlocal failures
+        if change.new is None and change.old is not None:
+            failures -= 1
+            if failures >= 0:
+                raise LookupError("not yet")
+            deleted.append(str(change.old.metadata.key))
+
+    harness.widgets.add_handler(note)
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(1)
+        harness.namespaces.remove("a")
+        await harness.clock.advance(1)
+        harness.store.remove("/apis/example.com/v1/namespaces/a/widgets/one")
+        harness.namespaces.add("a")
+        await harness.clock.advance(1)
+        await harness.clock.advance(200)
+        assert deleted == ["a/one"]
+        harness.manager.stop()

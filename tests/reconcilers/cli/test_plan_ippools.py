@@ -1,0 +1,45 @@
+"""`plan` with IPPools that belong to a Cluster, as those of Cluster API Provider Metal3 do."""
+
+from tests.reconcilers.cli.commandline import plan_text
+from tests.reconcilers.server import Json
+from tests.yamls import written_yaml
+
+
+def _pool(end: str) -> Json:
+    return {
+        "apiVersion": "ipam.metal3.io/v1alpha1",
+        "kind": "IPPool",
+        "metadata": {"name": "p", "namespace": "home"},
+        "spec": {
+            "namePrefix": "p",
+            "clusterName": "c",
+            "pools": [{"start": "10.0.0.10", "end": end}],
+        },
+    }
+
+
+def _claim(name: str) -> Json:
+    return {
+        "apiVersion": "ipam.metal3.io/v1alpha1",
+        "kind": "IPClaim",
+        "metadata": {"name": name, "namespace": "home"},
+        "spec": {"pool": {"name": "p", "namespace": "home"}},
+    }
+
+
+def test_the_cluster_of_an_ippool_is_taken_to_exist() -> None:
+    outcome = plan_text(written_yaml([_pool("10.0.0.20"), _claim("a")]))
+    assert "10.0.0.10" in outcome.out
+    assert "does not exist" not in outcome.out
+
+
+def test_a_claim_of_a_full_ippool_of_a_cluster_shows_that_it_is_full() -> None:
+    cluster: Json = {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "Cluster",
+        "metadata": {"name": "c", "namespace": "home"},
+        "spec": {},
+    }
+    outcome = plan_text(written_yaml([cluster, _pool("10.0.0.10"), _claim("a"), _claim("b")]))
+    assert "Exhausted IP Pools" in outcome.out
+    assert "does not exist" not in outcome.out

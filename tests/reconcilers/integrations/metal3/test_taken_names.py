@@ -1,0 +1,43 @@
+"""An IPAddress in the way with another address than its name says."""
+
+import pytest
+
+from allocator import AddressRange
+from controller.client import Client
+from controller.meta import Key
+from controller.testing.api import FakeApi
+from reconcilers.integrations.metal3 import api
+from reconcilers.integrations.metal3.addresswrites import AddressWrites, NameTaken
+from reconcilers.integrations.metal3.entries import space_of
+from tests.clock import VirtualClock
+from tests.reconcilers.integrations.metal3.test_poolstatus import SPEC, make_caches
+
+
+async def test_an_ipaddress_with_another_address_than_was_promised_is_not_adopted() -> None:
+    fake, caches = FakeApi(VirtualClock()), make_caches()
+    for kind in api.KINDS:
+        fake.serve(kind)
+    client = Client(fake)
+    fake.put_object(api.POOLS, {"metadata": {"name": "p", "namespace": "home"}, "spec": {}})
+    fake.put_object(
+        api.CLAIMS,
+        {"metadata": {"name": "c", "namespace": "home"}, "spec": {"pool": {"name": "p"}}},
+    )
+    claim = await client.get(api.CLAIMS, Key("home", "c"))
+    own_pool = await client.get(api.POOLS, Key("home", "p"))
+    # A person creates it after the choice: its name is that of 10.0.0.5, its address another one.
+    fake.put_object(
+        api.ADDRESSES,
+        {
+            "metadata": {"name": "p-10-0-0-5", "namespace": "home"},
+            "spec": {
+                "address": "10.0.0.6",
+                "pool": {"name": "p"},
+                "claim": {"name": "c"},
+            },
+        },
+    )
+    [side] = caches.sides.values()
+    writes, promised = AddressWrites(client, caches), AddressRange.parse("10.0.0.5", "10.0.0.5")
+    with pytest.raises(NameTaken):
+        await writes.ensure(side, claim, own_pool, space_of(SPEC), promised)
