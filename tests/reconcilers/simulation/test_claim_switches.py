@@ -38,7 +38,7 @@ SWITCHES = {
         rules.while_terminating,
         "while it was being deleted",
         SHARP,
-        1,
+        4,
     ),
     "4a": Switch(
         "the journal is written at the version that was read",
@@ -80,7 +80,7 @@ SWITCHES = {
         rules.leftovers_stay,
         "waits although it fits",
         _FORCED,
-        2,
+        15,
     ),
     "9c": Switch(
         "a claim goes when a live read shows no IPAddress",

@@ -26,7 +26,7 @@ GIVEN, REST = "may be given away", "it did not come to rest"
 SWITCHES = {
     "gate": Switch("the finalizer goes last", rules.open_gate, GIVEN, _STORM, seed=12),
     "mark": Switch("what is marked is not projected", rules.marks_projected, REST, Faults(), 26),
-    "look": Switch("out means not in the pool", rules.pool_not_looked_at, GIVEN, _STORM, 144),
+    "look": Switch("out means not in the pool", rules.pool_not_looked_at, GIVEN, _STORM, 19),
     "silence": Switch("who does not answer holds on", rules.silence_is_consent, GIVEN, _STORM, 12),
     "begun": Switch(
         "a projection is recorded before it begins", rules.begun_not_recorded, GIVEN, _STORM, 12
