@@ -5,9 +5,8 @@ from typing import Any
 
 from controller.meta import Key
 from controller.resource import Resource
-from reconcilers.integrations.core.objects import is_of
+from reconcilers.integrations.core.objects import Body, is_of
 from reconcilers.integrations.core.objects import resource_of as find_resource
-from reconcilers.integrations.core.platforms import Body
 from reconcilers.integrations.registry import (
     list_platforms,
     platforms_of,

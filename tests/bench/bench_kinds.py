@@ -12,14 +12,12 @@ are nearly the same in each run, whatever else the machine does.
 import gc
 import json
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
 from statistics import median
 from time import process_time
-from types import FrameType
 from typing import Any
 
 import anyio
@@ -42,6 +40,7 @@ from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kkp
 from reconcilers.integrations.metal3 import api as metal3
 from reconcilers.integrations.vitistack import api as vitistack
+from tests.calls import calls_of
 from tests.reconcilers.integrations.unreadable import Json, Site, site
 from tests.reconcilers.test_sharing import NAMESPACE
 
@@ -271,17 +270,7 @@ async def _measure(place: Site, change: Callable[[int], Awaitable[None]]) -> str
         begun = process_time()
         await play(number)
         spent.append(process_time() - begun)
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _: Any) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        await play(ROUNDS)
-    finally:
-        sys.setprofile(None)
+    calls = await calls_of(partial(play, ROUNDS))
     return f"{1000 * median(spent):9.2f} ms {calls:9,} calls"
 
 

@@ -6,12 +6,9 @@ in each run, whatever else the machine does.
 """
 
 import logging
-import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import process_time
-from types import FrameType
-from typing import Any
 
 import anyio
 import click
@@ -22,6 +19,7 @@ from reconcilers.api import names
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool.statusjournal import count_promises
 from reconcilers.webhooks.validators import AllocationValidator
+from tests.calls import calls_of
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 from tests.reconcilers.server import Server
@@ -87,17 +85,7 @@ async def measure_step(step: Step, before: Callable[[int], object] = lambda _: N
         await step()
         spent += process_time() - begun
     before(ROUNDS)
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _: Any) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        await step()
-    finally:
-        sys.setprofile(None)
+    calls = await calls_of(step)
     return f"{1000 * spent / ROUNDS:9.2f} ms {calls:9,} calls"
 
 

@@ -1,15 +1,14 @@
 """The integration with Cluster API, as everything outside of this package sees it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
 from typing_extensions import override
 
-from controller.meta import Key, Version
+from controller.meta import Version
 from controller.resource import Resource
 from reconcilers.configuration.settings import CLUSTER_API, Settings
 from reconcilers.integrations.clusterapi.api import (
@@ -23,9 +22,8 @@ from reconcilers.integrations.clusterapi.api import (
     addresses,
     claims,
 )
-from reconcilers.integrations.core.objects import Objects, is_of
+from reconcilers.integrations.core.objects import Body, Objects, list_implied
 from reconcilers.integrations.core.platforms import (
-    Body,
     ListHoldings,
     Operations,
     Platform,
@@ -93,19 +91,7 @@ class ClusterApiPlatform(Platform):
 
     @override
     def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Any], Body]]:
-        if any(is_of(body, [CLUSTERS]) for body in bodies):
-            return
-        keys: dict[Key, None] = {}
-        for body in bodies:
-            if not is_of(body, [CLAIMS]):
-                continue
-            with suppress(msgspec.ValidationError):
-                claim = msgspec.convert(body, CLAIMS.type)
-                if claim.cluster is not None:
-                    keys[claim.cluster] = None
-        for key in keys:
-            metadata = {"name": key.name, "namespace": key.namespace}
-            yield CLUSTERS, {"metadata": metadata, "spec": {}}
+        return list_implied(bodies, CLAIMS, CLUSTERS, attrgetter("cluster"))
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:

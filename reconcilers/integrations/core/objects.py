@@ -1,6 +1,6 @@
 """An integration's objects as a command reads them: from a cluster once, or from manifests."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -15,6 +15,8 @@ from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 
+Body = Mapping[str, Any]
+"""A manifest."""
 SPACE_INDEX = "space"
 """The index by which caches find the objects of a pool."""
 
@@ -112,18 +114,43 @@ async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:
     return replace(objects, not_read=lists.not_read)
 
 
-def is_of(body: Mapping[str, Any], kinds: Iterable[Resource[Any]]) -> bool:
+def is_of(body: Body, kinds: Iterable[Resource[Any]]) -> bool:
     """Return whether a manifest is of one of these kinds, of any version."""
     return resource_of(body, kinds) is not None
 
 
-def resource_of(body: Mapping[str, Any], kinds: Iterable[Resource[Any]]) -> Resource[Any] | None:
+def list_implied(
+    bodies: Sequence[Body],
+    kind: Resource[Any],
+    implied: Resource[Any],
+    find: Callable[[Any], Key | None],
+) -> Iterator[tuple[Resource[Any], Body]]:
+    """Yield the objects that manifests of a kind name, each once.
+
+    Nothing is yielded if there are manifests of such objects: then they are all that there is.
+
+    Args:
+        bodies: manifests of any kinds.
+        kind: whose manifests name objects; those that cannot be decoded name none.
+        implied: the kind of the objects that are named.
+        find: returns the object that one of `kind` names; None for none.
+    """
+    if any(is_of(body, [implied]) for body in bodies):
+        return
+    keys: dict[Key, None] = {}
+    for body in bodies:
+        if is_of(body, [kind]):
+            with suppress(msgspec.ValidationError):
+                if (key := find(msgspec.convert(body, kind.type))) is not None:
+                    keys[key] = None
+    for key in keys:
+        yield implied, {"metadata": {"name": key.name, "namespace": key.namespace}, "spec": {}}
+
+
+def resource_of(body: Body, kinds: Iterable[Resource[Any]]) -> Resource[Any] | None:
     """Return the kind of a manifest among these kinds; None if it is of another kind."""
     group_and_kind = str(body.get("apiVersion", "")).rpartition("/")[0], body.get("kind")
     return next((kind for kind in kinds if (kind.group, kind.kind) == group_and_kind), None)
-
-
-Body = Mapping[str, Any]
 
 
 def as_it_is(body: Body) -> Body:

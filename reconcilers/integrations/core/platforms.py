@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from controller.meta import Key, Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.integrations.core.objects import Objects, from_bodies, read
+from reconcilers.integrations.core.objects import Body, Objects, from_bodies, read
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.spaces.offers import Offer
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from reconcilers.spaces.index import SpaceIndex
     from reconcilers.specrules.verdict import Validator
 
-Body = Mapping[str, Any]
 Operations = tuple[str, ...]
 ListHoldings = Callable[["Client", NetworkPool], Awaitable["OtherHoldings"]]
 """Lists what the objects of a platform hold of a NetworkPool, by lists that begin now."""

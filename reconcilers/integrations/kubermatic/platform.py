@@ -7,9 +7,8 @@ from typing_extensions import override
 
 from controller.resource import Resource
 from reconcilers.configuration.settings import KUBERMATIC, Settings
-from reconcilers.integrations.core.objects import is_of
+from reconcilers.integrations.core.objects import Body, is_of
 from reconcilers.integrations.core.platforms import (
-    Body,
     ListHoldings,
     Operations,
     Platform,

@@ -1,13 +1,11 @@
 """The integration with metal3, as everything outside of this package sees it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
 from typing_extensions import override
 
-from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.configuration.settings import CLUSTER_API, METAL3
 from reconcilers.integrations.clusterapi.api import (
@@ -16,13 +14,8 @@ from reconcilers.integrations.clusterapi.api import (
     addresses,
     claims,
 )
-from reconcilers.integrations.core.objects import is_of
-from reconcilers.integrations.core.platforms import (
-    Body,
-    Operations,
-    Platform,
-    PlatformObjects,
-)
+from reconcilers.integrations.core.objects import Body, list_implied
+from reconcilers.integrations.core.platforms import Operations, Platform, PlatformObjects
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.integrations.metal3.api import ADDRESS_KIND, CLAIM_KIND, CLAIMS, KINDS, POOLS
 from reconcilers.spaces.index import SpaceIndex
@@ -64,18 +57,7 @@ class Metal3Platform(Platform):
 
     @override
     def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Any], Body]]:
-        if any(is_of(body, [CLUSTERS]) for body in bodies):
-            return
-        keys: dict[Key, None] = {}
-        for body in bodies:
-            if is_of(body, [POOLS]):
-                with suppress(msgspec.ValidationError):
-                    pool = msgspec.convert(body, POOLS.type)
-                    if pool.cluster is not None:
-                        keys[pool.cluster] = None
-        for key in keys:
-            metadata = {"name": key.name, "namespace": key.namespace}
-            yield CLUSTERS, {"metadata": metadata, "spec": {}}
+        return list_implied(bodies, POOLS, CLUSTERS, attrgetter("cluster"))
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:

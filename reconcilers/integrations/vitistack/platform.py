@@ -7,8 +7,8 @@ from typing_extensions import override
 
 from controller.resource import Resource
 from reconcilers.configuration.settings import VITISTACK
-from reconcilers.integrations.core.objects import is_of
-from reconcilers.integrations.core.platforms import Body, Platform, PlatformObjects
+from reconcilers.integrations.core.objects import Body, is_of
+from reconcilers.integrations.core.platforms import Platform, PlatformObjects
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, KINDS, NETWORKS
 from reconcilers.spaces.offers import Offer

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Awaitable, Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from reconcilers.networkpool import facts
 from reconcilers.networkpool.statusjournal import count_promises
 from reconcilers.promises.holdings import Facts, KeptHoldings
 from reconcilers.webhooks.validators import AllocationValidator
+from tests.calls import calls_of
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 
@@ -38,23 +38,6 @@ def _fill_pool(count: int) -> Replica:
 
 async def _calls_of_pass(replica: Replica) -> int:
     return await calls_of(lambda: replica.pools.reconcile(make.key("lab")))
-
-
-async def calls_of(work: Callable[[], Awaitable[object]]) -> int:
-    """Return how many functions and methods are called, those written in C too."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        await work()
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 async def _release(replica: Replica) -> None:

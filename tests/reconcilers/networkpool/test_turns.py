@@ -32,9 +32,9 @@ from reconcilers.promises.choosing import (
 )
 from reconcilers.promises.holdings import KeptHoldings, Layouts
 from reconcilers.promises.journal import Promise, PromisedRange
+from tests.calls import calls_of
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
-from tests.reconcilers.networkpool.test_pass_cost import calls_of
 
 SECOND = {"cidr": "fd00::40:0/125"}
 BITS = 4  # 16 addresses of the first family, 8 of the second

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from tests.reconcilers.networkpool.test_pass_cost import calls_of
+from tests.calls import calls_of
 from tests.reconcilers.simulation.kkp import KkpReplica
 from tests.reconcilers.simulation.kkpscenes import KkpStage
 from tests.reconcilers.simulation.model import KKP_POOLS
