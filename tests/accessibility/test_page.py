@@ -34,7 +34,7 @@ RUN = (
 pytestmark = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not here: `make axe`")
 
 
-async def findings(page: Page | Any) -> Any:
+async def findings(page: Page) -> Any:
     """Return the findings of axe, with every list open and a range chosen."""
     await page.value("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     await page.value("document.querySelector('canvas.map').focus()")
@@ -49,12 +49,12 @@ async def test_nothing_is_found_on_the_page(tmp_path: Path, dark: bool) -> None:
     async with open_page(tmp_path, width=WIDTHS[0], dark=dark, objects=OBJECTS) as page:
         url, findings_by_width = (
             await page.value("location.href"),
-            {WIDTHS[0]: await findings(page)},
+            {WIDTHS[0]: await findings(page.tab)},
         )
         for width in WIDTHS[1:]:
             await page.tab.show(url, width=width, dark=dark)
             await page.tab.until("document.body && document.body.dataset.drawn === 'true'")
-            findings_by_width[width] = await findings(page)
+            findings_by_width[width] = await findings(page.tab)
         assert findings_by_width == {width: [] for width in WIDTHS}
 
 

@@ -31,7 +31,7 @@ class MapPage:
     def __init__(self, tab: Page) -> None:
         self.tab = tab
         self.call, self.value = tab.call, tab.value
-        self.press, self.drawn = tab.press, tab.wait_until_drawn
+        self.press, self.wait_until_drawn = tab.press, tab.wait_until_drawn
 
     async def state(self, name: str, of: str = "east") -> Any:
         """Return the page's state of a pool: `from`, `span` or `cursor`."""
@@ -44,7 +44,7 @@ class MapPage:
         The labels beside the rows decide where the addresses begin: what a pointer is on is
         known after the drawing.
         """
-        await self.drawn()
+        await self.wait_until_drawn()
         document: dict[str, float] = json.loads(
             await self.value(
                 "(() => { const map = document.querySelector('canvas.map');"
@@ -203,7 +203,7 @@ async def test_the_map_follows_the_dark_mode_of_the_system(tmp_path: Path) -> No
         assert sum((await page.value(pixel))[:3]) < 300
         light = [{"name": "prefers-color-scheme", "value": "light"}]
         await page.call("Emulation.setEmulatedMedia", features=light)
-        await page.drawn()
+        await page.wait_until_drawn()
         assert sum((await page.value(pixel))[:3]) > 500
 
 

@@ -24,7 +24,7 @@ OBJECTS = (
 
 
 async def column(page: MapPage, table: str, at: int) -> list[str]:
-    await page.drawn()
+    await page.wait_until_drawn()
     cells = (
         f"[...document.querySelectorAll('#{table} tbody tr:not(.spacer)')]"
         f".map((row) => row.cells[{at}])"

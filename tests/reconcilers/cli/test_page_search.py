@@ -36,7 +36,7 @@ OBJECTS = (
 
 async def rows(page: MapPage, table: str) -> list[str]:
     """Return the first column of a table."""
-    await page.drawn()
+    await page.wait_until_drawn()
     cells = f"[...document.querySelectorAll('#{table} tbody th')]"
     cell_texts: list[str] = await page.value(f"{cells}.map((cell) => cell.textContent)")
     return cell_texts
