@@ -1,15 +1,23 @@
 """Which stored values the server makes of applied ones, remembered in the process.
 
-The server stores a quantity in its own notation (`1000m` as `1`), a mutating webhook may rewrite a
-value, and in a value with one owner, an atomic list for example, managedFields do not tell a
-default of the server from a field that an earlier apply set. Only an apply tells: it changes
-nothing if the stored value is what the server makes of the applied one. Such a result is
-remembered with the values, not with the resourceVersion, which each write of the status changes.
-It holds until one of the values changes, or the process ends. Rejected: to parse quantities.
-Nothing but the kind's type says which text is one. Rejected: to accept each stored value that
-contains the applied one. A field that the body no longer has would stay for ever.
+The server does not store each value as it was applied. It writes a quantity in its own notation
+(`1000m` as `1`), drops null and empty values, and adds defaults; a mutating webhook rewrites what
+it wants. In a value with one owner, an atomic list for example, managedFields do not tell a
+default of the server from a field that an earlier apply set. The answer to an apply tells: nobody
+else wrote in between, so each difference in it is what the server makes of the applied value.
+
+Such a difference is remembered with both values, not with the resourceVersion, which each write of
+the status changes. It holds until one of the values changes, or the process ends: so after a
+restart a child with such values is applied once more.
+
+Rejected: to compare resourceVersions before and after an apply. kube-apiserver raises that of a
+NetworkPolicy with an empty `egress` at each apply, though it stores the same object.
+Rejected: to parse quantities. Nothing but the kind's type says which text is one.
+Rejected: to accept each stored value that contains the applied one. A field that the body no
+longer has would stay for ever.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -38,18 +46,18 @@ class ChildAndManager:
 
 
 class AppliedValues:
-    """The values of which an apply has shown what the server makes of them."""
+    """The differences that stay after an apply, by child and field manager."""
 
     def __init__(self) -> None:
         self._digests: dict[tuple[str, str, str], tuple[str, frozenset[bytes]]] = {}
 
     def includes(self, child: ChildAndManager, digest: bytes) -> bool:
-        """Return whether an apply of these values to this object changed nothing."""
+        """Return whether the difference stayed after the last apply to this object."""
         uid, digests = self._digests.get(self._name(child), ("", frozenset()))
         return uid == child.uid and digest in digests
 
     def remember(self, child: ChildAndManager, digests: frozenset[bytes]) -> None:
-        """Record the values of the last apply that changed nothing, instead of older ones."""
+        """Record the differences that stayed after an apply, instead of those of earlier ones."""
         name = self._name(child)
         self._digests.pop(name, None)
         if not digests:
@@ -63,7 +71,13 @@ class AppliedValues:
         return child.kind, child.where, child.manager
 
 
-def digest_values(path: str, desired: Any, stored: Any) -> bytes:
-    """Return a digest of a field's path, its applied value and its stored value."""
+def digest_values(path: str, desired: Any, stored: Sequence[Any]) -> bytes:
+    """Return a digest of a field's path, its applied value and its stored value.
+
+    Args:
+        path: the path of the field.
+        desired: the applied value.
+        stored: the stored value as only entry; empty if the object does not have the field.
+    """
     encoded = msgspec.json.encode([path, desired, stored], order="deterministic")
     return blake2b(encoded, digest_size=16).digest()

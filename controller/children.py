@@ -1,10 +1,10 @@
 """Objects that a reconciler keeps for another object, by server-side apply.
 
-`ensure` reads the child from the server and compares the read object with the desired one before
-it writes. At rest it sends one GET and no write. The comparison needs no schema: `managedFields`
-says which fields and list entries our field manager owns, so fields of others and defaults of the
-server are left out. One apply that changes nothing tells what the server makes of a value: other
-notations, and defaults inside a value with one owner; appliedvalues.py says why.
+`ensure` reads the child from the server, compares it with the desired object
+(fielddifferences.py), and applies that only if they differ. At rest it sends one GET and no write.
+Some differences stay after an apply: the server writes a quantity in its own notation, fills in
+defaults, or drops an empty list. The answer to the apply shows them; appliedvalues.py remembers
+them, so they cause no further write.
 
 Rejected: comparing with a cached object. Caches keep only the fields that a kind's type names.
 Rejected: applying in each pass. That is a write request for each child and pass, which admission
@@ -12,29 +12,22 @@ webhooks get too.
 """
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-import msgspec
-
-from controller.appliedvalues import ChildAndManager, digest_values
+from controller.appliedvalues import ChildAndManager
 from controller.arguments import check_resource
 from controller.client import Client
 from controller.codec import decode_json, decode_object, encode
 from controller.errors import OwnedByAnother
+from controller.fielddifferences import FieldDifference, find_differences
 from controller.meta import Key, Object, Untyped
 from controller.owners import with_owner
 from controller.resource import Resource
 
 T = TypeVar("T", bound=Object)
 Json = dict[str, Any]
-
-_ABSENT = object()
-"""Stands for a field that an object does not have; equal to no JSON value."""
-_NAMING = ("name", "namespace")
-"""Fields of the metadata that say which object it is; no manager owns them."""
-_OUTER = ("apiVersion", "kind", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,34 +61,6 @@ class Ensured(Generic[T]):
     object: T
     operation: Literal["created", "updated", "unchanged"]
     fields: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Difference:
-    """A field in which an object differs from what the manager is to own in it.
-
-    Args:
-        paths: the paths that differ, for `Ensured.fields`.
-        desired: the desired value; absent if the manager is not to own the field any more.
-        stored: the stored value.
-        is_owned: whether the manager owns the field as one value.
-    """
-
-    paths: tuple[str, ...]
-    desired: object = _ABSENT
-    stored: object = _ABSENT
-    is_owned: bool = False
-
-    @property
-    def digest(self) -> bytes:
-        """The digest of the values if only the server can have made one of the other; else empty.
-
-        While we own the value, what is stored is what the server made of an apply of ours. Whoever
-        else writes another value takes the field over.
-        """
-        if not self.is_owned or self.stored is _ABSENT:
-            return b""
-        return digest_values(self.paths[0], self.desired, self.stored)
 
 
 async def ensure(
@@ -140,44 +105,43 @@ async def ensure(
         raise ValueError(
             f"{resource.kind} {key} has no owner to name the field manager after: pass manager="
         )
-    current = await client.find(_as_untyped(resource), key)
+    current = await client.find(resource.untyped, key)
+    differences: list[FieldDifference] = []
+    if current is not None:
+        if owner is not None and owner.controller:
+            _check_controller(resource, current, owner)
+        child = _name_child(resource, current, manager)
+        differences = [
+            difference
+            for difference in find_differences(
+                desired, current.body, manager, resource.api_version
+            )
+            if not client.applied_values.includes(child, difference.digest)
+        ]
+        if not differences:
+            return Ensured(decode_object(resource, encode(current.body)), "unchanged")
+    applied, stored = await client.apply_whole(
+        resource, key, desired, manager=manager, force=force
+    )
+    if not client.is_dry_run:
+        # Nobody else had a turn: what differs now is what the server makes of our values.
+        remaining = find_differences(desired, stored.body, manager, resource.api_version)
+        client.applied_values.remember(
+            _name_child(resource, stored, manager),
+            frozenset(difference.digest for difference in remaining) - {b""},
+        )
     if current is None:
-        created = await client.apply(resource, key, desired, manager=manager, force=force)
-        return Ensured(created, "created")
-    if owner is not None and owner.controller:
-        _check_controller(resource, current, owner)
-    where = ChildAndManager(
-        f"{resource.full_name}/{resource.version}", str(key), current.metadata.uid, manager
-    )
-    all_differences = list(_differences(desired, current, manager, resource.api_version))
-    differences = [
-        difference
-        for difference in all_differences
-        if not client.applied_values.includes(where, difference.digest)
-    ]
-    if not differences:
-        return Ensured(decode_object(resource, encode(current.body)), "unchanged")
-    child = await client.apply(resource, key, desired, manager=manager, force=force)
-    if child.metadata.resourceVersion == current.metadata.resourceVersion:
-        # The server has the value in another notation, or with its defaults.
-        if not client.is_dry_run:
-            digests = frozenset(difference.digest for difference in all_differences)
-            client.applied_values.remember(where, digests - {b""})
-        return Ensured(child, "unchanged")
+        return Ensured(applied, "created")
+    if applied.metadata.resourceVersion == current.metadata.resourceVersion:
+        return Ensured(applied, "unchanged")
     paths = (path for difference in differences for path in difference.paths)
-    return Ensured(child, "updated", tuple(dict.fromkeys(paths)))
+    return Ensured(applied, "updated", tuple(dict.fromkeys(paths)))
 
 
-def _as_untyped(resource: Resource[Any]) -> Resource[Untyped]:
-    """Return the same kind with whole objects."""
-    return Resource(
-        resource.group,
-        resource.version,
-        resource.kind,
-        resource.plural,
-        Untyped,
-        namespaced=resource.namespaced,
-    )
+def _name_child(resource: Resource[Any], stored: Untyped, manager: str) -> ChildAndManager:
+    """Return the child and its field manager as AppliedValues knows them."""
+    kind = f"{resource.full_name}/{resource.version}"
+    return ChildAndManager(kind, str(stored.metadata.key), stored.metadata.uid, manager)
 
 
 def _complete(resource: Resource[Any], owner: Owner | None, body: Mapping[str, Any]) -> Json:
@@ -250,108 +214,3 @@ def _check_controller(resource: Resource[Any], current: Untyped, owner: Owner) -
                 f"{resource.kind} {current.metadata.key} cannot belong to {owner.kind.kind}"
                 f" {meta.key}: its controlling owner is {why}"
             )
-
-
-def _differences(
-    desired: Json, current: Untyped, manager: str, version: str
-) -> Iterator[_Difference]:
-    """Yield the fields in which the object differs from what the manager is to own in it."""
-    entries = (current.body["metadata"].get("managedFields")) or ()
-    owned = next(
-        (
-            entry.get("fieldsV1") or {}
-            for entry in entries
-            if entry.get("manager") == manager
-            and entry.get("operation") == "Apply"
-            and entry.get("apiVersion") == version
-            and not entry.get("subresource")
-        ),
-        {},
-    )
-    meta = {name: value for name, value in desired["metadata"].items() if name not in _NAMING}
-    content = {
-        name: value for name, value in desired.items() if name not in {"apiVersion", "kind"}
-    }
-    content["metadata"] = meta
-    if not meta:
-        del content["metadata"]
-    yield from _compare_maps(content, current.body, owned, "")
-
-
-def _compare(
-    desired: object, current: object, owned: Mapping[str, Any], path: str
-) -> Iterator[_Difference]:
-    """Yield the differences below `path`; `owned` is what the manager owns there (FieldsV1).
-
-    An owned field without owned parts is one value. If another manager had changed it, we would
-    not own it, so only what we want may have changed.
-    """
-    parts = [name for name in owned if name != "."]
-    if isinstance(desired, dict) and isinstance(current, dict) and (parts or not desired):
-        yield from _compare_maps(desired, current, owned, path)
-    elif isinstance(desired, list) and isinstance(current, list) and (parts or not desired):
-        yield from _compare_lists(desired, current, parts, owned, path)
-    elif desired != current:
-        yield _Difference(
-            _name_unequal(desired, current, path), desired, current, is_owned=not parts
-        )
-
-
-def _name_unequal(desired: object, current: object, path: str) -> tuple[str, ...]:
-    """Return the paths of the unequal fields of two maps; of any other two values, their path."""
-    if not isinstance(desired, dict) or not isinstance(current, dict):
-        return (path,)
-    names = [name for name in desired if desired[name] != current.get(name, _ABSENT)]
-    return tuple(f"{path}.{name}" for name in names) or (path,)
-
-
-def _compare_maps(
-    desired: Json, current: Mapping[str, Any], owned: Mapping[str, Any], path: str
-) -> Iterator[_Difference]:
-    for name, value in desired.items():
-        inner = f"{path}.{name}" if path else name
-        part = owned.get(f"f:{name}")
-        stored = current.get(name, _ABSENT)
-        if part is None:  # missing, or another manager has written it since
-            yield _Difference(_name_unequal(value, stored, inner), value, stored)
-        else:
-            yield from _compare(value, stored, part, inner)
-    for part in owned:
-        name = part.removeprefix("f:")
-        if part != "." and name not in desired:
-            yield _Difference((f"{path}.{name}" if path else name,))
-
-
-def _compare_lists(
-    desired: list[Any], current: list[Any], parts: list[str], owned: Mapping[str, Any], path: str
-) -> Iterator[_Difference]:
-    """Compare a list that is a set or a map, whose owned entries `parts` names."""
-    unmatched = {part: decode_json(part[2:].encode()) for part in parts}
-    for item in desired:
-        part = next((part for part, keys in unmatched.items() if _matches(part, keys, item)), None)
-        if part is None:
-            yield _Difference((f"{path}[{_label(item)}]",))
-            continue
-        keys = unmatched.pop(part)
-        present = next((entry for entry in current if _matches(part, keys, entry)), _ABSENT)
-        yield from _compare(item, present, owned[part], f"{path}[{part[2:]}]")
-    for part in unmatched:
-        yield _Difference((f"{path}[{part[2:]}]",))
-
-
-def _matches(part: str, keys: Any, item: Any) -> bool:
-    """Return whether an entry of a list is the one that a path element names.
-
-    A key field that the entry leaves out has the schema's default, as `protocol` of a port has.
-    """
-    if part.startswith("v:"):
-        return bool(item == keys)
-    return isinstance(item, dict) and all(
-        item.get(name, value) == value for name, value in keys.items()
-    )
-
-
-def _label(item: object) -> str:
-    """Return a short text that tells entries of a list apart."""
-    name = item.get("name") if isinstance(item, dict) else item
-    return str(name) if name is not None else msgspec.json.encode(item).decode()[:60]

@@ -34,7 +34,7 @@ from controller.codec import (
 from controller.errors import ControllerError, NotFound, is_subresource_missing
 from controller.lists import PAGE_SIZE, list_all
 from controller.loggers import get_logger
-from controller.meta import Key, Object, Version
+from controller.meta import Key, Object, Untyped, Version
 from controller.owners import check_owners
 from controller.resource import Resource
 from controller.reviews import ask_review, is_access_allowed
@@ -401,6 +401,45 @@ class Client:
             Conflict: the object has another version.
             ValueError: as for `create`.
         """
+        obj, _ = await self._send_apply(resource, key, body, manager, force, version, uid)
+        return obj
+
+    async def apply_whole(
+        self,
+        resource: Resource[T],
+        key: Key,
+        body: Mapping[str, Any],
+        *,
+        manager: str,
+        force: bool = False,
+    ) -> tuple[T, Untyped]:
+        """Apply as `apply` does; return the object, and the same object with all its fields.
+
+        Args:
+            resource: the kind.
+            key: namespace and name; the object is created if it does not exist.
+            body: the fields to apply.
+            manager: the field manager.
+            force: take over fields that others own, instead of raising FieldManagerConflict.
+
+        Raises:
+            FieldManagerConflict: another manager owns a field.
+            ValueError: as for `create`.
+        """
+        obj, data = await self._send_apply(resource, key, body, manager, force)
+        return obj, decode_object(resource.untyped, data)
+
+    async def _send_apply(  # noqa: PLR0913, PLR0917 - what a caller of `apply` decides
+        self,
+        resource: Resource[T],
+        key: Key,
+        body: Mapping[str, Any],
+        manager: str,
+        force: bool,
+        version: str = "",
+        uid: str = "",
+    ) -> tuple[T, bytes]:
+        """Apply; return the object, and the answer of the server. `apply` describes the rest."""
         check_argument(resource, key, "apply", KEY)
         check_place(resource, key, "apply")
         check_owners(resource, body)
@@ -415,7 +454,7 @@ class Client:
                 body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
                 content_type=APPLY_PATCH,
             )
-            return self._decode(resource, data)
+            return self._decode(resource, data), data
 
     async def may(self, subject: Mapping[str, Any], attributes: Mapping[str, str]) -> bool:
         """Return whether a user may do a request, by a SubjectAccessReview.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import quote
 
-from controller.meta import Key, MetadataOnly, Object
+from controller.meta import Key, MetadataOnly, Object, Untyped
 
 T = TypeVar("T", bound=Object)
 OutlineType = type[Object]
@@ -58,6 +58,18 @@ class Resource(Generic[T]):
             self.kind,
             self.plural,
             MetadataOnly,
+            namespaced=self.namespaced,
+        )
+
+    @property
+    def untyped(self) -> "Resource[Untyped]":
+        """The same kind with whole objects, of which nothing is left out. They enter no cache."""
+        return Resource(
+            self.group,
+            self.version,
+            self.kind,
+            self.plural,
+            Untyped,
             namespaced=self.namespaced,
         )
 

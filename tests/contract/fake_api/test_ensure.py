@@ -25,6 +25,7 @@ from controller import (
     ensure,
 )
 from envtest.plane import ControlPlane as Plane
+from tests.contract.fake_api.counting import CountedTransport
 from tests.contract.fake_api.gauges import (
     CONFIG_MAPS,
     GAUGES,
@@ -69,21 +70,6 @@ async def server_client(plane: Plane, folder: Path) -> AsyncIterator[Client]:
         await transport.aclose()
 
 
-class Counted:
-    """A transport that remembers the methods of its requests."""
-
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-        self.methods: list[str] = []
-
-    async def request(self, method: str, path: str, **rest: Any) -> bytes:
-        self.methods.append(method)
-        return await self._inner.request(method, path, **rest)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
 async def test_a_missing_child_is_created_with_its_owner(client: Client, owner: Owner) -> None:
     result = await ensure(client, CONFIG_MAPS, owner, BODY)
     assert (result.operation, result.fields) == ("created", ())
@@ -95,7 +81,7 @@ async def test_a_missing_child_is_created_with_its_owner(client: Client, owner: 
 
 
 async def test_a_child_at_rest_is_read_and_not_written(transport: Transport, owner: Owner) -> None:
-    counted = Counted(transport)
+    counted = CountedTransport(transport)
     client = Client(counted)
     first = await ensure(client, CONFIG_MAPS, owner, BODY)
     counted.methods.clear()
@@ -405,7 +391,7 @@ def rack(*ports: Json) -> Json:
 
 
 async def assert_at_rest(client: Client, kind: Resource[Untyped], body: Json) -> None:
-    counted = Counted(client._transport)
+    counted = CountedTransport(client._transport)
     reader = Client(counted)
     reader.applied_values = client.applied_values
     result = await ensure(reader, kind, None, body, manager="me")
