@@ -31,7 +31,7 @@ from controller.codec import (
     with_defaults,
     with_metadata,
 )
-from controller.errors import ControllerError, NotFound, is_subresource_missing
+from controller.errors import ControllerError, NotFound
 from controller.lists import PAGE_SIZE, list_all
 from controller.loggers import get_logger
 from controller.meta import Key, Object, Untyped, Version
@@ -70,7 +70,7 @@ def _naming(
         target = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
         error.request = " ".join(part for part in (verb, target, str(where)) if part)
         error.add_note(f"request: {error.request}")
-        if subresource and isinstance(where, Key) and is_subresource_missing(error, where.name):
+        if subresource and isinstance(error, NotFound):  # the server answers alike in both cases
             error.hint = (
                 f"the object is gone, or {resource.full_name} has no subresource {subresource}:"
                 f" its CustomResourceDefinition needs `subresources: {{{subresource}: {{}}}}` in"

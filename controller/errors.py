@@ -323,18 +323,6 @@ def error_from_response(
     return api_error(code, status, _retry_after(headers))
 
 
-def is_subresource_missing(error: ControllerError, name: str) -> bool:
-    """Return whether a 404 may mean that the kind lacks the subresource.
-
-    A server that lacks the object names the object in the message.
-
-    Args:
-        error: the answer to a request for a subresource.
-        name: the object's name.
-    """
-    return isinstance(error, NotFound) and f'"{name}"' not in error.message
-
-
 def is_expired(error: ControllerError) -> bool:
     """Return whether a position is before the server's history (410) or after it (504)."""
     return isinstance(error, Expired) or (

@@ -346,7 +346,7 @@ class FakeApi(Transport):
         """Return the target of a path: /apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUB]].
 
         Raises:
-            NotFound: no kind is served there.
+            NotFound: no kind is served there, or the kind has no such subresource.
         """
         parts = [unquote(part) for part in path.strip("/").split("/")]
         depth = 2 if parts[0] == "api" else 3
@@ -358,7 +358,10 @@ class FakeApi(Transport):
         if kind is None or kind.resource.namespaced < bool(namespace):
             raise NotFound(404, "", f"404 page not found: {path}: declare the kind with serve()")
         name, subresource = [*rest[1:], "", ""][:2]
-        if subresource and not (subresource == "status" and kind.status):
+        if subresource == "status" and not kind.status:
+            # As kube-apiserver answers for a custom kind: as if the object were missing.
+            raise NotFound(404, "NotFound", f'{kind.resource.full_name} "{name}" not found')
+        if subresource and subresource != "status":
             # Without a reason, as for every path that is not served: no object is said to be gone.
             raise NotFound(404, "", f"{kind.resource.full_name} has no {subresource}")
         return _Target(kind, Key(namespace, name), subresource)

@@ -148,13 +148,13 @@ async def test_a_missing_status_subresource_is_suspected(api: FakeApi) -> None:
     assert f"hint: {raised.value.hint}" in raised.value.__notes__
 
 
-async def test_the_status_of_a_missing_object_brings_no_hint(api: FakeApi) -> None:
+async def test_the_status_of_a_missing_object_brings_the_same_hint(api: FakeApi) -> None:
     client = Client(api)
     widget = await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
     await client.delete(WIDGETS, Version.from_object(widget))
     with pytest.raises(NotFound) as raised:
         await client.patch_status(WIDGETS, widget, {"color": "red"})
-    assert raised.value.hint == ""
+    assert raised.value.hint.startswith("the object is gone, or widgets.example.com has no")
 
 
 def test_a_404_of_another_request_brings_no_hint() -> None:

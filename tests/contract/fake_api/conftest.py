@@ -14,6 +14,8 @@ from envtest.plane import ControlPlane as Plane
 from tests.contract.fake_api.gauges import (
     CONFIG_MAPS,
     GAUGES,
+    PLAIN_CRD,
+    PLAINS,
     SHELF_CRD,
     SHELF_SCHEMA,
     SHELVES,
@@ -27,6 +29,7 @@ async def fake() -> AsyncIterator[Transport]:
     api = FakeApi(SystemClock())
     api.serve(GAUGES, fields=("spec.place",))
     api.serve(SHELVES, schema=SHELF_SCHEMA)
+    api.serve(PLAINS, status=False)
     api.serve(CONFIG_MAPS, status=False, generation=False)
     yield api
 
@@ -43,7 +46,7 @@ async def real(plane: Plane, folder: Path) -> AsyncIterator[Transport]:
 
 async def clean(client: Client) -> None:
     """Delete what a test left on the server that all share."""
-    for kind in (GAUGES, SHELVES):
+    for kind in (GAUGES, SHELVES, PLAINS):
         for obj in (await client.list(kind)).items:
             free = await client.patch(kind, at(obj), {"metadata": {"finalizers": None}})
             if not free.metadata.terminating:
@@ -55,7 +58,7 @@ async def clean(client: Client) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_plane() -> AsyncIterator[Plane]:
     async with ControlPlane.start() as plane:
-        await plane.install_crds([crd(), SHELF_CRD])
+        await plane.install_crds([crd(), SHELF_CRD, PLAIN_CRD])
         yield plane
 
 

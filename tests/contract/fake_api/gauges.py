@@ -64,8 +64,11 @@ SHELF_CRD = definition(
     SHELF_SCHEMA,
     subresources={"status": {}},
 )
+PLAIN_CRD = definition({"plural": "plains", "singular": "plain", "kind": "Plain"}, SHELF_SCHEMA)
 GAUGES = Resource(GROUP, "v1", "Gauge", "gauges", Gauge)
 SHELVES = Resource(GROUP, "v1", "Shelf", "shelves", Gauge)
+PLAINS = Resource(GROUP, "v1", "Plain", "plains", Gauge)
+"""A custom kind whose definition has no subresource `status`."""
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
 SCALES = Resource(GROUP, "v1", "Scale", "gauges", Gauge)
 MISSING = Resource(GROUP, "v1", "Missing", "missing", Gauge)

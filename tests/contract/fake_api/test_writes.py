@@ -11,6 +11,7 @@ from controller import (
     Conflict,
     Invalid,
     NotFound,
+    Resource,
     Transport,
     Version,
     add_finalizer,
@@ -21,6 +22,7 @@ from tests.contract.fake_api.gauges import (
     CONFIG_MAPS,
     GAUGES,
     HOLD,
+    PLAINS,
     SCALES,
     at,
     body,
@@ -263,18 +265,23 @@ async def test_a_subresource_with_objects_of_its_own_is_read_and_written(
         await client.patch(SCALES, at(first), more, subresource="scale")
 
 
-async def test_a_kind_without_the_subresource_is_told_from_a_missing_object(
+@pytest.mark.parametrize("kind", [PLAINS, CONFIG_MAPS], ids=["custom", "built-in"])
+async def test_a_404_for_a_status_that_a_kind_does_not_have_says_so(
+    client: Client, kind: Resource[Any]
+) -> None:
+    plain = await client.create(kind, "default", {"metadata": {"name": "a"}})
+    with pytest.raises(NotFound) as raised:
+        await client.patch_status(kind, plain, {"count": 1})
+    assert raised.value.request == f"patch {kind.full_name}/status default/a"
+    assert f"{kind.full_name} has no subresource status" in raised.value.hint
+    assert raised.value.reason == "NotFound"  # as if the object were gone
+
+
+async def test_a_404_for_the_status_of_a_deleted_object_says_that_it_is_gone(
     client: Client,
 ) -> None:
-    meta = {"metadata": {"name": "a"}}
-    plain = await client.create(CONFIG_MAPS, "default", meta)
-    with pytest.raises(NotFound) as raised:
-        await client.patch_status(CONFIG_MAPS, plain, {"count": 1})
-    assert raised.value.request == "patch configmaps/status default/a"
-    assert "configmaps has no subresource status" in raised.value.hint
-
     gone = await create_gauge(client)
     await client.delete(GAUGES, at(gone))
     with pytest.raises(NotFound) as raised:
         await client.patch_status(GAUGES, gone, {"count": 1})
-    assert raised.value.hint == ""
+    assert raised.value.hint.startswith("the object is gone, or")
