@@ -74,10 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     sys.path.insert(0, str(Path.cwd()))
     try:
-        for manifest in _manifests(_load(chosen.module, chosen.namespace), chosen):
-            sys.stdout.write("---\n" + yaml.safe_dump(_plain(manifest), sort_keys=False))
+        # All are made before the first is printed: `kubectl apply -f -` must get no half of them.
+        manifests = list(_manifests(_load(chosen.module, chosen.namespace), chosen))
     except ConfigurationError as error:
         parser.exit(1, f"{chosen.module}: {error}\n")
+    for manifest in manifests:
+        sys.stdout.write("---\n" + yaml.safe_dump(_plain(manifest), sort_keys=False))
 
 
 def _load(name: str, namespace: str) -> ModuleType:
