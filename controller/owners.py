@@ -46,7 +46,6 @@ def with_owner(
         kind: the kind of `owner`.
         controller: whether `owner` is the controlling owner; an object has at most one.
         block_deletion: whether a foreground deletion of the owner waits for the object.
-
         child: the kind of the object, to refuse a namespaced owner of a cluster-scoped object
             here; None to refuse it when the client creates the object.
 

@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any, get_origin
 
 import pytest
@@ -15,6 +16,8 @@ import controller.scaffold
 import controller.webhooks
 
 PACKAGES = (controller, controller.scaffold, controller.webhooks)
+ROOT = Path(controller.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
 
 
 def members() -> Iterator[tuple[str, Any]]:
@@ -119,3 +122,13 @@ def _list_raised(value: Any) -> set[str]:
             if isinstance(raised, ast.Name) and raised.id[0].isupper():
                 error_names.add(raised.id)
     return error_names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_arguments_of_a_docstring_are_one_block(path: Path) -> None:
+    """Editors and the site show nothing of `Args` below a blank line."""
+    scopes = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(ast.parse(path.read_text())):
+        docstring = (ast.get_docstring(node) or "") if isinstance(node, scopes) else ""
+        section = docstring.partition("\nArgs:\n")[2]
+        assert not re.match(r"(    .*\n)+\n    \S", section), f"{path}: {section}"
