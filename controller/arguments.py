@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.callbacks import is_key, safe_repr
+from controller.argumenttypes import check_type, describe_value
+from controller.callbacks import is_key
 from controller.meta import Key, Version
 from controller.resource import Resource
 
@@ -27,7 +28,7 @@ def check_resource(resource: object, caller: str) -> None:
         hint = f"; pass the Resource of this {type(resource).__name__}"
     elif isinstance(resource, type):
         hint = f"; {resource.__name__} is the type of the objects, a Resource says where they are"
-    raise TypeError(f"{caller} needs a controller.Resource, not {_describe(resource)}{hint}")
+    raise TypeError(f"{caller} needs a controller.Resource, not {describe_value(resource)}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def check_argument(
     check_resource(resource, f"Client.{verb}")
     if not expected.accepts(argument):
         raise TypeError(
-            f"{verb} {resource.full_name} needs {expected.name}, not {_describe(argument)}"
+            f"{verb} {resource.full_name} needs {expected.name}, not {describe_value(argument)}"
         )
 
 
@@ -93,7 +94,8 @@ def check_scope(resource: Resource[Any], scope: Mapping[str, object], caller: st
             else "; write_selector makes it of a label selector in object form"
         )
         raise TypeError(
-            f"{caller} of {resource.full_name}: {name} must be text, not {_describe(value)}{hint}"
+            f"{caller} of {resource.full_name}: {name} must be text, not"
+            f" {describe_value(value)}{hint}"
         )
 
 
@@ -114,7 +116,25 @@ def check_place(resource: Resource[Any], key: Key, verb: str) -> None:
         )
 
 
-def _describe(value: object) -> str:
-    """Return the type of a value, with the value where it is short."""
-    representation = safe_repr(value)
-    return representation if len(representation) <= 60 else f"a {type(value).__name__}"
+def check_body(resource: Resource[Any], body: object, verb: str) -> None:
+    """Raise TypeError for a body that is no dictionary, or whose metadata is none.
+
+    Args:
+        resource: the kind.
+        body: as the caller passed it.
+        verb: of the request, for the message.
+    """
+    argument = f"{verb} {resource.full_name}: the body"
+    if hasattr(body, "metadata"):
+        raise TypeError(
+            f"{argument} must be a dictionary, not the object {describe_value(body)}: an object"
+            " has only the fields of its type, so write the fields that the server is to store"
+        )
+    check_type(body, Mapping, argument, "a dictionary")
+    assert isinstance(body, Mapping)
+    check_type(
+        body.get("metadata"),
+        (Mapping, type(None)),
+        f"{verb} {resource.full_name}: metadata",
+        'a dictionary, such as {"name": "a"}',
+    )

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from controller.appliedvalues import ChildAndManager
-from controller.arguments import check_resource
+from controller.arguments import check_body, check_resource
+from controller.argumenttypes import check_type, describe_value
 from controller.client import Client
 from controller.codec import decode_json, decode_object, encode
 from controller.errors import OwnedByAnother
@@ -39,12 +40,23 @@ class Owner:
         kind: the kind of the owner.
         controller: whether it is the controlling owner; an object has at most one.
         block_deletion: whether a foreground deletion of the owner waits for the child.
+
+    Raises:
+        TypeError: `object` is no object, or `kind` is no Resource.
     """
 
     object: Object
     kind: Resource[Any]
     controller: bool = True
     block_deletion: bool = True
+
+    def __post_init__(self) -> None:
+        check_resource(self.kind, "Owner(object, KIND)")
+        if not hasattr(self.object, "metadata"):
+            raise TypeError(
+                "Owner(object, KIND) needs the owner as it was read, not"
+                f" {describe_value(self.object)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +103,16 @@ async def ensure(
     Raises:
         OwnedByAnother: the object has another controlling owner.
         FieldManagerConflict: another manager owns a field, and `force` is False.
-        ValueError: `body` has no name or has a status, the owner is in another namespace, the
-            owner is namespaced and the child is not, a namespaced child has neither a namespace
-            nor a namespaced owner, or there is no name for the field manager.
-        TypeError: `owner` is no Owner, or `resource` is no Resource.
+        ValueError: `body` has no name, has a status or says that it is of another kind, the owner
+            is in another namespace, the owner is namespaced and the child is not, a namespaced
+            child has neither a namespace nor a namespaced owner, or there is no name for the field
+            manager.
+        TypeError: an argument has another type, or `stringData` has a value that is no text.
     """
+    check_type(client, Client, "ensure: client", "a Client, such as Manager.client")
     check_resource(resource, "ensure")
+    check_body(resource, body, "ensure")
+    check_type(manager, str, "ensure: manager", "the name of the field manager as text")
     desired = _complete(resource, owner, body)
     meta = desired["metadata"]
     key = Key(meta.get("namespace", ""), meta["name"])
@@ -151,21 +167,25 @@ def _complete(resource: Resource[Any], owner: Owner | None, body: Mapping[str, A
         ValueError, TypeError: as `ensure` says.
     """
     desired: Json = decode_json(encode(body))
+    for name, value in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        if desired.get(name, value) != value:
+            raise ValueError(
+                f"ensure {resource.full_name}: the body has {name} {desired[name]!r} and the"
+                f" Resource {value!r}: leave {name} out of the body, or pass the Resource of that"
+                " kind"
+            )
     if not (desired.get("metadata") or {}).get("name"):
         raise ValueError(
             f"a {resource.kind} to ensure needs metadata.name: generateName names none"
         )
+    check_type(desired["metadata"]["name"], str, f"a {resource.kind}: metadata.name", "text")
     if "status" in desired:
         raise ValueError(
             f"{resource.kind} {desired['metadata']['name']}: the status is no part of what a child"
             " should be; write it with Client.patch_status"
         )
     if resource.full_name == "secrets" and "stringData" in desired:
-        texts = desired.pop("stringData") or {}
-        encoded = {
-            name: base64.b64encode(value.encode()).decode() for name, value in texts.items()
-        }
-        desired["data"] = {**(desired.get("data") or {}), **encoded}
+        _move_string_data(desired)
     if owner is None:
         if resource.namespaced and not _namespace_of(desired):
             raise ValueError(
@@ -192,6 +212,21 @@ def _complete(resource: Resource[Any], owner: Owner | None, body: Mapping[str, A
         block_deletion=owner.block_deletion,
         child=resource,
     )
+
+
+def _move_string_data(desired: Json) -> None:
+    """Move the texts of a Secret from `stringData`, which the server does not store, to `data`.
+
+    Raises:
+        TypeError: `stringData` is no dictionary of texts.
+    """
+    where = f"Secret {desired['metadata']['name']}: stringData"
+    texts = desired.pop("stringData") or {}
+    check_type(texts, dict, where, "a dictionary of texts")
+    for name, value in texts.items():
+        check_type(value, str, f"{where}[{name!r}]", "text")
+    encoded = {name: base64.b64encode(value.encode()).decode() for name, value in texts.items()}
+    desired["data"] = {**(desired.get("data") or {}), **encoded}
 
 
 def _namespace_of(desired: Json) -> str:

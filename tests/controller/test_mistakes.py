@@ -13,7 +13,9 @@ from controller import (
     Manager,
     NamespaceSet,
     NotFound,
+    ObjectMeta,
     Outcome,
+    Owner,
     Resource,
     Version,
     Watch,
@@ -25,6 +27,7 @@ from controller.testing import FakeApi
 from tests.clock import VirtualClock
 from tests.controller.widgets import WIDGETS, Widget
 
+SECRETS = Resource("", "v1", "Secret", "secrets", Widget)
 NO_STATUS = Resource("example.com", "v1", "Plain", "plains", Widget)
 
 
@@ -181,6 +184,55 @@ async def test_an_informer_in_place_of_the_kind_of_a_child_is_named(manager: Man
     informer: Any = manager.informer(WIDGETS)
     with pytest.raises(TypeError, match=r"ensure needs a controller\.Resource, not"):
         await ensure(manager.client, informer, None, {"metadata": {"name": "a"}})
+
+
+BODY: dict[str, Any] = {"metadata": {"name": "a", "namespace": "default"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("a", r"ensure secrets: the body must be a dictionary, not 'a'"),
+        ([], r"ensure secrets: the body must be a dictionary, not \[\]"),
+        ({"metadata": "a"}, r"ensure secrets: metadata must be a dictionary, .*name.*, not \'a\'"),
+        ({"metadata": {"name": 5}}, r"a Secret: metadata\.name must be text, not 5"),
+        ({**BODY, "stringData": "a=b"}, "Secret a: stringData must be a dictionary of texts"),
+        ({**BODY, "stringData": {"port": 5}}, r"a: stringData\['port'\] must be text, not 5"),
+        (Widget(ObjectMeta("a")), r"ensure secrets: the body .* not the object .*Widget.* write"),
+    ],
+)
+async def test_a_body_of_the_wrong_type_is_named(
+    manager: Manager, body: Any, message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        await ensure(manager.client, SECRETS, None, body, manager="me")
+
+
+@pytest.mark.parametrize(("field", "value"), [("kind", "ConfigMap"), ("apiVersion", "v2")])
+async def test_a_body_of_another_kind_than_its_resource_is_named(
+    manager: Manager, field: str, value: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"the body has {field} '{value}' and the Resource"):
+        await ensure(manager.client, SECRETS, None, {**BODY, field: value}, manager="me")
+
+
+async def test_other_arguments_of_ensure_of_the_wrong_type_are_named(manager: Manager) -> None:
+    mistaken: Any = manager
+    with pytest.raises(TypeError, match=r"ensure: client must be a Client, such as Manager\.cl"):
+        await ensure(mistaken, SECRETS, None, BODY, manager="me")
+    with pytest.raises(TypeError, match="ensure: manager must be the name of the field manager"):
+        await ensure(manager.client, SECRETS, None, BODY, manager=mistaken)
+
+
+def test_an_owner_with_its_arguments_swapped_is_named() -> None:
+    mistaken: Any = Owner
+    widget = Widget(ObjectMeta("a", namespace="default"))
+    with pytest.raises(TypeError, match=r"Owner\(object, KIND\) needs a controller\.Resource"):
+        mistaken(WIDGETS, widget)
+    with pytest.raises(TypeError, match="Widget is the type of the objects"):
+        mistaken(widget, Widget)
+    with pytest.raises(TypeError, match="needs the owner as it was read, not Key"):
+        mistaken(Key("default", "a"), WIDGETS)
 
 
 @pytest.mark.parametrize("component", ["", "not qualified!", "a/b/c", "Example.com/x", "x/"])
