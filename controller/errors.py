@@ -32,7 +32,6 @@ ControllerError
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 import msgspec
@@ -337,6 +336,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     try:
         seconds = float(value)
     except ValueError:
+        from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few servers send a date
+
         try:
             until = parsedate_to_datetime(value) - parsedate_to_datetime(headers["Date"])
         except (ValueError, TypeError, KeyError):

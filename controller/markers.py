@@ -6,6 +6,7 @@ that only reads objects a tenth of its CPU. Only who makes a schema loads it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -73,6 +74,34 @@ class FieldSchema:
         limits = {name: getattr(self, name) for name in LIMIT_KEYWORDS}
         schema[LIMITS] = {name: limit for name, limit in limits.items() if limit is not None}
         return schema
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaOf:
+    """The schema of a field that is kept as plain JSON: that of another type; goes into Annotated.
+
+    For parts that only other controllers read. The API server validates them by the type's schema.
+    Objects are decoded without it, so a value that it does not know makes no object unreadable,
+    and only who makes a schema loads it.
+
+    Args:
+        module: the full name of the module with the type.
+        name: of the type.
+    """
+
+    module: str
+    name: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> "CoreSchema":
+        """Return a schema that validates by the other type and keeps the JSON; for pydantic."""
+        from pydantic_core import core_schema  # noqa: PLC0415 - it is loaded: pydantic called
+
+        def keep_valid(value: Any, validate: Callable[[Any], Any]) -> Any:
+            validate(value)
+            return value
+
+        other = handler.generate_schema(getattr(import_module(self.module), self.name))
+        return core_schema.no_info_wrap_validator_function(keep_valid, other)
 
 
 class Rule(NamedTuple):

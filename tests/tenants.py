@@ -32,10 +32,10 @@ from reconcilers.api.resources import (
     NETWORK_POOL,
     PROVIDER_CONFIG,
     SECRET,
-    SERVICE,
     TENANT_CLUSTER,
 )
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
+from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete
 from reconcilers.reporting.conditions import READY
 from tests.audit.recorder import Recording, recording

@@ -5,6 +5,7 @@ server enforces the words, and an object that some other version of the CRD let 
 readable.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from controller.conditions import Condition
@@ -43,6 +44,9 @@ BIG_NUMBER = r"^[0-9]{1,39}$"
 BigNumber = Annotated[str, FieldSchema(pattern=BIG_NUMBER, max_length=39)]
 """A count of addresses as text: there are 2^128 of IPv6, 39 digits."""
 FreeForm = Annotated[dict[str, Any], FieldSchema(json_schema_extra={_PRESERVE: True})]
+
+Opaque = Mapping[str, Any]
+"""A part that only other controllers read: kept as it came. SchemaOf says what it may hold."""
 
 
 def _as_quantity(schema: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The settings of each kind of infrastructure. Accepted and validated; used by others."""
+"""The settings of each kind of infrastructure: the schema of what other controllers read."""
 
 from dataclasses import dataclass
 from typing import Annotated

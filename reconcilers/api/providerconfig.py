@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from controller.markers import FieldSchema, Rule, rules, with_config
+from controller.markers import FieldSchema, Rule, SchemaOf, rules, with_config
 from controller.meta import ObjectMeta
 from reconcilers.api.fields import (
     FORBIDDEN,
@@ -14,18 +14,10 @@ from reconcilers.api.fields import (
     Conditions,
     Int32,
     NonEmpty,
+    Opaque,
     PositiveInt32,
     model,
     words,
-)
-from reconcilers.api.providerblocks import (
-    Aws,
-    Azure,
-    Gcp,
-    Harvester,
-    Local,
-    Nutanix,
-    Proxmox,
 )
 
 FamilyName = Literal["IPv4", "IPv6"]
@@ -38,6 +30,8 @@ LOCAL = "local"
 CLOUDS = ("azure", "aws", "gcp")
 """Providers with load balancers of their own."""
 PROVIDERS = ("harvester", "nutanix", "proxmox", *CLOUDS, LOCAL)
+BLOCKS = "reconcilers.api.providerblocks"
+"""The module with the types of the settings of each kind of infrastructure."""
 DEFAULT_POOL_SIZE = 8
 DEFAULT_INITIAL_SIZE = 2
 
@@ -200,19 +194,19 @@ class ProviderConfigSpec:
     credentialsRef: CredentialsReference | None = None
     """The Secret with the credentials of the provider. Required unless provider is local. If the
     Secret or a key is missing, the condition CredentialsValid says so."""
-    harvester: Harvester | None = None
+    harvester: Annotated[Opaque, SchemaOf(BLOCKS, "Harvester")] | None = None
     """Settings of Harvester."""
-    nutanix: Nutanix | None = None
+    nutanix: Annotated[Opaque, SchemaOf(BLOCKS, "Nutanix")] | None = None
     """Settings of Nutanix."""
-    proxmox: Proxmox | None = None
+    proxmox: Annotated[Opaque, SchemaOf(BLOCKS, "Proxmox")] | None = None
     """Settings of Proxmox."""
-    azure: Azure | None = None
+    azure: Annotated[Opaque, SchemaOf(BLOCKS, "Azure")] | None = None
     """Settings of Azure. Required if provider is azure."""
-    aws: Aws | None = None
+    aws: Annotated[Opaque, SchemaOf(BLOCKS, "Aws")] | None = None
     """Settings of AWS. Required if provider is aws."""
-    gcp: Gcp | None = None
+    gcp: Annotated[Opaque, SchemaOf(BLOCKS, "Gcp")] | None = None
     """Settings of Google Cloud. Required if provider is gcp."""
-    local: Local | None = None
+    local: Annotated[Opaque, SchemaOf(BLOCKS, "Local")] | None = None
     """Settings of local clusters."""
     scope: Scope | None = None
     """Which teams may use the provider. Absent means all."""

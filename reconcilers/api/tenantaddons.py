@@ -1,38 +1,18 @@
-"""The parts of a TenantCluster's spec that describe addons."""
+"""The addons of a TenantCluster's spec, with those that this project reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from controller.markers import FieldSchema, Rule, rules, with_config
-from reconcilers.api.fields import MODEL, OTHERS, FreeForm, NonEmpty, model, words
+from controller.markers import FieldSchema, Rule, SchemaOf, rules, with_config
+from reconcilers.api.fields import MODEL, OTHERS, FreeForm, Opaque, model, words
 
 DEFAULT_LOAD_BALANCER = "metallb"
 """The provider of load balancers where a TenantCluster names none."""
 CILIUM = "cilium"
 """The provider of load balancers that is Cilium's LB-IPAM."""
-
-
-@with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class NamedSecret:
-    """A Secret by name."""
-
-    name: NonEmpty
-    """Name of the Secret."""
-
-
-@with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Cni:
-    """The network plugin."""
-
-    version: str
-    """Version of the addon."""
-    provider: Annotated[str, words("cilium")] = "cilium"
-    """The network plugin: cilium."""
-    values: FreeForm | None = None
-    """Settings of the addon."""
+OTHER_ADDONS = "reconcilers.api.otheraddons"
+"""The module with the types of the addons that only other controllers read."""
 
 
 LABEL_NAME = r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)"
@@ -180,32 +160,6 @@ class LoadBalancer:
 
 @with_config(OTHERS)
 @dataclass(frozen=True, slots=True)
-class CertManager:
-    """What issues certificates."""
-
-    version: str
-    """Version of the addon."""
-    enabled: bool = True
-    """Whether cert-manager is installed."""
-    values: FreeForm | None = None
-    """Settings of the addon."""
-
-
-@with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """What serves volumes."""
-
-    version: str
-    """Version of the addon."""
-    provider: Annotated[str, words("longhorn", "linstor")] | None = None
-    """The storage system: longhorn or linstor."""
-    values: FreeForm | None = None
-    """Settings of the addon."""
-
-
-@with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
 class Ingress:
     """What serves Ingresses. It usually takes the first load-balancer address."""
 
@@ -222,48 +176,20 @@ class Ingress:
 
 @with_config(OTHERS)
 @dataclass(frozen=True, slots=True)
-class GitRepository:
-    """Where the cluster's own manifests are."""
-
-    url: str
-    """URL of the Git repository."""
-    branch: str = "main"
-    """Branch of the repository."""
-    path: str | None = None
-    """Folder of the manifests within the repository."""
-    secretRef: NamedSecret | None = None
-    """The Secret with the credentials of the repository."""
-
-
-@with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class GitOps:
-    """What applies manifests from a repository."""
-
-    provider: Annotated[str, words("fluxcd", "argocd")] | None = None
-    """The GitOps tool: fluxcd or argocd."""
-    version: str | None = None
-    """Version of the addon."""
-    repository: GitRepository | None = None
-    """The repository with the manifests."""
-
-
-@with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
 class Addons:
     """What is installed in the cluster."""
 
-    cni: Cni | None = None
+    cni: Annotated[Opaque, SchemaOf(OTHER_ADDONS, "Cni")] | None = None
     """The network plugin."""
     loadBalancer: LoadBalancer | None = None
     """The load balancer of Services. Its provider decides how ranges are handed to the cluster."""
-    certManager: CertManager | None = None
+    certManager: Annotated[Opaque, SchemaOf(OTHER_ADDONS, "CertManager")] | None = None
     """cert-manager. Read by the controller that builds the cluster, not by butler-ipam."""
-    storage: Storage | None = None
+    storage: Annotated[Opaque, SchemaOf(OTHER_ADDONS, "Storage")] | None = None
     """The storage system. Read by the controller that builds the cluster, not by butler-ipam."""
     ingress: Ingress | None = None
     """The ingress controller."""
-    gitops: GitOps | None = None
+    gitops: Annotated[Opaque, SchemaOf(OTHER_ADDONS, "GitOps")] | None = None
     """The tool that applies manifests from a Git repository. Read by the controller that builds
     the cluster, not by butler-ipam."""
 

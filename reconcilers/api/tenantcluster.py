@@ -7,10 +7,10 @@ other parts, in a version that we do not know, is kept.
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from controller.conditions import is_true
-from controller.markers import FieldSchema, Rule, with_config
+from controller.markers import FieldSchema, Rule, SchemaOf, with_config
 from controller.meta import ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.fields import (
@@ -22,6 +22,7 @@ from reconcilers.api.fields import (
     Int32,
     Int64,
     NonEmpty,
+    Opaque,
     PositiveInt32,
     in_order,
     model,
@@ -40,12 +41,6 @@ from reconcilers.api.tenantaddons import (
     Addons,
     ServiceSelector,
 )
-from reconcilers.api.tenantmachines import (
-    ControlPlane,
-    InfrastructureOverride,
-    Workers,
-    Workspaces,
-)
 from reconcilers.api.tenantnetwork import TenantNetwork
 
 PENDING = "Pending"
@@ -57,6 +52,9 @@ DELETING = "Deleting"
 FAILED = "Failed"
 
 OBSERVE = "Observe"
+
+MACHINES = "reconcilers.api.tenantmachines"
+"""The module with the types of what describes machines."""
 
 NETWORK_READY = "NetworkReady"
 """The condition that says whether a cluster has the addresses that it asks for."""
@@ -153,7 +151,7 @@ class TenantClusterSpec:
 
     kubernetesVersion: Annotated[str, FieldSchema(pattern=r"^v\d+\.\d+\.\d+$")]
     """Kubernetes version of the cluster, for example v1.33.1."""
-    workers: Workers
+    workers: Annotated[Opaque, SchemaOf(MACHINES, "Workers")]
     """The worker nodes. Their number does not change how many node addresses the cluster gets; the
     defaults of its NetworkPool do."""
     teamRef: LocalReference | None = None
@@ -161,7 +159,7 @@ class TenantClusterSpec:
     providerConfigRef: ProviderReference | None = None
     """The ProviderConfig whose infrastructure and NetworkPools the cluster uses. If it is absent,
     the default of the platform counts. It cannot be changed while the cluster has addresses."""
-    controlPlane: ControlPlane | None = None
+    controlPlane: Annotated[Opaque, SchemaOf(MACHINES, "ControlPlane")] | None = None
     """The control plane. Read by the controller that builds the cluster, not by butler-ipam."""
     networking: Networking | None = None
     """The networks of the cluster, and how many addresses it gets."""
@@ -172,58 +170,14 @@ class TenantClusterSpec:
     timeServers: tuple[str, ...] = ()
     """Addresses of the NTP servers of the nodes. Read by the controller that builds the cluster,
     not by butler-ipam."""
-    infrastructureOverride: InfrastructureOverride | None = None
+    infrastructureOverride: (
+        Annotated[Opaque, SchemaOf(MACHINES, "InfrastructureOverride")] | None
+    ) = None
     """Settings of the provider for this cluster alone. Read by the controller that builds the
     cluster, not by butler-ipam."""
-    workspaces: Workspaces | None = None
+    workspaces: Annotated[Opaque, SchemaOf(MACHINES, "Workspaces")] | None = None
     """Developer workspaces in the cluster. Read by the controller that builds the cluster, not by
     butler-ipam."""
-
-
-@with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class ObservedWorkers:
-    """Worker nodes as seen."""
-
-    desired: Int32 | None = None
-    """Number of worker nodes that the spec asks for."""
-    ready: Int32 | None = None
-    """Number of worker nodes that are ready."""
-    nodes: Annotated[
-        tuple[Any, ...],
-        FieldSchema(json_schema_extra={"items": {"type": "string"}}),
-    ] = ()
-    """Names of the worker nodes."""
-
-
-@with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class ObservedAddon:
-    """An addon as seen."""
-
-    name: str
-    """Name of the addon."""
-    version: str | None = None
-    """Version that is installed."""
-    status: (
-        Annotated[str, words("Pending", "Installing", "Healthy", "Degraded", "Failed")] | None
-    ) = None
-    """State of the addon."""
-    managedBy: Annotated[str, words("butler", "flux", "argocd", "manual")] | None = None
-    """What installs the addon."""
-
-
-@with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class ObservedState:
-    """The cluster as seen."""
-
-    kubernetesVersion: str | None = None
-    """Kubernetes version that the cluster runs."""
-    workers: ObservedWorkers | None = None
-    """The worker nodes."""
-    addons: tuple[ObservedAddon, ...] = ()
-    """The addons."""
 
 
 @with_config(OTHERS)
@@ -251,7 +205,9 @@ class TenantClusterStatus:
     """The metadata.generation of the spec that this status describes."""
     lastTransitionTime: datetime | None = None
     """When the phase last changed."""
-    observedState: ObservedState | None = None
+    observedState: (
+        Annotated[Opaque, SchemaOf("reconcilers.api.tenantobserved", "ObservedState")] | None
+    ) = None
     """State of the running cluster. Written by the controller that builds the cluster."""
     workerNodesReady: Int32 | None = None
     """Number of worker nodes that are ready. Written by the controller that builds the cluster."""

@@ -1,4 +1,4 @@
-"""The parts of a TenantCluster's spec that describe machines. Accepted; read by others."""
+"""The parts of a TenantCluster's spec that describe machines: the schema of what others read."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -17,7 +17,8 @@ import click
 
 from reconcilers.cli import groups
 from reconcilers.cli.flags import duration_option, name_list, option, switch, with_options
-from reconcilers.configuration.settings import INTEGRATIONS, Settings
+from reconcilers.configuration.integrationnames import INTEGRATIONS
+from reconcilers.configuration.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 

@@ -10,13 +10,6 @@ from dataclasses import dataclass
 from controller.errors import ConfigurationError
 from reconcilers.api.names import DEFAULT_NAMESPACE
 
-CLUSTER_API = "clusterapi"
-KUBERMATIC = "kubermatic"
-METAL3 = "metal3"
-VITISTACK = "vitistack"
-INTEGRATIONS = (CLUSTER_API, KUBERMATIC, METAL3, VITISTACK)
-"""The platforms whose kinds can be served."""
-
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:

@@ -22,7 +22,7 @@ from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.configuration.settings import INTEGRATIONS
+from reconcilers.configuration.integrationnames import INTEGRATIONS
 from reconcilers.integrations.core.live import Indexes, Live, Source, Watched
 from reconcilers.integrations.core.platforms import Platform
 from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace

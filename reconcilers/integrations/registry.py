@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from reconcilers.configuration.settings import (
+from reconcilers.configuration.integrationnames import (
     CLUSTER_API,
     INTEGRATIONS,
     KUBERMATIC,

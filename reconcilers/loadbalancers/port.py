@@ -18,7 +18,7 @@ from controller.cache import Change
 from controller.client import Client
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.api.tenantaddons import ServiceSelector
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.reporting.conditions import Finding

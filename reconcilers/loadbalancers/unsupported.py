@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing_extensions import override
 
 from controller.client import Client
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.loadbalancers.port import (
     Acknowledgement,
     BalancerBlocked,

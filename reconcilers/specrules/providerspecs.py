@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from allocator.addresses import quote_value
 from controller.errors import Cause
+from reconcilers.api.fields import Opaque
 from reconcilers.api.providerconfig import (
     CLOUDS,
     ELASTIC,
@@ -49,12 +50,12 @@ def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
     """Ask for the settings of a cloud; the others have defaults for what they need."""
     if spec.provider not in CLOUDS:
         return
-    settings = getattr(spec, spec.provider)
+    settings: Opaque | None = getattr(spec, spec.provider)
     if settings is None:
         yield build_required_cause(("spec", spec.provider), NEEDS_SETTINGS[spec.provider].message)
         return
     for name in IDENTIFIERS[spec.provider]:
-        if not getattr(settings, name):
+        if not settings.get(name):
             message = f"required when provider is {quote_value(spec.provider)}"
             yield build_required_cause(("spec", spec.provider, name), message)
 

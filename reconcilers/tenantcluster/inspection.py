@@ -8,7 +8,7 @@ from allocator import AddressRange
 from controller.client import Client
 from reconcilers.addressing import familychoice, statusranges
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import SERVICE, Service
+from reconcilers.api.services import SERVICE, Service
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.clusteridentity import is_of_another

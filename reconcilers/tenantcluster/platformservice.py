@@ -11,7 +11,7 @@ from controller.loggers import get_logger
 from controller.meta import Key, Version
 from controller.statelog import StateLog
 from reconcilers.api import names
-from reconcilers.api.resources import SERVICE, Service
+from reconcilers.api.services import SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable

@@ -25,7 +25,8 @@ from controller.loggers import get_logger
 from controller.statelog import StateLog
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import TENANT_CLUSTER, Service
+from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.api.services import Service
 from reconcilers.api.tenantcluster import (
     DELETING,
     DEMAND_MET,

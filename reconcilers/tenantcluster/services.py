@@ -11,7 +11,7 @@ from controller.clock import Clock
 from controller.clusters import ClusterKind
 from controller.errors import MalformedAnswer
 from controller.meta import Key
-from reconcilers.api.resources import LOAD_BALANCER, SERVICE, Service
+from reconcilers.api.services import LOAD_BALANCER, SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, TenantUnavailable

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from controller.meta import Key
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.reporting.conditions import Finding

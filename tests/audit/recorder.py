@@ -22,7 +22,8 @@ from controller.informer import Informer
 from controller.meta import Key, Object
 from controller.resource import Resource
 from controller.transport import Transport
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, SERVICE
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.api.services import SERVICE
 from tests.audit import records, rules
 from tests.audit.history import History, Sighting
 from tests.audit.records import OfferKind, Records

@@ -15,8 +15,9 @@ from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool, Service
+from reconcilers.api.services import Service
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
 from tests.audit.history import History
 

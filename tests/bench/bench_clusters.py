@@ -18,7 +18,7 @@ from controller.logs import configure_logs
 from controller.meta import Key
 from controller.renewable import Connection
 from controller.tenantconfig import TenantCredentials, tenant_transport
-from reconcilers.api.resources import SERVICE
+from reconcilers.api.services import SERVICE
 from tests.bench.bench_envtest import Server
 from tests.bench.bench_envtest import server as serving
 

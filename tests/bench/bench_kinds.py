@@ -28,14 +28,8 @@ from allocator.addresses import address_text
 from controller.resource import Resource
 from controller.testing import clock
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.configuration.settings import (
-    CLUSTER_API,
-    KUBERMATIC,
-    METAL3,
-    VITISTACK,
-    Settings,
-    VitistackSettings,
-)
+from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, METAL3, VITISTACK
+from reconcilers.configuration.settings import Settings, VitistackSettings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kkp
 from reconcilers.integrations.metal3 import api as metal3

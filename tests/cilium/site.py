@@ -13,7 +13,7 @@ from envtest import ControlPlane
 from envtest.lbipam import lbipam_definitions
 from envtest.plane import ControlPlane as Plane
 from envtest.settings import read_settings
-from reconcilers.api.resources import SERVICE
+from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.cilium.adapter import CiliumBalancer, CiliumKind
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, pool_name

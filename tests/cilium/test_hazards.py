@@ -15,7 +15,7 @@ from controller.codec import Page
 from controller.meta import Key
 from envtest.lbipam import lbipam_definitions
 from envtest.settings import read_settings
-from reconcilers.api.resources import SERVICE
+from reconcilers.api.services import SERVICE
 from reconcilers.integrations.core.discovery import DEFINITIONS
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CILIUM_POOL_ALPHA, CiliumPool
 from tests.cilium.conftest import require_operator

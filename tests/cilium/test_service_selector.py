@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from controller.meta import Key, Version
-from reconcilers.api.resources import SERVICE
+from reconcilers.api.services import SERVICE
 from reconcilers.api.tenantaddons import SelectorExpression, ServiceSelector
 from reconcilers.loadbalancers.cilium.services import shown_addresses
 from reconcilers.loadbalancers.port import Projection, Proven

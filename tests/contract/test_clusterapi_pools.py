@@ -15,7 +15,7 @@ from controller.config import connect
 from controller.manager import Manager
 from controller.options import ManagerOptions, SelfSigned
 from controller.transport import Transport
-from reconcilers.configuration.settings import CLUSTER_API
+from reconcilers.configuration.integrationnames import CLUSTER_API
 from reconcilers.integrations.clusterapi.api import GROUP, POOL_VERSION, POOLS, SKIP_DELETE_CHECK
 from reconcilers.integrations.clusterapi.api import addresses as address_kind
 from reconcilers.integrations.clusterapi.crds import crds

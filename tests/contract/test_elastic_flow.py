@@ -18,15 +18,10 @@ from controller.manager import Manager
 from controller.meta import Key, Version
 from controller.options import ManagerOptions
 from reconcilers.api import names
-from reconcilers.api.resources import (
-    IP_ADDRESS_POOL,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    SERVICE,
-    TENANT_CLUSTER,
-    Service,
-)
+from reconcilers.api.resources import NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.services import SERVICE, Service
 from reconcilers.cli.standin.controller import MetalLBStandIn
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from tests.contract.test_static_flow import HOME, PROJECTED, SETTINGS, Site, _cluster, site
 
 __all__ = ["site"]

@@ -17,17 +17,14 @@ from controller.errors import NotFound
 from controller.meta import Key
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
-from reconcilers.api.resources import (
-    IP_ADDRESS_POOL,
-    L2_ADVERTISEMENT,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    SECRET,
-    TENANT_CLUSTER,
-    IPAddressPool,
-)
+from reconcilers.api.resources import NETWORK_POOL, PROVIDER_CONFIG, SECRET, TENANT_CLUSTER
 from reconcilers.cli.local.objects import NAMESPACE, delete
 from reconcilers.cli.standin.pools import crds as metallb_crds
+from reconcilers.loadbalancers.metallb.kinds import (
+    IP_ADDRESS_POOL,
+    L2_ADVERTISEMENT,
+    IPAddressPool,
+)
 from tests.contract.test_static_flow import (
     HOME,
     PROJECTED,

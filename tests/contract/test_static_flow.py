@@ -31,7 +31,6 @@ from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.resources import (
-    IP_ADDRESS_POOL,
     IP_ALLOCATION,
     NETWORK_POOL,
     PROVIDER_CONFIG,
@@ -46,6 +45,7 @@ from reconcilers.configuration.settings import (
     Settings,
     TenantSettings,
 )
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from reconcilers.wiring import assemble
 from tests.edits import edit

@@ -19,7 +19,8 @@ from envtest import ControlPlane
 from envtest.faults import Call, Proxy
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd, names
-from reconcilers.api.resources import IP_ALLOCATION, SERVICE, TENANT_CLUSTER
+from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.api.services import SERVICE
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.objects import Manifest, apply, delete, make_namespaces
 from reconcilers.cli.local.platform import kubeconfig_secret

@@ -1,7 +1,7 @@
 """Manifests made of types and of a manager: schemas, definitions, roles, a Deployment."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, make_dataclass
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from controller import (
     Watch,
     to_self,
 )
-from controller.markers import FieldSchema, Rule, list_map, with_rules
+from controller.markers import FieldSchema, Rule, SchemaOf, list_map, with_rules
 from controller.scaffold import (
     AGE,
     READY,
@@ -258,6 +258,41 @@ class LimitedSpec:
 class LimitedKind:
     metadata: ObjectMeta
     spec: LimitedSpec = LimitedSpec()
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSpec:
+    port: Annotated[int, FieldSchema(ge=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherKind:
+    metadata: ObjectMeta
+    spec: OtherSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSpec:
+    other: Annotated[Mapping[str, Any], SchemaOf(__name__, "OtherSpec")]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKind:
+    metadata: ObjectMeta
+    spec: ForeignSpec
+
+
+def test_a_part_of_other_controllers_has_the_schema_of_its_type_and_is_kept_as_it_came() -> None:
+    resource = Resource("example.com", "v1", "ForeignKind", "foreignkinds", ForeignKind)
+    fields = spec_of(define(CustomKind(resource)))["properties"]
+    assert fields["other"] == structural_schema(OtherKind)["properties"]["spec"]
+    other = {"port": "80 in a later version"}
+    body: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"other": other}}
+    assert msgspec.convert(body, ForeignKind).spec.other == other
+    valid = body | {"spec": {"other": {"port": 80}}}
+    assert pydantic.TypeAdapter(ForeignKind).validate_python(valid).spec.other == {"port": 80}
+    with pytest.raises(pydantic.ValidationError, match="port"):
+        pydantic.TypeAdapter(ForeignKind).validate_python(body)
 
 
 def test_a_missing_pydantic_is_named_with_the_extra_that_brings_it(

@@ -33,7 +33,6 @@ from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import (
-    IP_ADDRESS_POOL,
     IP_ALLOCATION,
     NETWORK_POOL,
     PROVIDER_CONFIG,
@@ -43,6 +42,7 @@ from reconcilers.api.resources import (
 from reconcilers.cli.local.objects import NAMESPACE
 from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.configuration.settings import Settings, TenantSettings
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from reconcilers.wiring import assemble
 from tests.faults.proxied import transport_to
 from tests.polling import SECONDS

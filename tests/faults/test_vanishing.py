@@ -23,16 +23,11 @@ from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import FAILED
-from reconcilers.api.resources import (
-    IP_ADDRESS_POOL,
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    SERVICE,
-    TENANT_CLUSTER,
-)
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete
 from reconcilers.configuration.settings import OrphanSettings, PoolSettings
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from tests.faults.estate import (
     CLUSTER,
     HOME,

@@ -31,7 +31,8 @@ from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import DEMAND_MET, LOAD_BALANCER_READY
 from reconcilers.cli.managerflags import LEASE_NAME
-from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, METAL3, VITISTACK, Settings
+from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, METAL3, VITISTACK
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import crds
 from reconcilers.wiring import assemble
 from tests.contract.clusterapi.lab import IPAM, Lab

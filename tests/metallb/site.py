@@ -9,8 +9,8 @@ from pathlib import Path
 from controller.meta import Key
 from envtest.metallb import NAMESPACE, MetalLB, definitions, metallb_controller
 from envtest.settings import read_settings
-from reconcilers.api.resources import IP_ADDRESS_POOL
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from reconcilers.loadbalancers.metallb.projection import POOL_NAME
 from tests import tenants as shared
 from tests.audit.records import METALLB_OFFERS

@@ -10,8 +10,8 @@ import pytest
 from allocator import AddressRange
 from controller.errors import Conflict
 from controller.meta import Version
-from reconcilers.api.resources import IP_ADDRESS_POOL
 from reconcilers.cli.local.objects import delete
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from tests.metallb.site import PROJECTED, Site, Tenant, site
 from tests.numbers import Note
 from tests.polling import until

@@ -13,9 +13,10 @@ import pytest
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers.api import names
-from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.objects import delete
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from tests.metallb.site import site
 from tests.numbers import Note
 from tests.polling import until

@@ -9,8 +9,9 @@ from controller.errors import Conflict
 from controller.meta import Key, Version
 from controller.resource import Resource
 from envtest.metallb import NAMESPACE
-from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, TENANT_CLUSTER
+from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, L2_ADVERTISEMENT
 from reconcilers.loadbalancers.metallb.projection import ADVERTISEMENT_NAME
 from tests.metallb.site import PROJECTED, Site, Tenant, site
 from tests.polling import until

@@ -9,8 +9,8 @@ import pytest
 from controller.meta import ObjectMeta
 from controller.resource import Resource
 from envtest.metallb import NAMESPACE
-from reconcilers.api.resources import CONFIGURATION_STATE, IP_ADDRESS_POOL
 from reconcilers.cli.local.objects import delete
+from reconcilers.loadbalancers.metallb.kinds import CONFIGURATION_STATE, IP_ADDRESS_POOL
 from reconcilers.loadbalancers.metallb.uptake import configuration_error
 from tests.metallb.site import PROJECTED, Tenant, site
 from tests.polling import until

@@ -14,9 +14,10 @@ import pytest
 from controller.meta import Key
 from envtest.metallb import NAMESPACE
 from reconcilers.api import names
-from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, IPAddressPool
+from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli.local.objects import delete
 from reconcilers.integrations.core.discovery import DEFINITIONS
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.loadbalancers.metallb.uptake import count_reported_addresses, marker_size
 from tests.metallb.site import Site, Tenant, site
 from tests.polling import until

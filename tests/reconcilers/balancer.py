@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from controller.testing import Happened
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.cli.standin.controller import assignments
 from reconcilers.cli.standin.pools import AddressPool, InvalidConfig, Pool, configuration
 from reconcilers.cli.standin.serviceaddresses import addresses

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from allocator import AddressRange
 from reconcilers.addressing import addresstexts
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 
 _FAMILY = {"IPv4": 4, "IPv6": 6}
 

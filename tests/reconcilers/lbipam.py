@@ -15,7 +15,7 @@ import msgspec
 from allocator import AddressRange
 from controller.testing import Happened
 from reconcilers.addressing import addresstexts
-from reconcilers.api.resources import LOAD_BALANCER, Service
+from reconcilers.api.services import LOAD_BALANCER, Service
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CiliumPool
 from reconcilers.loadbalancers.cilium.services import is_selected, sharing_key

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 import reconcilers
 from controller.resource import Resource
-from reconcilers.configuration.settings import KUBERMATIC, VITISTACK, Settings, VitistackSettings
+from reconcilers.configuration.integrationnames import KUBERMATIC, VITISTACK
+from reconcilers.configuration.settings import Settings, VitistackSettings
 from reconcilers.integrations.clusterapi.api import PAUSED
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, KINDS, POOLS
 from reconcilers.integrations.vitistack import api as vitistack

@@ -196,7 +196,7 @@ async def test_a_deleted_provider_stays_while_a_cluster_that_may_name_it_cannot_
     reference: Json | None, stays: bool
 ) -> None:
     platform = _platform("lab")
-    spec: Json = {"providerConfigRef": reference, "workers": {"replicas": "many"}}
+    spec: Json = {"providerConfigRef": reference, "networking": {"lbPoolSize": "many"}}
     platform.server.add("tenantclusters", make.tenant())
     platform.server.edit("tenantclusters", "a", {"spec": spec}, namespace="team")
     platform.server.edit(
@@ -212,7 +212,7 @@ async def test_a_deleted_provider_stays_while_a_cluster_that_may_name_it_cannot_
 
 async def test_a_deleted_provider_reports_which_unreadable_cluster_keeps_it() -> None:
     platform = _platform("lab")
-    spec: Json = {"providerConfigRef": {"name": "default"}, "workers": {"replicas": "many"}}
+    spec: Json = {"providerConfigRef": {"name": "default"}, "networking": {"lbPoolSize": "many"}}
     platform.server.add("tenantclusters", make.tenant())
     platform.server.edit("tenantclusters", "a", {"spec": spec}, namespace="team")
     finalizers = {"metadata": {"finalizers": [names.FINALIZER_PROVIDER]}}
@@ -231,7 +231,7 @@ async def test_a_deleted_provider_reports_which_unreadable_cluster_keeps_it() ->
         platform.server.requests.clear()
         await platform.clock.advance(600)
         assert not _writes(platform, "providerconfigs"), "the condition is written once"
-        spec["workers"] = {"replicas": 1}
+        spec["networking"] = {}
         spec["providerConfigRef"] = {"name": "other"}
         platform.server.edit("tenantclusters", "a", {"spec": spec}, namespace="team")
         await platform.clock.advance(60)

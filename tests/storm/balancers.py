@@ -21,10 +21,11 @@ from controller.meta import Key, Object, Version
 from envtest.lbipam import lbipam_definitions
 from envtest.metallb import NAMESPACE, definitions, metallb_controller
 from envtest.settings import PlaneError, read_settings
-from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
+from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, is_ours
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from tests.audit.records import CILIUM_OFFERS, METALLB_OFFERS, OfferKind
 from tests.cilium.operators import Operator
 from tests.edits import edit

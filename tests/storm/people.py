@@ -11,7 +11,8 @@ from controller.meta import Version
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import IP_ALLOCATION, SERVICE
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete
 from tests.storm.balancers import Balancer
 from tests.tenants import HOME, POOL, TEAM, Site, TenantServer

@@ -27,13 +27,8 @@ from controller.errors import ControllerError
 from controller.loggers import get_logger
 from controller.meta import Key
 from reconcilers.addressing import statusranges
-from reconcilers.api.resources import (
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    SERVICE,
-    TENANT_CLUSTER,
-)
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete
 from tests.polling import until
 from tests.storm.balancers import Balancer

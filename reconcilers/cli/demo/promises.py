@@ -18,7 +18,7 @@ from controller.cache import Change
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import RELEASED, IPAllocation
-from reconcilers.api.resources import SERVICE
+from reconcilers.api.services import SERVICE
 from reconcilers.cli.demo.view import Broken, NotYet, PlatformView, TenantView, of_view
 
 Span = tuple[int, int]

@@ -14,13 +14,8 @@ import yaml
 from controller.meta import Key, Version
 from controller.resource import Resource
 from reconcilers.api import names
-from reconcilers.api.resources import (
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    SERVICE,
-    TENANT_CLUSTER,
-)
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.services import SERVICE
 from reconcilers.api.tenantaddons import CILIUM, DEFAULT_LOAD_BALANCER
 from reconcilers.cli.demo import checks, promises
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch

@@ -17,13 +17,8 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.api.resources import (
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    SERVICE,
-    TENANT_CLUSTER,
-)
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.services import SERVICE
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.balancer import DEFINITION, LocalBalancer, wait_established
 from reconcilers.cli.local.platform import Platform

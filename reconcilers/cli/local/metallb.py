@@ -11,7 +11,6 @@ from controller.clock import Clock
 from controller.manager import Manager
 from controller.resource import Resource
 from reconcilers.api.names import METALLB_POOL
-from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.cli.local.balancer import (
     LocalBalancer,
@@ -22,6 +21,11 @@ from reconcilers.cli.local.balancer import (
 from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
 from reconcilers.cli.standin.controller import MetalLBStandIn
 from reconcilers.cli.standin.pools import NAMESPACE, crds
+from reconcilers.loadbalancers.metallb.kinds import (
+    IP_ADDRESS_POOL,
+    L2_ADVERTISEMENT,
+    IPAddressPool,
+)
 
 
 class StandInMetalLB(LocalBalancer):

@@ -20,7 +20,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.cli.reading.manifests import Manifest, Manifests, is_stored
-from reconcilers.configuration.settings import CLUSTER_API, INTEGRATIONS
+from reconcilers.configuration.integrationnames import CLUSTER_API, INTEGRATIONS
 from reconcilers.integrations import platformobjects
 from reconcilers.networkpool.claims import find_entry
 from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS

@@ -19,12 +19,16 @@ from typing import IO, Any
 
 import yaml
 
-from reconcilers.api import crd, names
+from reconcilers.api import names
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
 from reconcilers.cli.reading import yamltext
 from reconcilers.cli.reading.findings import Findings, Place, Step, path_text
 from reconcilers.cli.reading.yamltext import Malformed, line_of
 
-OURS: Mapping[str, crd.Kind] = {kind.kind: kind for kind in crd.KINDS}
+OURS = tuple(
+    resource.kind for resource in (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
+)
+"""Our kinds."""
 SUFFIXES = (".yaml", ".yml", ".json")
 
 MOST_BYTES = 1 << 30
@@ -95,6 +99,8 @@ def _group(api_version: str) -> str:
 
 def why_unknown(api_version: str, kind: str) -> str:
     """Return a sentence about an apiVersion and kind that are neither ours nor known."""
+    from reconcilers.api import crd
+
     group = _group(api_version)
     if kind in OURS:
         other = "another version" if group == names.GROUP else "of another group"

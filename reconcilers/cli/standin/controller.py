@@ -23,7 +23,7 @@ from controller.manager import Manager
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Outcome
 from controller.triggers import Watch
-from reconcilers.api.resources import SERVICE, Service
+from reconcilers.api.services import SERVICE, Service
 from reconcilers.cli.standin.pools import (
     ADDRESS_POOL,
     AddressPool,

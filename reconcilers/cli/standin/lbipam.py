@@ -24,7 +24,7 @@ from controller.manager import Manager
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Outcome
 from controller.triggers import Watch
-from reconcilers.api.resources import LOAD_BALANCER, SERVICE, Service
+from reconcilers.api.services import LOAD_BALANCER, SERVICE, Service
 from reconcilers.cli.standin.serviceaddresses import addresses, age, parse_addresses
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from allocator import AddressRange, AllocatorError
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 
 
 def addresses(service: Service) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from typing_extensions import override
 
 from controller.meta import Version
 from controller.resource import Resource
-from reconcilers.configuration.settings import CLUSTER_API, Settings
+from reconcilers.configuration.integrationnames import CLUSTER_API
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi.api import (
     ADDRESSES,
     CLAIM_FINALIZER,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from controller.resource import Resource
-from reconcilers.configuration.settings import KUBERMATIC, Settings
+from reconcilers.configuration.integrationnames import KUBERMATIC
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.core.objects import Body, is_of
 from reconcilers.integrations.core.platforms import (
     ListHoldings,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from controller.resource import Resource
-from reconcilers.configuration.settings import CLUSTER_API, METAL3
+from reconcilers.configuration.integrationnames import CLUSTER_API, METAL3
 from reconcilers.integrations.clusterapi.api import (
     CLUSTERS,
     CONTRACT_VERSIONS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from controller.resource import Resource
-from reconcilers.configuration.settings import VITISTACK
+from reconcilers.configuration.integrationnames import VITISTACK
 from reconcilers.integrations.core.objects import Body, is_of
 from reconcilers.integrations.core.platforms import Platform, PlatformObjects
 from reconcilers.integrations.core.views import Planned, Views

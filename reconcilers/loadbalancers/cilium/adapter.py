@@ -16,7 +16,7 @@ from controller.clock import Clock
 from controller.errors import MalformedAnswer
 from controller.meta import Object
 from reconcilers.api import names
-from reconcilers.api.resources import SERVICE, Service
+from reconcilers.api.services import SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.clusteridentity import is_of_another
 from reconcilers.loadbalancers.cilium.announcements import find_unannounced

@@ -22,7 +22,7 @@ from typing import Any
 from allocator import AddressRange
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.api.tenantaddons import ServiceSelector
 from reconcilers.loadbalancers.cilium.poolclient import PoolClient
 from reconcilers.loadbalancers.cilium.pools import (

@@ -7,7 +7,7 @@ import msgspec
 
 from allocator import AddressRange
 from reconcilers.addressing.addresstexts import parse_addresses, parse_ends
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.api.tenantaddons import ServiceSelector
 from reconcilers.loadbalancers.cilium.pools import CiliumPool
 from reconcilers.loadbalancers.port import OTHER_CLASS, Obstacle, ServiceView

@@ -18,18 +18,18 @@ from controller.errors import NotFound
 from controller.meta import Object, Version
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
-from reconcilers.api.resources import (
-    IP_ADDRESS_POOL,
-    L2_ADVERTISEMENT,
-    IPAddressPool,
-    L2Advertisement,
-    Service,
-)
+from reconcilers.api.services import Service
 from reconcilers.clusteraccess.clusteridentity import is_of_another, management_note
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
 from reconcilers.loadbalancers.metallb.claim import find_claim
 from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
+from reconcilers.loadbalancers.metallb.kinds import (
+    IP_ADDRESS_POOL,
+    L2_ADVERTISEMENT,
+    IPAddressPool,
+    L2Advertisement,
+)
 from reconcilers.loadbalancers.metallb.projection import (
     NOT_INSTALLED,
     POOL_NAME,

@@ -6,8 +6,12 @@ from controller.client import Client
 from controller.errors import NotFound
 from controller.meta import Key, Version
 from reconcilers.api import names
-from reconcilers.api.resources import L2_ADVERTISEMENT, AdvertisementSpec, L2Advertisement
 from reconcilers.loadbalancers.corrections import describe_edit
+from reconcilers.loadbalancers.metallb.kinds import (
+    L2_ADVERTISEMENT,
+    AdvertisementSpec,
+    L2Advertisement,
+)
 from reconcilers.loadbalancers.metallb.projection import (
     ADVERTISEMENT_NAME,
     LABELS,

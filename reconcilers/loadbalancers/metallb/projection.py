@@ -19,8 +19,12 @@ from controller.client import Client
 from controller.errors import MalformedAnswer, NotFound
 from controller.meta import Key, Object, Version
 from reconcilers.api import names
-from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
 from reconcilers.loadbalancers.corrections import describe_edit
+from reconcilers.loadbalancers.metallb.kinds import (
+    IP_ADDRESS_POOL,
+    L2_ADVERTISEMENT,
+    IPAddressPool,
+)
 from reconcilers.loadbalancers.metallb.upkeep import Upkeep
 from reconcilers.loadbalancers.ownernotes import position_of
 from reconcilers.loadbalancers.port import (

@@ -17,7 +17,11 @@ from controller.errors import NotFound
 from controller.meta import Key
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
-from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE_BGP_STATUS, IPAddressPool
+from reconcilers.loadbalancers.metallb.kinds import (
+    IP_ADDRESS_POOL,
+    SERVICE_BGP_STATUS,
+    IPAddressPool,
+)
 from reconcilers.loadbalancers.metallb.uptake import (
     configuration_error,
     count_reported_addresses,

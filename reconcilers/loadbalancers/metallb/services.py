@@ -5,7 +5,7 @@ spec.loadBalancerClass.
 """
 
 from reconcilers.addressing.addresstexts import parse_ends
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.loadbalancers.metallb.projection import POOL_NAME
 from reconcilers.loadbalancers.port import OTHER_CLASS, Obstacle, ServiceView
 from reconcilers.reporting.wording import truncate

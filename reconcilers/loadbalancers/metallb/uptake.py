@@ -38,14 +38,14 @@ from controller.errors import ApiError, NotFound, ServerFailure
 from controller.meta import Key, Version
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
-from reconcilers.api.resources import (
+from reconcilers.clusteraccess.clusteridentity import is_of_another, management_of
+from reconcilers.loadbalancers.metallb.kinds import (
     CONFIGURATION_STATE,
     IP_ADDRESS_POOL,
     SERVICE_BGP_STATUS,
     AddressPoolStatus,
     IPAddressPool,
 )
-from reconcilers.clusteraccess.clusteridentity import is_of_another, management_of
 from reconcilers.loadbalancers.metallb.projection import POOL_NAME, basis_of, is_ours
 from reconcilers.loadbalancers.port import (
     Acknowledgement,

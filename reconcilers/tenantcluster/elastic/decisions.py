@@ -32,7 +32,7 @@ from allocator import AddressRange, AllocatorError
 from reconcilers.addressing import requestedranges, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.api.tenantcluster import LOAD_BALANCER_SIZED, TenantCluster
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.reporting.conditions import Finding

@@ -24,7 +24,7 @@ from controller.slices import batches
 from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import LOAD_BALANCER, Service
+from reconcilers.api.services import LOAD_BALANCER, Service
 from reconcilers.loadbalancers.port import Serves, ServiceView
 
 REQUIRE_DUAL_STACK = "RequireDualStack"

@@ -8,7 +8,7 @@ from controller.conditions import find
 from reconcilers.addressing import familychoice, requestedranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
 from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, UNREACHABLE

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.loadbalancers.port import BalancerMemory
 
 FORGET_SECONDS = 3_600.0

@@ -17,13 +17,8 @@ from controller.meta import Key
 from reconcilers.addressing import addresstexts, poolgeometry, requestedranges, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX, IPAllocation
-from reconcilers.api.resources import (
-    IP_ALLOCATION,
-    NAMESPACE,
-    SERVICE,
-    TENANT_CLUSTER,
-    Service,
-)
+from reconcilers.api.resources import IP_ALLOCATION, NAMESPACE, TENANT_CLUSTER
+from reconcilers.api.services import SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.clusteraccess.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients

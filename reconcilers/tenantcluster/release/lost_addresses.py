@@ -15,7 +15,7 @@ from itertools import product
 
 from allocator import AddressRange
 from reconcilers.addressing.addresstexts import parse_cidr_or_span
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.loadbalancers.port import Offer, Serves
 from reconcilers.tenantcluster.elastic.demand import (
     WORK_OF_SERVICE,

@@ -13,7 +13,7 @@ from controller.client import Client
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.loadbalancers.port import Serves
 from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.elastic.demand import Turns, read_addresses

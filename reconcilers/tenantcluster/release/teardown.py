@@ -30,7 +30,6 @@ from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER, Addons, LoadBalancer
 from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
-from reconcilers.api.tenantmachines import Workers
 from reconcilers.networkpool.owners import LiveOwners, noted_uid
 from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
@@ -142,7 +141,7 @@ class VanishedClusters:
         noted = (a.load_balancer for a in allocations if a.spec.type == names.TYPE_LOADBALANCER)
         provider = next(noted, DEFAULT_LOAD_BALANCER)
         addons = Addons(loadBalancer=LoadBalancer(version="", provider=provider))
-        return TenantCluster(meta, TenantClusterSpec("v0.0.0", Workers(replicas=1), addons=addons))
+        return TenantCluster(meta, TenantClusterSpec("v0.0.0", {"replicas": 1}, addons=addons))
 
     def _note(self, change: Change[TenantCluster]) -> None:
         """Keep the last state of a TenantCluster that vanished while it had allocations."""

@@ -8,7 +8,7 @@ import pytest
 
 from controller.config import connect
 from envtest import ControlPlane
-from reconcilers.configuration.settings import CLUSTER_API
+from reconcilers.configuration.integrationnames import CLUSTER_API
 from tests.contract.clusterapi.lab import Lab, condition, reason
 from tests.contract.conftest import administrator
 from tests.contract.product import HOME, install_kinds

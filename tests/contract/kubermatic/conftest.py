@@ -13,7 +13,7 @@ from controller.clock import SystemClock
 from controller.config import connect
 from controller.manager import Manager
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.configuration.settings import KUBERMATIC
+from reconcilers.configuration.integrationnames import KUBERMATIC
 from reconcilers.integrations.core.poolsource import PoolSource
 from reconcilers.integrations.kubermatic.api import POOLS
 from reconcilers.integrations.kubermatic.platform import KubermaticPlatform

@@ -13,7 +13,8 @@ import pytest_asyncio
 from controller.config import connect
 from envtest import ControlPlane
 from reconcilers.api import crd, names
-from reconcilers.configuration.settings import KUBERMATIC, KubermaticSettings
+from reconcilers.configuration.integrationnames import KUBERMATIC
+from reconcilers.configuration.settings import KubermaticSettings
 from tests.contract.conftest import administrator
 from tests.contract.kubermatic.lab import Body, Lab, ranges
 from tests.contract.product import DATA, HOME, install_kinds, product, under_shipped_roles

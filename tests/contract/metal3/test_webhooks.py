@@ -13,7 +13,7 @@ from controller.clock import SystemClock
 from controller.config import connect
 from controller.manager import Manager
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.configuration.settings import METAL3
+from reconcilers.configuration.integrationnames import METAL3
 from reconcilers.integrations.metal3.api import KINDS
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.admission import path

@@ -11,7 +11,7 @@ import pytest_asyncio
 from envtest import ControlPlane
 from envtest.ports import free_port
 from reconcilers.api import crd
-from reconcilers.configuration.settings import CLUSTER_API, KUBERMATIC, VITISTACK
+from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, VITISTACK
 from reconcilers.integrations.clusterapi import crds
 from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import INTEGRATIONS, VALIDATED, entries

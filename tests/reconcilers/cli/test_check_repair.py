@@ -14,16 +14,11 @@ from controller.errors import NotFound
 from controller.meta import Key, Version
 from reconcilers.api import names
 from reconcilers.api.crd import crds
-from reconcilers.api.resources import (
-    IP_ADDRESS_POOL,
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    SECRET,
-    TENANT_CLUSTER,
-)
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, SECRET, TENANT_CLUSTER
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.cli.standin.pools import crds as metallb_crds
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from tests.reconcilers.cli.commandline import run_beside
 
 HOME = names.DEFAULT_NAMESPACE

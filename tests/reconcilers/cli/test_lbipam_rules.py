@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from controller.meta import ObjectMeta, TracedMeta
-from reconcilers.api.resources import (
+from reconcilers.api.services import (
     Ingress,
     LoadBalancerStatus,
     Service,

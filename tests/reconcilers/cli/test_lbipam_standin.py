@@ -9,7 +9,7 @@ from controller.clock import SystemClock
 from controller.jobs import run_in_background
 from controller.manager import Manager
 from controller.meta import Key, Version
-from reconcilers.api.resources import SERVICE
+from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.balancer import wait_established
 from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds

@@ -12,7 +12,7 @@ import pytest
 
 from reconcilers.cli import main as commands
 from reconcilers.cli.flags import envvar
-from reconcilers.configuration.settings import INTEGRATIONS
+from reconcilers.configuration.integrationnames import INTEGRATIONS
 from tests.reconcilers.cli.commandline import plan, pool, run
 
 EXAMPLES = Path(__file__).parents[3] / "examples/clusterapi"

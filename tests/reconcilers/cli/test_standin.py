@@ -14,7 +14,7 @@ from controller.jobs import run_in_background
 from controller.manager import Manager
 from controller.meta import Key
 from controller.transport import Transport
-from reconcilers.api.resources import SERVICE, Service
+from reconcilers.api.services import SERVICE, Service
 from reconcilers.cli.local.balancer import wait_established
 from reconcilers.cli.local.objects import apply, delete, make_namespaces
 from reconcilers.cli.local.servers import api_server

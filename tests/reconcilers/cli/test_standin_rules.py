@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from allocator import AddressRange
 from controller.meta import ObjectMeta
-from reconcilers.api.resources import (
+from reconcilers.api.services import (
     Ingress,
     LoadBalancerStatus,
     Service,

@@ -9,9 +9,10 @@ from typing_extensions import override
 
 from controller.errors import Conflict, Invalid, NoAnswer, ServerFailure
 from controller.meta import Key
-from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE
+from reconcilers.api.services import SERVICE
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
 from reconcilers.tenantcluster.record.records import TenantRecords
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab

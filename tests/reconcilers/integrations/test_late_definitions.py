@@ -10,12 +10,8 @@ import pytest
 from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.configuration.settings import (
-    CLUSTER_API,
-    KUBERMATIC,
-    KubermaticSettings,
-    Settings,
-)
+from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC
+from reconcilers.configuration.settings import KubermaticSettings, Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.discovery import DEFINITIONS, SETTLING_SECONDS
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS

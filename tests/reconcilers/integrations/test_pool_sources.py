@@ -9,13 +9,8 @@ from controller.errors import ControllerError, Forbidden, NoAnswer
 from controller.meta import Key, Untyped, Version
 from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.configuration.settings import (
-    CLUSTER_API,
-    KUBERMATIC,
-    VITISTACK,
-    KubermaticSettings,
-    Settings,
-)
+from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, VITISTACK
+from reconcilers.configuration.settings import KubermaticSettings, Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS
 from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS

@@ -1,6 +1,6 @@
 """The one list of integrations."""
 
-from reconcilers.configuration.settings import INTEGRATIONS
+from reconcilers.configuration.integrationnames import INTEGRATIONS
 from reconcilers.integrations.registry import list_platforms, platforms_of
 from tests.reconcilers.cli.test_main import printed_by
 

@@ -5,7 +5,8 @@ from typing import Any
 from controller.errors import ServerFailure
 from controller.meta import Key, Version
 from controller.resource import Resource
-from reconcilers.configuration.settings import CLUSTER_API, Settings
+from reconcilers.configuration.integrationnames import CLUSTER_API
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.discovery import DEFINITIONS
 from tests.reconcilers.integrations.test_late_definitions import define

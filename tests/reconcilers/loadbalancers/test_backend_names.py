@@ -13,7 +13,6 @@ NAMED_IN = {
     "api/names.py": "the names of objects in tenants, which users see",
     "api/networkpool.py": "a source of addresses that users write",
     "api/reasons.py": "the reasons of conditions, which users know",
-    "api/resources.py": "the kinds that are read in tenants",
     "api/tenantaddons.py": "the value of spec.addons.loadBalancer.provider",
     "api/vocabulary.py": "the words of API.md",
     "configuration/settings.py": "the options that users know",

@@ -19,7 +19,7 @@ from controller.errors import NotFound
 from controller.meta import Version
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.clusteraccess.clusteridentity import is_of_another
 from reconcilers.loadbalancers.ownernotes import names_other_owner
 from reconcilers.loadbalancers.port import (

@@ -14,7 +14,7 @@ from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from controller.testing import Happened
 from reconcilers.addressing import addresstexts
-from reconcilers.api.resources import LOAD_BALANCER, Service
+from reconcilers.api.services import LOAD_BALANCER, Service
 from tests.reconcilers.firstfit import choose_first_free, contains, shown_addresses
 from tests.reconcilers.server import Json, Server
 

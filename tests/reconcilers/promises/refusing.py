@@ -14,13 +14,8 @@ from controller.errors import ApiError, Forbidden
 from controller.resource import Resource
 from controller.testing import FakeApi, Request
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.configuration.settings import (
-    CLUSTER_API,
-    KUBERMATIC,
-    VITISTACK,
-    Settings,
-    VitistackSettings,
-)
+from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, VITISTACK
+from reconcilers.configuration.settings import Settings, VitistackSettings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.vitistack import api as vitistack

@@ -11,11 +11,11 @@ from controller.errors import ControllerError
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
-from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.loadbalancers.metallb import adapter
 from reconcilers.loadbalancers.metallb import projection as metallb
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.loadbalancers.metallb.projection import MetalLB
 from reconcilers.loadbalancers.metallb.uptake import Uptake
 from reconcilers.loadbalancers.port import AllocationName, ProjectedRanges, Projection, Proven

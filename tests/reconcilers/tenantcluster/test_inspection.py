@@ -7,17 +7,19 @@ import pytest
 from allocator import AddressRange
 from controller.meta import ObjectMeta, TracedMeta
 from reconcilers.api import names
-from reconcilers.api.resources import (
-    AddressPoolSpec,
-    AddressPoolStatus,
+from reconcilers.api.services import (
     Ingress,
-    IPAddressPool,
     LoadBalancerStatus,
     Service,
     ServiceSpec,
     ServiceStatus,
 )
 from reconcilers.loadbalancers.metallb.adapter import stale_configuration
+from reconcilers.loadbalancers.metallb.kinds import (
+    AddressPoolSpec,
+    AddressPoolStatus,
+    IPAddressPool,
+)
 from reconcilers.loadbalancers.metallb.projection import offer_of
 from reconcilers.tenantcluster.inspection import Inside, findings
 from tests.reconcilers import make

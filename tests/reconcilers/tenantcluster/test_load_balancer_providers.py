@@ -6,7 +6,7 @@ import pytest
 
 from controller.meta import Key, ObjectMeta
 from reconcilers.api import names
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.tenantcluster.allocations.membership import repairs, request

@@ -187,7 +187,7 @@ async def test_nothing_is_written_from_an_older_version_of_an_unreadable_cluster
     platform, tenant, addresses = await _ready_platform()
     async with platform.running():
         await platform.clock.advance(5)
-        broken = {"spec": {"workers": {"replicas": "many"}}}
+        broken = {"spec": {"networking": {"lbPoolSize": "many"}}}
         platform.server.edit("tenantclusters", "a", broken, namespace="team")
         platform.server.vanish("ipallocations", "team-a-nodes")
         platform.server.requests.clear()
@@ -198,6 +198,18 @@ async def test_nothing_is_written_from_an_older_version_of_an_unreadable_cluster
             if r.plural == "tenantclusters" and r.verb == "patch"
         ]
         assert not written
+        assert _addresses(tenant) == addresses
+
+
+async def test_a_cluster_whose_machines_are_not_understood_is_served_like_any_other() -> None:
+    """What only other controllers read may be of a version of theirs that is not known here."""
+    platform, tenant, addresses = await _ready_platform()
+    async with platform.running():
+        later = {"spec": {"workers": {"replicas": "many"}, "addons": {"storage": {"version": 2}}}}
+        platform.server.edit("tenantclusters", "a", later, namespace="team")
+        platform.server.vanish("ipallocations", "team-a-nodes")
+        await platform.clock.advance(1800)
+        assert platform.server.has("ipallocations", "team-a-nodes"), "it is asked for again"
         assert _addresses(tenant) == addresses
 
 

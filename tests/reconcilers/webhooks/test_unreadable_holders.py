@@ -13,12 +13,8 @@ from controller.resource import Resource
 from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.configuration.settings import (
-    CLUSTER_API,
-    KUBERMATIC,
-    KubermaticSettings,
-    Settings,
-)
+from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC
+from reconcilers.configuration.settings import KubermaticSettings, Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi.heldranges import list_holdings
 from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator

@@ -8,7 +8,8 @@ import anyio
 
 from controller.meta import Key
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.configuration.settings import CLUSTER_API, Settings
+from reconcilers.configuration.integrationnames import CLUSTER_API
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.core.discovery import DEFINITIONS
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.configuration.settings import CLUSTER_API, Settings
+from reconcilers.configuration.integrationnames import CLUSTER_API
+from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api
 from tests.reconcilers.integrations.unreadable import Json, Site, site
 from tests.reconcilers.test_sharing import NAMESPACE

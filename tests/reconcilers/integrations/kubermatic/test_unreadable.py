@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.configuration.settings import KUBERMATIC, KubermaticSettings, Settings
+from reconcilers.configuration.integrationnames import KUBERMATIC
+from reconcilers.configuration.settings import KubermaticSettings, Settings
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, CONDITION, KINDS, POOLS
 from tests.reconcilers.integrations.unreadable import Json, Site, site
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from reconcilers.configuration.settings import VITISTACK, Settings, VitistackSettings
+from reconcilers.configuration.integrationnames import VITISTACK
+from reconcilers.configuration.settings import Settings, VitistackSettings
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.api.tenantaddons import ServiceSelector
 from reconcilers.loadbalancers.cilium.projection import selector_patch
 from reconcilers.loadbalancers.cilium.services import NOT_SELECTED, view_service

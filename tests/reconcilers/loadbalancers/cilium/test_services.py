@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.loadbalancers.cilium.services import view_service
 
 

@@ -8,7 +8,7 @@ import pytest
 from controller.cache import Cache
 from controller.client import Client
 from controller.meta import Key
-from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
+from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.loadbalancers.metallb.reading import Reading, ReadingMemory
 from reconcilers.loadbalancers.port import (
     MOMENT,

@@ -8,10 +8,14 @@ from controller.meta import TracedMeta
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
 from reconcilers.clusteraccess.clusteridentity import management_note
 from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.ipallocation.release import InUse, Released
+from reconcilers.loadbalancers.metallb.kinds import (
+    AddressPoolSpec,
+    AddressPoolStatus,
+    IPAddressPool,
+)
 from reconcilers.loadbalancers.metallb.uptake import (
     MARKER,
     Step,

@@ -8,7 +8,7 @@ from typing import Any
 from controller.meta import ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import (
+from reconcilers.api.services import (
     Ingress,
     LoadBalancerStatus,
     Service,

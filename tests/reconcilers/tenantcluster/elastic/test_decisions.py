@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from allocator import AddressRange
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.tenantcluster.elastic.decisions import (
     RangeFacts,

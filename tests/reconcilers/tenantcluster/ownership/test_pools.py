@@ -9,7 +9,7 @@ from allocator import AddressRange
 from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
-from reconcilers.api.resources import IPAddressPool
+from reconcilers.loadbalancers.metallb.kinds import IPAddressPool
 from reconcilers.loadbalancers.metallb.projection import offer_of
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.tenantcluster.ownership.pools import holders

@@ -7,7 +7,7 @@ import pytest
 
 from controller.meta import ObjectMeta
 from reconcilers.addressing.addresstexts import parse_cidr_or_span
-from reconcilers.api.resources import Service
+from reconcilers.api.services import Service
 from reconcilers.loadbalancers.port import Offer
 from reconcilers.tenantcluster.record.gate import MOST_SERVICES, EarlierWaits
 from reconcilers.tenantcluster.release.lost_addresses import find_service_in_need
