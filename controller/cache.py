@@ -20,8 +20,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from controller.argumenttypes import check_type
 from controller.codec import Added, Deleted, Modified, ObjectEvent, Unreadable
 from controller.indexes import Indexes, IndexFunction, NotIndexed, Tombstones
 from controller.meta import Key, Object, Version
@@ -88,6 +89,17 @@ class _Listed(Generic[T]):
         return chain(unreadable, absent, self.items)
 
 
+def check_cache_key(key: object, resource: Resource[Any]) -> None:
+    """Raise TypeError for what a cache of a kind cannot be asked for.
+
+    Args:
+        key: as the caller passed it.
+        resource: the kind, for the message.
+    """
+    argument = f"Cache.get of {resource.full_name}: key"
+    check_type(key, tuple, argument, "a controller.Key(namespace, name)")
+
+
 class Cache(Generic[T]):
     """The objects of one kind. They are shared and never copied: callers must not change them.
 
@@ -134,8 +146,18 @@ class Cache(Generic[T]):
         self._complete_revision = 0
 
     def get(self, key: Key) -> T | None:
-        """Return the object with that `key`, or None."""
-        return self._objects.get(key)
+        """Return the object with that `key`, or None.
+
+        Raises:
+            TypeError: `key` is no Key, but an object or a text, for example.
+        """
+        try:
+            obj = self._objects.get(key)
+        except TypeError:  # an object that cannot be hashed
+            obj = None
+        if obj is None:  # checked here only: this is called in each pass, mostly with a key
+            check_cache_key(key, self.resource)
+        return obj
 
     def by_index(self, index: str, value: str) -> tuple[T, ...]:
         """Return the objects that have `value` in `index`, sorted by key.

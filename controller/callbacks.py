@@ -9,7 +9,7 @@ function returns all the same is closed, so Python prints no warning at a later 
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -36,15 +36,16 @@ def function_name(function: object) -> str:
     return f"{module}.{target.__qualname__}" if module else str(target.__qualname__)
 
 
-def check_plain(function: object, role: str) -> None:
+def check_plain(function: object, role: str, *arguments: str) -> None:
     """Raise for a function that cannot be called as a plain one.
 
     Args:
         function: as the user registered it.
         role: what the function is, for the message: `the mapping of a Watch`.
+        *arguments: the names of the positional arguments that it is called with.
 
     Raises:
-        TypeError: the function is async or cannot be called.
+        TypeError: the function is async, cannot be called, or takes other arguments.
     """
     if not callable(function):
         raise TypeError(f"{role} must be a function, not {safe_repr(function)}")
@@ -53,9 +54,10 @@ def check_plain(function: object, role: str) -> None:
             f"{role}, {function_name(function)}, must be a plain function, not an `async def`:"
             " nothing awaits the function. Read caches in it, and make requests in the reconciler"
         )
+    _check_signature(function, role, arguments)
 
 
-def check_callable(function: object, role: str) -> None:
+def check_callable(function: object, role: str, *arguments: str) -> None:
     """Raise for what cannot be called, where an async function is expected.
 
     A plain function that returns a coroutine is accepted: only its result shows what it is.
@@ -63,9 +65,10 @@ def check_callable(function: object, role: str) -> None:
     Args:
         function: as the user registered it.
         role: what the function is, for the message: `the reconciler of a`.
+        *arguments: the names of the positional arguments that it is called with.
 
     Raises:
-        TypeError: it cannot be called, or is a generator function.
+        TypeError: it cannot be called, is a generator function, or takes other arguments.
     """
     if not callable(function):
         raise TypeError(f"{role} must be an `async def`, not {safe_repr(function)}")
@@ -74,6 +77,25 @@ def check_callable(function: object, role: str) -> None:
             f"{role}, {function_name(function)}, must be an `async def` that returns: it yields,"
             " so calling it gives a generator, which nothing awaits"
         )
+    _check_signature(function, role, arguments)
+
+
+def _check_signature(function: Callable[..., object], role: str, arguments: Sequence[str]) -> None:
+    """Raise TypeError for a function that does not take the arguments that it is called with.
+
+    A function written in C may have no signature; it is found out when it is called.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise TypeError(
+            f"{role}, {function_name(function)}, is called with ({', '.join(arguments)}) and takes"
+            f" ({', '.join(signature.parameters)}): {error}"
+        ) from None
 
 
 def checked_awaitable(function: object, result: Awaitable[R]) -> Awaitable[R]:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from controller.appliedvalues import ChildAndManager
-from controller.arguments import check_body, check_resource
-from controller.argumenttypes import check_type, describe_value
+from controller.arguments import OBJECT, check_argument, check_body, check_resource
+from controller.argumenttypes import check_type
 from controller.client import Client
 from controller.codec import decode_json, decode_object, encode
 from controller.errors import OwnedByAnother
@@ -52,11 +52,7 @@ class Owner:
 
     def __post_init__(self) -> None:
         check_resource(self.kind, "Owner(object, KIND)")
-        if not hasattr(self.object, "metadata"):
-            raise TypeError(
-                "Owner(object, KIND) needs the owner as it was read, not"
-                f" {describe_value(self.object)}"
-            )
+        check_argument(self.kind, self.object, "Owner of", OBJECT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ apply, for objects in other clusters whose fields we own; it can carry a version
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from controller import discovery
 from controller.appliedvalues import AppliedValues
@@ -17,8 +17,10 @@ from controller.arguments import (
     OBJECT,
     VERSION,
     check_argument,
+    check_body,
     check_place,
 )
+from controller.argumenttypes import check_type
 from controller.callbacks import call_plain
 from controller.codec import (
     Page,
@@ -38,10 +40,8 @@ from controller.meta import Key, Object, Untyped, Version
 from controller.owners import check_owners
 from controller.resource import Resource
 from controller.reviews import ask_review, is_access_allowed
+from controller.transport import Transport, check_transport
 from controller.watch import ReadLimit
-
-if TYPE_CHECKING:  # a client that is given its transport does not need to load aiohttp
-    from controller.transport import Transport
 
 T = TypeVar("T", bound=Object)
 
@@ -103,7 +103,7 @@ class Client:
 
     def __init__(  # noqa: PLR0913 - what its owner shares with it, and limits
         self,
-        transport: "Transport",
+        transport: Transport,
         *,
         on_object: Callable[[Resource[Any], Object], None] | None = None,
         on_deleted: Callable[[Resource[Any], Version], None] | None = None,
@@ -112,6 +112,7 @@ class Client:
         most_bytes: int | None = None,
         looks: discovery.AbsenceLooks | None = None,
     ) -> None:
+        check_transport(transport, "Client")
         self._transport = transport
         self._most_bytes = most_bytes
         self._looks = looks
@@ -233,6 +234,7 @@ class Client:
                 owner; or the kind is namespaced, and no namespace is named.
         """
         check_argument(resource, namespace, "create", NAMESPACE)
+        check_body(resource, body, "create")
         check_place(resource, _created_key(namespace, body), "create")
         check_owners(resource, body)
         with _naming("create", resource, _created_key(namespace, body)):
@@ -270,6 +272,12 @@ class Client:
             Invalid: the server refuses the content, or a `test` of a JSON patch failed.
         """
         check_argument(resource, at, "patch", VERSION)
+        check_type(
+            patch,
+            (Mapping, list, tuple),
+            f"patch {resource.full_name}: the patch",
+            "a dictionary, or a list of operations",
+        )
         pins = {"resourceVersion": precondition(at)} | ({} if subresource else {"uid": at.uid})
         if isinstance(patch, Mapping):
             body, content_type = encode(with_metadata(patch, pins)), MERGE_PATCH
@@ -304,6 +312,9 @@ class Client:
             Conflict: the object has changed since it was read; read again and decide again.
         """
         check_argument(resource, obj, "patch_status", OBJECT)
+        check_type(
+            status, Mapping, f"patch_status {resource.full_name}: status", "a dictionary of fields"
+        )
         body = {"status": status}
         return await self.patch(resource, Version.from_object(obj), body, subresource="status")
 
@@ -322,6 +333,7 @@ class Client:
             Conflict: the object has changed since; read again and decide again.
         """
         check_argument(resource, at, "replace", VERSION)
+        check_body(resource, body, "replace")
         pins = {"name": at.name, "resourceVersion": precondition(at), "uid": at.uid}
         if at.namespace:
             pins["namespace"] = at.namespace
@@ -441,6 +453,7 @@ class Client:
     ) -> tuple[T, bytes]:
         """Apply; return the object, and the answer of the server. `apply` describes the rest."""
         check_argument(resource, key, "apply", KEY)
+        check_body(resource, body, "apply")
         check_place(resource, key, "apply")
         check_owners(resource, body)
         preconditions = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}

@@ -121,7 +121,7 @@ class ClusterKind(Generic[T]):
         Raises:
             TypeError: the handler is async or cannot be called.
         """
-        check_plain(handler, "the handler of a ClusterKind")
+        check_plain(handler, "the handler of a ClusterKind", "cluster", "change")
 
         def register(cluster: Key, informer: Informer[T]) -> Registration:
             return informer.add_handler(partial(handler, cluster), replayed=False)
@@ -177,7 +177,7 @@ class Clusters:
         *,
         randomness: random.Random | None = None,
     ) -> None:
-        check_callable(open_cluster, "open_cluster of Clusters")
+        check_callable(open_cluster, "open_cluster of Clusters", "cluster")
         self._open_cluster = open_cluster
         self._clock = clock
         self._settings = settings or ClusterSettings()

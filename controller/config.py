@@ -25,6 +25,7 @@ import anyio
 import yaml
 from anyio.to_thread import run_sync
 
+from controller.argumenttypes import check_type
 from controller.credentials import Configuration, LoadedCredentials, kubeconfig_reader
 from controller.endpoint import Endpoint, url_of_host
 from controller.errors import ConfigurationError
@@ -59,7 +60,9 @@ async def connect(
 
     Raises:
         ConfigurationError: no cluster is configured, or its configuration cannot be used.
+        TypeError: `kubeconfig` is no Path.
     """
+    check_type(kubeconfig, (Path, type(None)), "connect: kubeconfig", "a pathlib.Path or None")
     paths = _kubeconfigs(kubeconfig, context)
 
     async def load() -> Configuration:

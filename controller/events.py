@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 
+from controller.arguments import OBJECT, check_argument, check_resource
+from controller.argumenttypes import describe_value
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import (
@@ -189,7 +191,7 @@ class Recorder:
         action: str,
         related: tuple[Resource[R], R] | None = None,
     ) -> None:
-        """Record an event about `obj`; returns at once and never raises.
+        """Record an event about `obj`; returns at once and raises for wrong arguments only.
 
         Args:
             resource: the kind of `obj`.
@@ -201,7 +203,18 @@ class Recorder:
             action: what was done or tried, one CamelCase word.
             related: the kind and object that it also concerns. The same event with another
                 related object is a new event with its own note.
+
+        Raises:
+            TypeError: `resource` is no Resource, or `obj` no object.
+            ValueError: `type` is neither `Normal` nor `Warning`.
         """
+        check_resource(resource, "Recorder.record")
+        check_argument(resource, obj, "record", OBJECT)
+        if type not in {"Normal", "Warning"}:
+            raise ValueError(
+                f"Recorder.record of {resource.full_name}: type must be Normal or Warning, not"
+                f" {describe_value(type)}; the reason and the message follow it"
+            )
         if len(self._queue) >= QUEUE_LENGTH:
             self._drop("full")
             return

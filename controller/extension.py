@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import anyio
 
-from controller.callbacks import check_plain
 from controller.client import Client
 from controller.clock import Clock
 from controller.discovery import AbsenceLooks
@@ -28,7 +27,7 @@ from controller.metrics import InformerMetrics, Metrics, UnmeasuredInformer
 from controller.queuemetrics import QueueMetrics
 from controller.queueorder import KeyBackoff, Retries
 from controller.resource import Resource, Scope
-from controller.runner import Controller, Reconcile
+from controller.runner import Controller, Reconcile, check_settings
 from controller.shards import Partition, ShardBy, Shards
 from controller.supervisor import Supervisor, Task
 from controller.transport import Transport
@@ -124,8 +123,7 @@ class Extension:
     ) -> Controller:
         """Add a controller; the arguments are those of Manager.controller."""
         check_triggers(name, watches)
-        if group is not None:
-            check_plain(group, f"the group of controller {name}")
+        check_settings(name, group=group, retries=retries, shard_by=shard_by, forget=forget)
         retries = retries or Retries()
         observer = self._metrics.queue(name)
         self._watched.append(observer)

@@ -44,7 +44,7 @@ class Indexes(Generic[T]):
 
     def __init__(self, functions: Mapping[str, IndexFunction[T]], kind: str = "") -> None:
         for name, function in functions.items():
-            check_plain(function, f"the function of index {name!r}")
+            check_plain(function, f"the function of index {name!r}", "object")
         self._kind = kind
         self._functions = dict(functions)
         self._keys: dict[str, dict[str, list[Key]]] = {name: {} for name in self._functions}

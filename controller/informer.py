@@ -248,7 +248,7 @@ class Informer(Generic[T]):
         Raises:
             TypeError: the handler is async or cannot be called.
         """
-        check_plain(handler, "the handler of an informer")
+        check_plain(handler, "the handler of an informer", "change")
         registered = partial(handler)  # hashable, and another for each registration of a handler
 
         def deliver(change: Change[T]) -> None:
@@ -290,7 +290,7 @@ class Informer(Generic[T]):
         Raises:
             TypeError: the handler is async or cannot be called.
         """
-        check_plain(handler, "the handler of unreadable objects")
+        check_plain(handler, "the handler of unreadable objects", "key")
         registered = partial(handler)  # hashable, and another for each registration of a handler
 
         def deliver(key: Key) -> None:

@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Iterable
 from io import StringIO
-from typing import IO, Any, Literal, TextIO
+from typing import IO, Any, Literal, TextIO, get_args
 
 import structlog
 from structlog.types import EventDict, ExcInfo, Processor
@@ -39,8 +39,10 @@ def configure_logs(
         stream: standard error by default.
 
     Raises:
-        ValueError: there is no such level.
+        ValueError: there is no such format or level.
     """
+    if output not in get_args(Format):
+        raise ValueError(f"log format {output!r} is unknown: use {' or '.join(get_args(Format))}")
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"log level {level!r} is unknown: use debug, info, warning or error")

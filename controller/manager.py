@@ -18,7 +18,6 @@ cancelled. When the lease is lost they are cancelled at once: `run` raises Leade
 process must exit.
 """
 
-import inspect
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar, overload
@@ -26,7 +25,8 @@ from typing import Any, TypeVar, overload
 import anyio
 
 from controller.arguments import check_resource, check_scope
-from controller.callbacks import check_callable, check_plain
+from controller.argumenttypes import check_type
+from controller.callbacks import check_callable
 from controller.client import Client
 from controller.clock import Clock, SystemClock
 from controller.discovery import AbsenceLooks
@@ -61,12 +61,12 @@ from controller.namespaces import NamespaceSet, NamespacesInformer
 from controller.options import ManagerOptions
 from controller.queueorder import KeyBackoff, Retries
 from controller.resource import Resource, Scope
-from controller.runner import Controller, Reconcile
+from controller.runner import Controller, Reconcile, check_settings
 from controller.serving import Serving
 from controller.shardleases import ShardLeases, hold_shards
-from controller.shards import Partition, ShardBy, Shards, check_shard_functions
+from controller.shards import Partition, ShardBy, Shards
 from controller.supervisor import Supervisor, Task
-from controller.transport import Transport
+from controller.transport import Transport, check_transport
 from controller.triggers import Trigger, check_triggers
 from controller.webhooks.conversion import Conversion
 from controller.webhooks.webhook import Webhook
@@ -86,7 +86,7 @@ class Manager:
         options: the election, the addresses, the grace period.
 
     Raises:
-        TypeError: the `await` before the transport is missing.
+        TypeError: the `await` before the transport is missing, or an argument has another type.
     """
 
     def __init__(
@@ -96,8 +96,10 @@ class Manager:
         clock: Clock | None = None,
         options: ManagerOptions | None = None,
     ) -> None:
-        if inspect.isawaitable(transport):
-            raise TypeError("Manager needs a transport: write Manager(await connect())")
+        check_transport(transport, "Manager")
+        check_type(
+            options, (ManagerOptions, type(None)), "Manager: options", "a ManagerOptions or None"
+        )
         self.options = options or ManagerOptions()
         self.metrics = Metrics()
         """The metrics of this manager, in a registry of its own."""
@@ -197,6 +199,12 @@ class Manager:
         check_resource(resource, "Manager.informer")
         texts = {"namespace": namespace, "labels": labels, "fields": fields}
         check_scope(resource, texts, "Manager.informer")
+        check_type(
+            indexes,
+            (Mapping, type(None)),
+            f"Manager.informer of {resource.full_name}: indexes",
+            "a dictionary of functions by index name",
+        )
         scope = Scope(namespace, labels, fields)
         if namespaces is None:
             return self._informers.get_or_create(resource, scope, indexes)
@@ -246,17 +254,15 @@ class Manager:
 
         Raises:
             ValueError: there is a controller of that name, or `watches` is empty.
-            TypeError: `group`, `shard_by` or `forget` is async, a function cannot be called, or an
-                entry of `watches` is no Watch.
+            TypeError: `group`, `shard_by` or `forget` is async, a function cannot be called as it
+                is to be, an entry of `watches` is no Watch, or `retries` is no Retries.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
         if name in self._jobs:
             raise ValueError(f"there is a controller called {name} already")
         check_triggers(name, watches)
-        check_shard_functions(shard_by, forget)
-        if group is not None:
-            check_plain(group, f"the group of controller {name}")
+        check_settings(name, group=group, retries=retries, shard_by=shard_by, forget=forget)
         retries = retries or Retries()
         observer = self.metrics.queue(name)
         partition = Partition(self.shards, shard_by, forget) if self.shards is not None else None
@@ -362,9 +368,11 @@ class Manager:
             check: called at each probe, so it has to be quick.
 
         Raises:
+            TypeError: `check` is no Check.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
+        check_type(check, Check, "Manager.add_readiness_check: check", 'Check("name", function)')
         self._serving.readiness.append(check)
 
     def add_liveness_check(self, check: Check) -> None:
@@ -376,9 +384,11 @@ class Manager:
             check: called at each probe, so it has to be quick.
 
         Raises:
+            TypeError: `check` is no Check.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
+        check_type(check, Check, "Manager.add_liveness_check: check", 'Check("name", function)')
         self._serving.liveness.append(check)
 
     def add_webhook(self, webhook: Webhook[Any] | Conversion[Any]) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 from typing_extensions import override
 
-from controller.cache import Change
+from controller.cache import Change, check_cache_key
 from controller.callbacks import check_plain, safe_repr
 from controller.errors import ControllerError, SourceError
 from controller.health import Check, Failing
@@ -198,17 +198,29 @@ class NamespacesCache(Generic[T]):
     """The objects of one kind in all namespaces of a set, to read as one cache.
 
     Args:
+        resource: the kind.
         informers: by namespace; it changes.
         indexes: the names of the indexes.
     """
 
-    def __init__(self, informers: Mapping[str, Informer[T]], indexes: Iterable[str]) -> None:
+    def __init__(
+        self,
+        resource: Resource[T],
+        informers: Mapping[str, Informer[T]],
+        indexes: Iterable[str],
+    ) -> None:
+        self._resource = resource
         self._informers = informers
         self._indexes = frozenset(indexes)
         self._unreadable = UnreadableInNamespaces(informers)
 
     def get(self, key: Key) -> T | None:
-        """Return the object with that `key`, or None."""
+        """Return the object with that `key`, or None.
+
+        Raises:
+            TypeError: `key` is no Key, but an object or a text, for example.
+        """
+        check_cache_key(key, self._resource)
         informer = self._informers.get(key.namespace)
         return informer.cache.get(key) if informer is not None else None
 
@@ -277,7 +289,7 @@ class NamespacesInformer(Generic[T]):
         self._members: dict[str, _Member[T]] = {}
         self._was_listed = False
         """Whether the namespaces were listed once; those that come later are not waited for."""
-        self.cache: NamespacesCache[T] = NamespacesCache(self._group.informers, indexes)
+        self.cache: NamespacesCache[T] = NamespacesCache(resource, self._group.informers, indexes)
         """The objects in all namespaces."""
 
     @property
@@ -389,7 +401,7 @@ class NamespacesInformer(Generic[T]):
         Raises:
             TypeError: the handler is async or cannot be called.
         """
-        check_plain(handler, "the handler of an informer")
+        check_plain(handler, "the handler of an informer", "change")
         return self._group.subscribe(
             lambda _, informer: informer.add_handler(handler, replayed=False), replayed=replayed
         )
@@ -406,7 +418,7 @@ class NamespacesInformer(Generic[T]):
         Raises:
             TypeError: the handler is async or cannot be called.
         """
-        check_plain(handler, "the handler of unreadable objects")
+        check_plain(handler, "the handler of unreadable objects", "key")
         return self._group.subscribe(
             lambda _, informer: informer.add_unreadable_handler(handler, replayed=False),
             replayed=replayed,

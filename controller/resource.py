@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import quote
 
+from controller.argumenttypes import check_type
 from controller.meta import Key, MetadataOnly, Object, Untyped
 
 T = TypeVar("T", bound=Object)
@@ -26,6 +27,10 @@ class Resource(Generic[T]):
         namespaced: whether its objects have a namespace.
         outline: a type with fewer fields, decoded from objects that do not fit `type`, so that
             code can still say what they refer to. None if that is not needed.
+
+    Raises:
+        TypeError: `type` or a name is of the wrong type.
+        ValueError: the group has a version in it, or the plural is not in lower case.
     """
 
     group: str
@@ -35,6 +40,23 @@ class Resource(Generic[T]):
     type: type[T]
     namespaced: bool = True
     outline: OutlineType | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("group", "version", "kind", "plural"):
+            check_type(getattr(self, name), str, f"Resource: {name}", "text")
+        if "/" in self.group:
+            group, _, version = self.group.partition("/")
+            raise ValueError(
+                f"Resource: group {self.group!r} has a version in it: write"
+                f" Resource({group!r}, {version!r}, KIND, PLURAL, TYPE)"
+            )
+        if self.plural != self.plural.lower():
+            raise ValueError(
+                f"Resource {self.kind}: plural must be as in paths, in lower case, not"
+                f" {self.plural!r}; the order is group, version, kind, plural, type"
+            )
+        if isinstance(self.type, str):
+            raise TypeError(f"Resource {self.kind}: type must be a class, not {self.type!r}")
 
     @property
     def api_version(self) -> str:

@@ -43,8 +43,10 @@ from typing import Any, assert_never
 
 import anyio
 
+from controller.argumenttypes import check_type
 from controller.callbacks import (
     check_callable,
+    check_plain,
     describe_result,
     function_name,
     is_key,
@@ -63,7 +65,7 @@ from controller.loggers import get_logger, with_fields
 from controller.meta import Key
 from controller.metrics import Metrics, ReconcileMetrics
 from controller.outcome import Again, Blocked, Outcome, Settled
-from controller.queueorder import KEY_BASE_SECONDS
+from controller.queueorder import KEY_BASE_SECONDS, Retries
 from controller.resource import Resource
 from controller.shards import Partition
 from controller.statelog import StateLog
@@ -84,6 +86,38 @@ _BLOCKED = "Blocked"
 
 CONFLICTS_IN_A_ROW = 5
 """So many conflicts of one key in a row are an error: no retry has solved them."""
+
+
+def check_settings(
+    name: str,
+    *,
+    group: object | None,
+    retries: object | None,
+    shard_by: object | None,
+    forget: object | None,
+) -> None:
+    """Raise for settings of a controller that cannot be used; those of shards even without shards.
+
+    Args:
+        name: of the controller, for the message.
+        group: as for Manager.controller.
+        retries: as for Manager.controller.
+        shard_by: as for Manager.controller.
+        forget: as for Manager.controller.
+
+    Raises:
+        TypeError: a function is async or cannot be called with a key, or `retries` is no Retries.
+    """
+    functions = {"group": group, "shard_by": shard_by, "forget": forget}
+    for setting, function in functions.items():
+        if function is not None:
+            check_plain(function, f"{setting} of controller {name}", "key")
+    check_type(
+        retries,
+        (Retries, type(None)),
+        f"controller {name}: retries",
+        "a Retries, such as Retries(most_tries=5), or None",
+    )
 
 
 class NotAsync(TypeError):
@@ -107,7 +141,7 @@ class Controller:
 
     Raises:
         ValueError: `concurrency` is less than 1.
-        TypeError: `reconcile` cannot be called.
+        TypeError: `reconcile` cannot be called with a key.
     """
 
     def __init__(  # noqa: PLR0913 - what a controller is made of
@@ -123,7 +157,7 @@ class Controller:
         partition: Partition | None = None,
         most_tries: int | None = None,
     ) -> None:
-        check_callable(reconcile, f"the reconciler of {name}")
+        check_callable(reconcile, f"the reconciler of {name}", "key")
         if concurrency < 1:
             raise ValueError(f"controller {name}: concurrency must be at least 1")
         self.name = name

@@ -20,7 +20,7 @@ from hashlib import blake2b
 
 import anyio
 
-from controller.callbacks import call_for_key, call_plain, check_plain
+from controller.callbacks import call_for_key, call_plain
 from controller.loggers import get_logger
 from controller.meta import Key
 
@@ -99,22 +99,6 @@ def _weight(member: str, other: str) -> bytes:
     return blake2b(f"{member}\n{other}".encode(), digest_size=8).digest()
 
 
-def check_shard_functions(by: object | None, forget: object | None) -> None:
-    """Raise for functions of a controller's shards that cannot be used, even without shards.
-
-    Args:
-        by: as for Partition.
-        forget: as for Partition.
-
-    Raises:
-        TypeError: a function is async or cannot be called.
-    """
-    if by is not None:
-        check_plain(by, "shard_by of a controller")
-    if forget is not None:
-        check_plain(forget, "forget of a controller")
-
-
 class Shards:
     """The shards that this process works on now.
 
@@ -141,9 +125,6 @@ class Partition:
         shards: those that are held here.
         by: from a key to the key whose shard it belongs to; by default the key itself.
         forget: called with each key that was reconciled here when its shard has gone.
-
-    Raises:
-        TypeError: a function is async or cannot be called.
     """
 
     def __init__(
@@ -152,7 +133,6 @@ class Partition:
         by: ShardBy | None = None,
         forget: Callable[[Key], None] | None = None,
     ) -> None:
-        check_shard_functions(by, forget)
         self._shards = shards
         self._by = by
         self._forget = forget

@@ -35,6 +35,7 @@ from typing import Any, TextIO
 import anyio
 from prometheus_client import Histogram
 
+from controller.argumenttypes import check_type
 from controller.clock import Clock, SystemClock
 from controller.leases import LeaderLost
 from controller.loggers import get_logger
@@ -66,9 +67,11 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
         clock: measures the time after the loss of the lease; the system's by default.
 
     Raises:
+        TypeError: `manager` is no Manager.
         ConfigurationError, UnexpectedEnd: as Manager.run does.
         SystemExit: the lease was lost; one log line says why, and the status is 1.
     """
+    check_type(manager, Manager, "run_until_signal: manager", "a Manager")
     failures: list[Exception] = []
     async with anyio.create_task_group() as group:
         group.start_soon(_stop_on_signal, manager)

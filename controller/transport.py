@@ -4,12 +4,31 @@
 program that only reads manifests needs the types, and not aiohttp.
 """
 
+import inspect
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import Protocol
 
+from controller.argumenttypes import describe_value
+
 NO_QUERY: Mapping[str, str] = MappingProxyType({})
+
+
+def check_transport(transport: object, caller: str) -> None:
+    """Raise TypeError for what is no transport: a client, or a transport that is not awaited.
+
+    Args:
+        transport: as the caller passed it.
+        caller: the class that needs it, for the message: `Manager`.
+    """
+    if inspect.isawaitable(transport):
+        raise TypeError(f"{caller} needs a transport: write {caller}(await connect())")
+    if not hasattr(transport, "request") or not hasattr(transport, "stream"):
+        raise TypeError(
+            f"{caller} needs a transport, as `await connect()` returns it, not"
+            f" {describe_value(transport)}"
+        )
 
 
 class Transport(Protocol):

@@ -136,7 +136,8 @@ class Watch(Generic[T]):
             served, or may not be listed, does not keep the controller from working.
 
     Raises:
-        TypeError: a function is async or cannot be called, or `informer` is none.
+        TypeError: a function is async, cannot be called or takes other arguments, or `informer`
+            is none.
     """
 
     informer: Informer[T] | NamespacesInformer[T]
@@ -158,9 +159,9 @@ class Watch(Generic[T]):
                 "a Watch needs an informer, as Manager.informer returns it, not"
                 f" {safe_repr(self.informer)}"
             )
-        _check_functions(self.mapping, self.predicate, self.delay)
+        _check_functions(self.mapping, self.predicate, self.delay, "object")
         if self.unreadable is not None:
-            check_plain(self.unreadable, "the mapping of unreadable objects of a Watch")
+            check_plain(self.unreadable, "the mapping of unreadable objects of a Watch", "key")
 
     @property
     def resource(self) -> Resource[T]:
@@ -221,7 +222,7 @@ class ClusterWatch(Generic[T]):
         predicate: whether a change counts; None if all do.
 
     Raises:
-        TypeError: a function is async or cannot be called.
+        TypeError: a function is async, cannot be called or takes other arguments.
     """
 
     kind: ClusterKind[T]
@@ -232,7 +233,7 @@ class ClusterWatch(Generic[T]):
     """None: the keys are not of the kind that is watched."""
 
     def __post_init__(self) -> None:
-        _check_functions(self.mapping, self.predicate, None)
+        _check_functions(self.mapping, self.predicate, None, "cluster", "object")
 
     async def wait_ready(self) -> None:
         """Return at once."""
@@ -350,14 +351,26 @@ def _enqueue_unreadable(
 
 
 def _check_functions(
-    mapping: object, predicate: object | None, delay: Delay | float | None
+    mapping: object, predicate: object | None, delay: object | None, *mapped: str
 ) -> None:
-    """Raise TypeError if a function of a Watch or ClusterWatch is async or none at all."""
-    check_plain(mapping, "the mapping of a Watch")
+    """Raise TypeError for a function of a Watch or ClusterWatch that cannot be called.
+
+    Args:
+        mapping: as for Watch.
+        predicate: as for Watch.
+        delay: as for Watch.
+        *mapped: the names of the arguments that the mapping is called with.
+    """
+    if mapping is to_owner:
+        raise TypeError(
+            "the mapping of a Watch is to_owner itself, which makes a mapping: write"
+            " to_owner(KIND) with the Resource of the owner"
+        )
+    check_plain(mapping, "the mapping of a Watch", *mapped)
     if predicate is not None:
-        check_plain(predicate, "the predicate of a Watch")
+        check_plain(predicate, "the predicate of a Watch", "change")
     if delay is not None and not isinstance(delay, int | float):
-        check_plain(delay, "the delay of a Watch")
+        check_plain(delay, "the delay of a Watch", "change")
 
 
 def _enqueue(

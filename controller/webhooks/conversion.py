@@ -74,7 +74,7 @@ class Spoke(Generic[S, H]):
 
     def __post_init__(self) -> None:
         for function in (self.to_hub, self.from_hub):
-            check_plain(function, f"a conversion of version {self.version}")
+            check_plain(function, f"a conversion of version {self.version}", "object")
 
 
 class _Step(NamedTuple):

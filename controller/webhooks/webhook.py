@@ -80,7 +80,7 @@ class Webhook(Generic[T]):
     ) -> None:
         if not path.startswith("/") or len(path) < 2:
             raise ValueError(f"webhook path {path!r} must begin with a slash and name something")
-        check_callable(handler, f"the handler of webhook {path}")
+        check_callable(handler, f"the handler of webhook {path}", "request")
         unknown = [name for name in operations if name not in OPERATIONS]
         if isinstance(operations, str) or unknown or not operations:
             raise ValueError(

@@ -140,8 +140,10 @@ def test_what_cannot_be_called_is_refused_where_an_async_function_is_expected(
 
 
 def test_plain_functions_methods_classes_and_partials_are_accepted() -> None:
-    for function in (to_self, partial(to_self), str, "".join, lambda: None, Watch.connect):
-        check_plain(function, "a function")
+    for function in (to_self, partial(to_self), str, "".join, lambda _: None, int.from_bytes):
+        check_plain(function, "a function", "object")
+    check_plain(Watch.connect, "a method", "watch", "queue")
+    check_plain(lambda: None, "a function")
 
 
 def test_a_function_is_named_with_its_module() -> None:
@@ -269,7 +271,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return function
 
 
-def keys_and_a_cancellation(_: object) -> Iterator[Any]:
+def keys_and_a_cancellation(*_: object) -> Iterator[Any]:
     yield A
     raise asyncio.CancelledError
 

@@ -231,7 +231,9 @@ def test_an_owner_with_its_arguments_swapped_is_named() -> None:
         mistaken(WIDGETS, widget)
     with pytest.raises(TypeError, match="Widget is the type of the objects"):
         mistaken(widget, Widget)
-    with pytest.raises(TypeError, match="needs the owner as it was read, not Key"):
+    with pytest.raises(
+        TypeError, match=r"Owner of widgets.* needs the object as it was read, not K"
+    ):
         mistaken(Key("default", "a"), WIDGETS)
 
 
