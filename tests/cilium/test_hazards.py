@@ -5,6 +5,7 @@ Services show addresses of the range, a rival waits for it, and both sides are r
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -17,7 +18,12 @@ from envtest.lbipam import lbipam_definitions
 from envtest.settings import read_settings
 from reconcilers.api.services import SERVICE
 from reconcilers.integrations.core.discovery import DEFINITIONS
-from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CILIUM_POOL_ALPHA, CiliumPool
+from reconcilers.loadbalancers.cilium.pools import (
+    CILIUM_POOL,
+    CILIUM_POOL_ALPHA,
+    CiliumPool,
+    is_acknowledged,
+)
 from tests.cilium.conftest import require_operator
 from tests.cilium.contest import SERVICES, Contest, contest
 from tests.cilium.operators import Operator
@@ -83,6 +89,38 @@ async def test_an_acknowledgement_that_was_refused_is_brought_by_a_nonce(
             await race.delete()
             await race.waits_because("has not acknowledged the pool")
             await stays_kept(race)
+        await race.lost(allocated_range)
+
+
+async def test_a_range_is_kept_while_the_operator_is_down_and_is_lost_after_its_restart(
+    program: Path, tmp_path: Path
+) -> None:
+    """The next one acknowledges what was written meanwhile before it rewrites any Service."""
+    async with contest(tmp_path, "--cilium-wait=2s") as race:
+        operator = race.operator(program)
+        allocated_range = await race.begin()
+        operator.stop()
+        await race.delete()
+        await race.waits_because("Service default/")
+        await stays_kept(race)
+        race.operator(program)
+        await race.lost(allocated_range)
+
+
+async def test_an_edit_that_was_undone_while_the_operator_did_not_look_hinders_no_release(
+    program: Path, tmp_path: Path
+) -> None:
+    """The operator never acknowledges such a pool by itself: its spec is as it was read before."""
+    async with contest(tmp_path, PATIENT) as race:
+        operator = race.operator(program)
+        allocated_range = await race.begin()
+        [pool] = (await race.client.list(CILIUM_POOL)).items
+        read_pool = partial(race.client.get, CILIUM_POOL, pool.metadata.key)
+        with frozen(operator):
+            await edit(race.client, CILIUM_POOL, pool.metadata.key, {"spec": {"disabled": True}})
+            await until(read_pool, lambda live: not live.spec.disabled)
+        await until(read_pool, is_acknowledged)
+        await race.delete()
         await race.lost(allocated_range)
 
 

@@ -13,6 +13,9 @@ The release check begins when no Service shows an address. If an allocation is d
 do, the Services lose their addresses: its pool is disabled, and emptied when the operator has
 acknowledged that. With a sharing key in use it is not emptied, because the operator would remember
 the address for a later Service with that key.
+
+A pool that is right, but not acknowledged for a while, gets a nonce (nonces.py). Without it the
+operator would never acknowledge an edit that was written back while it did not look.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,6 +27,7 @@ from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.services import Service
 from reconcilers.api.tenantaddons import ServiceSelector
+from reconcilers.loadbalancers.cilium.nonces import NoncePause
 from reconcilers.loadbalancers.cilium.poolclient import PoolClient
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
@@ -35,6 +39,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     has_exactly,
     is_acknowledged,
     is_ours,
+    next_nonce,
     offer_of,
     pool_name,
 )
@@ -71,11 +76,34 @@ class Upkeep(Corrections):
 
     Attributes:
         written: each pool as it was last seen to be right, by its name.
+        pauses: before a nonce, by the names of pools that the operator has not acknowledged.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.written: dict[str, IntendedPool] = {}
+        self.pauses: dict[str, NoncePause] = {}
+
+    def forget_pauses(self, pools: Mapping[str, CiliumPool]) -> None:
+        """Forget the pauses of pools that are acknowledged, or gone.
+
+        Args:
+            pools: of the tenant, by name.
+        """
+        for name in list(self.pauses):
+            if name not in pools or is_acknowledged(pools[name]):
+                del self.pauses[name]
+
+    def needs_nonce(self, pool: CiliumPool, now: float) -> bool:
+        """Return whether a pool is due a nonce, because it is not acknowledged for too long.
+
+        Args:
+            pool: as it was read.
+            now: monotonic seconds.
+        """
+        if is_acknowledged(pool):
+            return False
+        return self.pauses.setdefault(pool.metadata.name, NoncePause()).end(pool, now)
 
 
 class PoolProjection:
@@ -110,6 +138,7 @@ class PoolProjection:
         ours = await self._list_permitted(pools, by_name, projection, permit)
         for name in set(self._upkeep.written) - set(by_name):
             del self._upkeep.written[name]
+        self._upkeep.forget_pauses(pools)
         created = {
             name: await self._create(name, ranges, projection)
             for name, ranges in by_name.items()
@@ -243,6 +272,8 @@ class PoolProjection:
             return
         if edit or self._differs(pool, ranges, projection):
             await self._write(pool, spans, projection, ranges.allocation.uid)
+        else:
+            await self._ask_for_acknowledgement(pool, projection)
         if edit:
             self._upkeep.note_correction(CILIUM_POOL.kind, edit, self._now)
         self._upkeep.written[name] = right
@@ -314,6 +345,14 @@ class PoolProjection:
             await self._patch(pool, {"disabled": True}, projection, allocation_uid(pool))
         elif is_acknowledged(pool) and not any(map(sharing_key, users)):
             await self._patch(pool, {"blocks": []}, projection, allocation_uid(pool))
+        else:
+            await self._ask_for_acknowledgement(pool, projection)
+
+    async def _ask_for_acknowledgement(self, pool: CiliumPool, projection: Projection) -> None:
+        """Write a nonce to a pool that the operator has not acknowledged for a while."""
+        if self._upkeep.needs_nonce(pool, self._now):
+            nonce = {"allowFirstLastIPs": next_nonce(pool)}
+            await self._patch(pool, nonce, projection, allocation_uid(pool))
 
     async def _remove_leftover(self, pool: CiliumPool, projection: Projection) -> None:
         """Empty a pool of no allocation; delete it once the operator has acknowledged that.
@@ -325,6 +364,8 @@ class PoolProjection:
             await self._write(pool, (), projection, allocation_uid(pool))
         elif is_acknowledged(pool):
             await self._pools.delete(pool)
+        else:
+            await self._ask_for_acknowledgement(pool, projection)
 
 
 def spans_of_ranges(ranges: ProjectedRanges) -> list[AddressRange]:

@@ -23,11 +23,12 @@ one that took the Lease. So a range is not released at once after a takeover.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
 from reconcilers.api import names
+from reconcilers.loadbalancers.cilium.nonces import NONCE_SECONDS, NoncePause
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     IPS_USED,
@@ -49,9 +50,6 @@ from reconcilers.loadbalancers.port import (
     Withdrawal,
 )
 
-NONCE_SECONDS = 5.0
-"""After how many seconds without an acknowledgement a write is repeated in another form."""
-_MOST_DOUBLINGS = 6
 _NOT_ACKNOWLEDGED = "Cilium's operator in the tenant has not acknowledged the pool"
 _RESTART = (
     "a Service with a sharing key had an address of the range, which Cilium's operator may give to"
@@ -96,21 +94,6 @@ NOT_NEEDED = Leader()
 
 
 @dataclass(slots=True)
-class ForeignWrite:
-    """A generation of the pool that another process wrote.
-
-    Args:
-        uid: of the pool.
-        generation: of the pool.
-        since: when this process saw it first, in monotonic seconds.
-    """
-
-    uid: str
-    generation: int
-    since: float
-
-
-@dataclass(slots=True)
 class ReleaseMemory:
     """What this process remembers of the release of one allocation.
 
@@ -120,8 +103,7 @@ class ReleaseMemory:
         written_at: when that was, in monotonic seconds.
         acknowledged: the first generation of this uid that the operator has acknowledged; None if
             it has acknowledged none yet.
-        foreign: what another process wrote since; None if the pool stands as this one wrote it.
-        takeovers: how often this process went on after another one.
+        pause: before this process goes on after another one that wrote the pool.
         leader: the identity of the operator that led when this process wrote last.
     """
 
@@ -129,8 +111,7 @@ class ReleaseMemory:
     generation: int = 0
     written_at: float = 0.0
     acknowledged: int | None = None
-    foreign: ForeignWrite | None = None
-    takeovers: int = 0
+    pause: NoncePause = field(default_factory=NoncePause)
     leader: str = ""
 
     def note_written(self, pool: CiliumPool, now: float, leader: Leader) -> None:
@@ -149,23 +130,6 @@ class ReleaseMemory:
     def is_own(self, pool: CiliumPool) -> bool:
         """Return whether a pool stands as this process wrote it."""
         return (pool.metadata.uid, pool.generation) == (self.uid, self.generation)
-
-    def may_take_over(self, pool: CiliumPool, now: float) -> bool:
-        """Return whether a pool stands long enough as another process wrote it.
-
-        Each time that this process goes on after another one, it waits twice as long.
-
-        Args:
-            pool: as it was read.
-            now: monotonic seconds.
-        """
-        known, at = self.foreign, (pool.metadata.uid, pool.generation)
-        if known is None or (known.uid, known.generation) != at:
-            known = self.foreign = ForeignWrite(*at, now)
-        if now - known.since < NONCE_SECONDS * 2 ** min(self.takeovers, _MOST_DOUBLINGS):
-            return False
-        self.takeovers += 1
-        return True
 
     def note_acknowledged(self) -> bool:
         """Remember that the last write is acknowledged; return whether an earlier one was, too."""
@@ -269,7 +233,7 @@ def _find_first_step(
     if pool.blocks and not has_exactly(pool, withdrawal.spans):
         return Step(NotYet(f"{CILIUM_POOL.kind} {name} was edited"), Write.EMPTY)
     if not memory.is_own(pool):
-        write = Write.NONCE if memory.may_take_over(pool, now) else None
+        write = Write.NONCE if memory.pause.end(pool, now) else None
         return Step(NotYet(f"{_NOT_ACKNOWLEDGED} since another process wrote it"), write)
     return None
 

@@ -147,6 +147,59 @@ async def test_an_edit_that_is_repeated_is_written_back_ever_less_often() -> Non
     assert site.kind.due_in(site.memory) is not None
 
 
+async def test_an_edit_that_was_undone_unseen_is_acknowledged_after_a_nonce() -> None:
+    site = Site()
+    await site.project(FIRST)
+    site.operator.paused = True
+    site.edit({"spec": {"disabled": True}})
+    await site.project(FIRST)
+    site.operator.resume()
+    assert await _reason(site) == "CiliumNotRunning"
+    for _ in range(8):
+        await site.clock.advance(1)
+        await site.project(FIRST)
+    assert await _reason(site) == ""
+    assert offered_entries(site.tenant) == list(RANGES[FIRST])
+    assert site.kind.take_corrections(site.memory)[1:] == [], "a nonce is no edit by others"
+
+
+async def _reason(site: Site) -> str:
+    """Return why the first allocation is not served; empty if it is."""
+    return (await site.balancer().health(site.make_projection(FIRST))).reason
+
+
+async def test_an_operator_that_stands_still_gets_a_nonce_ever_less_often() -> None:
+    site = Site()
+    site.operator.paused = True
+    await site.project(FIRST)
+    generations = []
+    for _ in range(4):
+        before = site.pool()["metadata"]["generation"]
+        for _ in range(60):
+            await site.clock.advance(1)
+            await site.project(FIRST)
+        generations.append(site.pool()["metadata"]["generation"] - before)
+    assert generations[0] > generations[-1]
+    assert max(generations) < 5
+
+
+async def test_a_lost_acknowledgement_keeps_neither_a_leftover_nor_a_deleted_allocation() -> None:
+    site = Site()
+    await site.project(FIRST, SECOND)
+    site.add_service()
+    site.operator.loses_counts = True
+    await site.project(SECOND, deleted=FIRST.uid)
+    for _ in range(8):
+        await site.clock.advance(1)
+        await site.project(SECOND, deleted=FIRST.uid)
+    assert site.addresses() == ["10.40.0.8"]
+    site.operator.loses_counts = True
+    for _ in range(8):
+        await site.clock.advance(1)
+        await site.project(SECOND)
+    assert not site.has_pool()
+
+
 async def test_a_pool_that_was_deleted_by_hand_is_created_again() -> None:
     site = Site()
     await site.project(FIRST)

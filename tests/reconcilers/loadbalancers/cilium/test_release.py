@@ -7,14 +7,9 @@ import pytest
 
 from controller.errors import Conflict
 from reconcilers.api import names
+from reconcilers.loadbalancers.cilium.nonces import NONCE_SECONDS
 from reconcilers.loadbalancers.cilium.pools import CiliumPool, pool_name
-from reconcilers.loadbalancers.cilium.release import (
-    NONCE_SECONDS,
-    NOT_NEEDED,
-    ReleaseMemory,
-    Write,
-    next_step,
-)
+from reconcilers.loadbalancers.cilium.release import NOT_NEEDED, ReleaseMemory, Write, next_step
 from reconcilers.loadbalancers.port import (
     BalancerBlocked,
     BalancerMemory,
