@@ -15,6 +15,8 @@ from controller.resource import Resource
 
 Json = dict[str, Any]
 READS = ("get", "list", "watch")
+_ALL = frozenset({""})
+"""All namespaces, as the namespace of a permission: empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def grant(
     """
     meta = {"name": name, "namespace": namespace}
     account: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
-    spaces = _Spaces(manager, tuple(watched))
+    spaces = _WatchedNamespaces(manager, tuple(watched))
     permissions = [
         *_reads(manager, spaces),
         *_writes(spaces, writes),
@@ -98,12 +100,12 @@ def list_unwatched(manager: Manager, watched: Iterable[str] = ()) -> list[str]:
         manager: as for `grant`.
         watched: as for `grant`.
     """
-    spaces = _Spaces(manager, tuple(watched))
+    spaces = _WatchedNamespaces(manager, tuple(watched))
     names = {informer.resource.full_name for informer in manager.informers}
     return sorted(name for name in names if not spaces.of_kind(name))
 
 
-class _Spaces:
+class _WatchedNamespaces:
     """The namespaces in which kinds are watched; empty text stands for all.
 
     Args:
@@ -115,8 +117,8 @@ class _Spaces:
         self._manager = manager
         self._watched = watched
 
-    def of(self, informer: AnyInformer) -> frozenset[str]:
-        """Return the namespaces of an informer."""
+    def of_informer(self, informer: AnyInformer) -> frozenset[str]:
+        """Return the namespaces that an informer watches, or will watch."""
         more = self._watched if isinstance(informer, NamespacesInformer) else ()
         return frozenset((*informer.namespace_names, *more))
 
@@ -124,19 +126,30 @@ class _Spaces:
         """Return the namespaces in which a kind is watched; none if it is not watched."""
         spaces: frozenset[str] = frozenset().union(
             *(
-                self.of(informer)
+                self.of_informer(informer)
                 for informer in self._manager.informers
                 if informer.resource.full_name == full_name
             )
         )
-        return frozenset({""}) if "" in spaces else spaces
+        return _ALL if "" in spaces else spaces
 
-    def of_others(self, *, namespaced: bool = True) -> frozenset[str]:
-        """Return the namespaces in which objects of kinds that are not watched may be written."""
-        informers = [inf for inf in self._manager.informers if inf.resource.namespaced]
-        spaces: frozenset[str] = frozenset().union(*map(self.of, informers))
-        everywhere = not namespaced or not informers or "" in spaces
-        return frozenset({""}) if everywhere else spaces
+    def of_unwatched_kind(self, *, namespaced: bool) -> frozenset[str]:
+        """Return the namespaces in which objects of a kind without an informer may be written.
+
+        No informer says where that is: children of such a kind, or events, are written where the
+        operator works. So these are the namespaces of its informers. They are all namespaces if
+        one informer watches all of them, or if the operator watches no namespaced kind.
+
+        Args:
+            namespaced: whether the kind is; a cluster-scoped kind needs a role in the cluster.
+        """
+        informers = [
+            informer for informer in self._manager.informers if informer.resource.namespaced
+        ]
+        if not namespaced or not informers:
+            return _ALL
+        spaces: frozenset[str] = frozenset().union(*map(self.of_informer, informers))
+        return _ALL if "" in spaces else spaces
 
     def is_watched(self, full_name: str) -> bool:
         """Return whether there is an informer of a kind."""
@@ -145,14 +158,14 @@ class _Spaces:
         )
 
 
-def _reads(manager: Manager, spaces: _Spaces) -> Iterator[_Permission]:
+def _reads(manager: Manager, spaces: _WatchedNamespaces) -> Iterator[_Permission]:
     for informer in manager.informers:
         kind = informer.resource
-        for space in spaces.of(informer):
+        for space in spaces.of_informer(informer):
             yield _Permission(space, kind.group, kind.plural, READS)
 
 
-def _writes(spaces: _Spaces, writes: Iterable[Writes]) -> Iterator[_Permission]:
+def _writes(spaces: _WatchedNamespaces, writes: Iterable[Writes]) -> Iterator[_Permission]:
     """Yield the permissions for writes, in the namespaces where the kind is watched."""
     for write in writes:
         kind = write.resource
@@ -160,7 +173,7 @@ def _writes(spaces: _Spaces, writes: Iterable[Writes]) -> Iterator[_Permission]:
         of_kind = (
             spaces.of_kind(kind.full_name)
             if is_watched
-            else spaces.of_others(namespaced=kind.namespaced)
+            else spaces.of_unwatched_kind(namespaced=kind.namespaced)
         )
         for space in of_kind:
             if write.verbs:
@@ -171,11 +184,11 @@ def _writes(spaces: _Spaces, writes: Iterable[Writes]) -> Iterator[_Permission]:
                 yield _Permission(space, kind.group, f"{kind.plural}/finalizers", ("update",))
 
 
-def _parts(manager: Manager, namespace: str, spaces: _Spaces) -> Iterator[_Permission]:
+def _parts(manager: Manager, namespace: str, spaces: _WatchedNamespaces) -> Iterator[_Permission]:
     """Yield the permissions for what the manager itself does."""
     options = manager.options
     if manager.has_recorders:
-        for space in spaces.of_others():
+        for space in spaces.of_unwatched_kind(namespaced=True):
             yield _Permission(space, "events.k8s.io", "events", ("create", "patch"))
     if options.leader_elect:
         space = options.lease_namespace or namespace

@@ -22,6 +22,8 @@ Schema = dict[str, Any]
 
 _ENVELOPE = ("apiVersion", "kind", "metadata")
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_TYPE_KEYWORDS = {"type", "properties", "enum", "x-kubernetes-int-or-string"}
+"""Keywords one of which a schema has unless it allows any value."""
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _FOR_READERS_OF_CODE = re.compile(r"\n\s*(Args|Attributes|Raises|Returns):\n.*", re.DOTALL)
 """The part of a docstring that says nothing to a user of the API."""
@@ -108,7 +110,7 @@ def _structural(
         path: of the field, for messages.
         parents: the references that lead to the field.
     """
-    merged, parents = _resolve(schema, definitions, path, parents)
+    merged, parents = _write_out(schema, definitions, path, parents)
     result = {key: value for key, value in merged.items() if key not in {"title", "default"}}
     if "description" in result:
         result["description"] = _FOR_READERS_OF_CODE.sub("", result["description"]).rstrip()
@@ -132,7 +134,7 @@ def _structural(
     for bound, plain in _BOUNDS.items():  # a number in JSON schema, a flag in OpenAPI v3.0
         if bound in result:
             result |= {plain: result[bound], bound: True}
-    return _preserve_unknown(result)
+    return _preserve_anything(result)
 
 
 def _limit(schema: Schema, path: str) -> None:
@@ -167,48 +169,87 @@ def _key_conditions(properties: dict[str, Schema]) -> None:
         conditions.update(list_map("type"))
 
 
-def _preserve_unknown(schema: Schema) -> Schema:
-    """Return a schema that keeps what it does not describe, where the type holds anything."""
-    is_free = schema.get("additionalProperties", False) in (True, {})
-    is_any = not {"type", "properties", "enum", "x-kubernetes-int-or-string"} & schema.keys()
-    if isinstance(schema.get("additionalProperties"), bool) or is_free:
-        schema.pop("additionalProperties", None)
-    if is_free or is_any or schema.get("items") == {}:
-        items = {"items": {_PRESERVE: True}} if schema.get("items") == {} else {}
-        return {**schema, **(items or {_PRESERVE: True})}
-    return schema
+def _preserve_anything(schema: Schema) -> Schema:
+    """Return the schema with x-kubernetes-preserve-unknown-fields where its type allows anything.
+
+    The API server drops each field that a structural schema does not describe, so without that
+    marker a `dict[str, Any]` would lose all its fields
+    (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#controlling-pruning).
+    JSON schema writes "anything" in three ways: a true or empty `additionalProperties` for a map,
+    an empty `items` for a list, and a schema without a type for a single value.
+    """
+    additional = schema.get("additionalProperties")
+    allows_any_field = additional is True or additional == {}
+    allows_any_entry = schema.get("items") == {}
+    allows_any_value = not _TYPE_KEYWORDS & schema.keys()
+    result = dict(schema)
+    if isinstance(additional, bool) or allows_any_field:
+        del result["additionalProperties"]  # the marker takes its place; false is the default
+    if allows_any_entry:
+        result["items"] = {_PRESERVE: True}
+    elif allows_any_field or allows_any_value:
+        result[_PRESERVE] = True
+    return result
 
 
-def _resolve(
+def _write_out(
     schema: Mapping[str, Any],
     definitions: Mapping[str, Schema],
     path: str,
     parents: tuple[str, ...],
 ) -> tuple[Schema, tuple[str, ...]]:
-    """Resolve a reference, drop the "or null" of an optional field, turn a const into an enum."""
-    merged = dict(schema)
-    choices = [choice for choice in merged.pop("anyOf", ()) if choice.get("type") != "null"]
-    if {choice.get("type") for choice in choices} == {"integer", "string"}:
-        for choice in choices:  # a pattern of the text, a bound of the number
-            merged = {key: part for key, part in choice.items() if key != "type"} | merged
-        merged["x-kubernetes-int-or-string"] = True
-    elif len(choices) > 1:
-        raise TypeError(f"{path}: a union of types has no structural schema; use one type")
-    else:
-        merged = {**(choices[0] if choices else {}), **merged}
-    reference = merged.pop("$ref", None)
+    """Return a schema without `anyOf`, `$ref` and `const`, and the references that lead to it.
+
+    A structural schema has none of the three. What stands beside a reference, a description for
+    example, overrides what the referenced schema says.
+
+    Args:
+        schema: of a type or a field.
+        definitions: the schemas that references name.
+        path: of the field, for messages.
+        parents: the references that lead to the field.
+
+    Raises:
+        TypeError: the field is a union, or its type contains itself.
+    """
+    result = _merge_choices(schema, path)
+    reference = result.pop("$ref", None)
     if reference is not None:
         name = reference.rsplit("/", 1)[-1]
         if name in parents:
             raise TypeError(f"{path}: {name} contains itself, which no structural schema can say")
-        parents = (*parents, name)
-        target, parents = _resolve(definitions[name], definitions, path, parents)
-        merged = {**target, **merged}
-    if "const" in merged:
-        merged["enum"] = [merged.pop("const")]
-    if "enum" in merged and "type" not in merged:
-        merged["type"] = "string" if isinstance(merged["enum"][0], str) else "integer"
-    return merged, parents
+        target, parents = _write_out(definitions[name], definitions, path, (*parents, name))
+        result = {**target, **result}
+    if "const" in result:
+        result["enum"] = [result.pop("const")]
+    if "enum" in result and "type" not in result:
+        result["type"] = "string" if isinstance(result["enum"][0], str) else "integer"
+    return result, parents
+
+
+def _merge_choices(schema: Mapping[str, Any], path: str) -> Schema:
+    """Return a schema with its `anyOf` merged into it: the choices that a field's type allows.
+
+    The choice `null` is dropped: in the API an optional field is left out. `int | str` becomes
+    x-kubernetes-int-or-string, with the pattern of the text and the bounds of the number.
+
+    Args:
+        schema: of a type or a field.
+        path: of the field, for messages.
+
+    Raises:
+        TypeError: there are several choices other than `int | str`.
+    """
+    rest = {key: part for key, part in schema.items() if key != "anyOf"}
+    choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
+    if {choice.get("type") for choice in choices} == {"integer", "string"}:
+        merged: Schema = {"x-kubernetes-int-or-string": True}
+        for choice in choices:
+            merged |= {key: part for key, part in choice.items() if key != "type"}
+        return merged | rest
+    if len(choices) > 1:
+        raise TypeError(f"{path}: a union of types has no structural schema; use one type")
+    return {**(choices[0] if choices else {}), **rest}
 
 
 def _without_defaults(schema: Any) -> Any:

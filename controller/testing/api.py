@@ -230,7 +230,7 @@ class FakeApi(Transport):
         new = replace_object(kind, old, apply_merge_patch(old, patch))
         if "managedFields" not in patch.get("metadata", {}):
             new = self._owned_by_user(kind, old, new)
-        return self._keep(kind, key, new)
+        return self._put_or_remove(kind, key, new)
 
     def delete_object(self, resource: Resource[Any], key: Key) -> None:
         """Delete an object as `kubectl delete` does: finalizers hold it."""
@@ -418,13 +418,17 @@ class FakeApi(Transport):
         check_body(kind, body, key.namespace)
         self._made += 1
         name = body["metadata"].get("name") or self._generate_name(body["metadata"])
-        obj = self._new(kind, Key(key.namespace, name), body)
+        obj = self._build_object(kind, Key(key.namespace, name), body)
         if self._track_owners:
             obj = self._track(kind, None, obj, query, "")
-        return self._insert(request, kind, Key(key.namespace, name), obj, query)
+        return self._store_new(request, kind, Key(key.namespace, name), obj, query)
 
-    def _new(self, kind: Kind, key: Key, body: Json) -> Json:
-        """Return a new object as it is stored, without an owner of its fields."""
+    def _build_object(self, kind: Kind, key: Key, body: Json) -> Json:
+        """Return a new object with the metadata that only a server gives: uid, time, generation.
+
+        Nothing is stored yet, and managedFields are the caller's: a create and an apply give them
+        in different ways.
+        """
         metadata = {
             "name": key.name,
             **({"namespace": key.namespace} if key.namespace else {}),
@@ -433,10 +437,16 @@ class FakeApi(Transport):
         }
         return create_object(kind, body, metadata)
 
-    def _insert(
+    def _store_new(
         self, request: Request, kind: Kind, key: Key, obj: Json, query: Mapping[str, str]
     ) -> Json:
-        """Store an object that must not exist yet, unless it is a dry run; return it."""
+        """Store the object of a create, or of an apply without an object; return it.
+
+        The webhooks of the test (`admit`) see it first. A dry run stores nothing.
+
+        Raises:
+            AlreadyExists: there is an object of that name.
+        """
         if self._history.get(kind, key) is not None:
             message = f'{kind.resource.full_name} "{key.name}" already exists'
             raise AlreadyExists(409, "AlreadyExists", message)
@@ -508,14 +518,14 @@ class FakeApi(Transport):
             managed = body["metadata"].get("managedFields")
             meta = {n: v for n, v in new["metadata"].items() if n != "managedFields"}
             meta |= {"managedFields": managed} if managed else {}
-            return self._store(request, target, old, {**new, "metadata": meta}, query)
+            return self._store_changed(request, target, old, {**new, "metadata": meta}, query)
         if uid := body["metadata"].get("uid"):
             message = f"uid mismatch: the object has uid {uid}, and no existing object was found"
             raise conflict(key.name, message)
         self._made += 1
         meta = {n: v for n, v in body["metadata"].items() if n != "resourceVersion"}
-        obj = self._new(kind, key, {**body, "metadata": meta})
-        return self._insert(request, kind, key, obj, query)
+        obj = self._build_object(kind, key, {**body, "metadata": meta})
+        return self._store_new(request, kind, key, obj, query)
 
     def _update(
         self, request: Request, target: _Target, body: Json, query: Mapping[str, str]
@@ -524,7 +534,7 @@ class FakeApi(Transport):
         new = update_object(target.kind, old, body, target.subresource)
         if new != old:
             new = self._track(target.kind, old, new, query, target.subresource)
-        return self._store(request, target, old, new, query)
+        return self._store_changed(request, target, old, new, query)
 
     def _delete(self, target: _Target, options: Mapping[str, Any], *, dry: bool) -> Json:
         """Delete an object, or mark it as terminating if it has finalizers."""
@@ -536,24 +546,32 @@ class FakeApi(Transport):
         propagation = options.get("propagationPolicy", "")
         new = marked_deleted(target.kind, old, propagation, self._now())
         if new["metadata"].get("finalizers"):
-            return new if dry else self._keep(target.kind, target.key, new)
+            return new if dry else self._put_or_remove(target.kind, target.key, new)
         if not dry:
             self._history.remove(target.kind, target.key, old)
         details = {"name": target.key.name, "uid": old["metadata"]["uid"]}
         return {"apiVersion": "v1", "kind": "Status", "status": "Success", "details": details}
 
-    def _store(
+    def _store_changed(
         self, request: Request, target: _Target, old: Json, new: Json, query: Mapping[str, str]
     ) -> Json:
-        """Store an object that a request has changed, unless it is a dry run; return it."""
+        """Store the object that an update, patch or apply has changed; return it.
+
+        The webhooks of the test (`admit`) see it first. A write that changes nothing but times in
+        managedFields leaves the resourceVersion, as kube-apiserver does. A dry run stores nothing.
+        """
         if self.admit is not None:
             new = self.admit(request, old, new)
         if same_except_times(old, new):
             return old
-        return new if "dryRun" in query else self._keep(target.kind, target.key, new)
+        return new if "dryRun" in query else self._put_or_remove(target.kind, target.key, new)
 
-    def _keep(self, kind: Kind, key: Key, new: Json) -> Json:
-        """Store an object if it differs, or remove it with its last finalizer; return it."""
+    def _put_or_remove(self, kind: Kind, key: Key, new: Json) -> Json:
+        """Write an object into the history; return it.
+
+        It is removed instead if it is terminating and its last finalizer is gone. Nothing happens
+        if it equals the stored object.
+        """
         if new == self._history.get(kind, key):
             return new
         if is_gone(new):

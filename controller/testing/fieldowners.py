@@ -41,9 +41,13 @@ class FieldOwners:
     ) -> Json:
         """Return the object after a server-side apply, with its managedFields.
 
+        The fields in `sent` are all that the manager owns from then on. Fields that it owned
+        before, and that `sent` leaves out, are removed unless another manager owns them, too.
+        `track` is for all other writes, which own what they change.
+
         Args:
-            old: as it is stored; None if it does not exist.
-            sent: what the manager applies.
+            old: the stored object; None if it does not exist.
+            sent: the body of the request.
             query: the parameters of the request: fieldManager, and `force`.
             subresource: `status` or empty.
             now: the time, RFC 3339 in whole seconds.
@@ -53,11 +57,7 @@ class FieldOwners:
             Invalid: the request names no field manager.
             BadRequest: the body is not of this kind, or has managedFields.
         """
-        manager = query.get("fieldManager", "")
-        if not manager:
-            message = "fieldManager: Required value: is required for apply patch"
-            raise Invalid(422, "Invalid", f"PatchOptions.meta.k8s.io is invalid: {message}")
-        _check_manager(manager)
+        manager = _read_applying_manager(query)
         if not isinstance(sent, dict):
             raise BadRequest(400, "BadRequest", "an apply patch is an object")
         try:
@@ -99,6 +99,20 @@ class FieldOwners:
             now=now,
         )
         return tracked
+
+
+def _read_applying_manager(query: Mapping[str, str]) -> str:
+    """Return the field manager of an apply, which has to name one.
+
+    Raises:
+        Invalid: it names none, or one that cannot be.
+    """
+    manager = query.get("fieldManager", "")
+    if not manager:
+        message = "fieldManager: Required value: is required for apply patch"
+        raise Invalid(422, "Invalid", f"PatchOptions.meta.k8s.io is invalid: {message}")
+    _check_manager(manager)
+    return manager
 
 
 def _check_manager(name: str) -> None:
