@@ -338,7 +338,7 @@ class Informer(Generic[T]):
             await run_in_slices(cache.replace_in_slices((), cache.highest_revision))
 
     async def finish_deliveries(self) -> None:
-        """Call handlers that raised again until none does, after `run` has ended."""
+        """Call handlers that raised again, for some minutes at most, after `run` has ended."""
         await self._undelivered.finish()
 
     async def finish_deliveries_now(self) -> None:

@@ -25,6 +25,8 @@ KeyHandler = Callable[[Key], None]
 
 REDELIVER_SECONDS = 30.0
 """Delay after which changes on which a handler raised are delivered to it again."""
+LAST_DELIVERIES = 10
+"""How often a handler is called again after the informer has ended: for five minutes."""
 UNREADY_SECONDS = 60.0
 """The check fails when a handler or an index function has raised for so long."""
 
@@ -84,13 +86,22 @@ class Undelivered(Generic[T]):
             await self._deliver_later()
 
     async def finish(self) -> None:
-        """Deliver what was kept, until nothing is left."""
-        while self._left or self._left_keys:
+        """Deliver what was kept until nothing is left, or handlers have raised ten times more.
+
+        A handler that always raises would otherwise keep a cache that nothing fills any more.
+        """
+        for _ in range(LAST_DELIVERIES):
+            if not len(self):
+                return
             await self._deliver_later()
+        self._log_missed()
 
     async def finish_now(self) -> None:
         """Deliver what was kept once more without a delay, and log if handlers raise again."""
         await self._deliver_all()
+        self._log_missed()
+
+    def _log_missed(self) -> None:
         if len(self):
             log.error("event handlers missed deletions", resource=self._kind, deliveries=len(self))
 

@@ -1,4 +1,4 @@
-"""Attack on NamespaceSet."""
+"""Namespaces that leave a set, and come back."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from typing_extensions import override
 
 from controller.cache import Change
@@ -151,4 +152,28 @@ async def test_a_handler_that_raises_gets_deletions_of_a_namespace_that_left_twi
         await harness.clock.advance(1)
         await harness.clock.advance(200)
         assert deleted == ["a/one"]
+        harness.manager.stop()
+
+
+async def test_a_handler_that_always_raises_does_not_keep_a_namespace_that_has_left() -> None:
+    harness = Harness()
+    harness.put("a", "one")
+
+    def fail_at_deletions(change: Change[Widget]) -> None:
+        if change.new is None:
+            raise LookupError("not today")
+
+    harness.widgets.add_handler(fail_at_deletions)
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(1)
+        harness.namespaces.remove("a")
+        with capture_logs() as logs:
+            await harness.clock.advance(600)
+        assert "a" not in harness.widgets._members
+        missed = [entry for entry in logs if entry["event"] == "event handlers missed deletions"]
+        assert [entry["deliveries"] for entry in missed] == [1]
+        harness.namespaces.add("a")
+        await harness.clock.advance(1)
+        assert harness.widgets.find_listed("a") is not None
         harness.manager.stop()
