@@ -8,8 +8,16 @@ With shards (shards.py) all of that runs in every replica, but a controller reco
 the shards that are held here, and the services for the leader run where `LEADING_SHARD` is held.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,7 +28,7 @@ from controller.clock import Clock
 from controller.informer import Informer, Registration
 from controller.loggers import get_logger
 from controller.meta import Key
-from controller.namespaces import NamespaceSet, NamespacesInformer
+from controller.namespaces import NamespaceChanges, NamespaceSet, NamespacesInformer
 from controller.runner import Controller
 from controller.shards import Partition, Shards
 from controller.slices import run_in_slices
@@ -116,14 +124,18 @@ class ControllerJob:
             for watches in _group_by_set(self._triggers)
         ]
         try:
-            for trigger in self._triggers:
-                if not _is_in_set(trigger):
-                    await self._connect(trigger, queue)
-            for connection in connections:
-                await connection.update()
-            log.info("Starting workers", controller=self.controller.name)
-            async with run_in_background([connection.run for connection in connections]):
-                await self.controller.run()
+            with ExitStack() as stack:
+                for trigger in self._triggers:
+                    if not _is_in_set(trigger):
+                        await self._connect(trigger, queue)
+                tasks: list[Task] = []
+                for connection in connections:
+                    changes = stack.enter_context(connection.namespaces.changes())
+                    await connection.update(changes.take())
+                    tasks.append(partial(connection.run, changes))
+                log.info("Starting workers", controller=self.controller.name)
+                async with run_in_background(tasks):
+                    await self.controller.run()
         finally:
             for registration in self._registrations:
                 registration.close()
@@ -174,38 +186,49 @@ class _NamespaceConnections:
     _registrations: dict[str, list[Registration]] = field(default_factory=dict)
     _informers: dict[str, list[Informer[Any]]] = field(default_factory=dict)
 
-    async def run(self) -> None:
-        """Connect namespaces that come, and disconnect those that have gone, until cancelled."""
+    @property
+    def namespaces(self) -> NamespaceSet:
+        """The set."""
         _, informer = self.watches[0]
-        while True:
-            changed = informer.namespaces.changed
-            await self.update()
-            await changed.wait()
+        return informer.namespaces
 
-    async def update(self) -> None:
+    async def run(self, changes: NamespaceChanges) -> None:
+        """Connect namespaces that come, and disconnect those that have gone, until cancelled.
+
+        Args:
+            changes: of the set.
+        """
+        while True:
+            await changes.wait()
+            await self.update(changes.take())
+
+    async def update(self, names: Iterable[str]) -> None:
         """Connect what is listed now, and disconnect namespaces whose objects were dropped.
 
         One that left and came back before all its informers noticed has new informers of some
         kinds alone: it is connected anew as well.
+
+        Args:
+            names: of the namespaces that have changed.
         """
-        for namespace, informers in list(self._informers.items()):
-            is_there = any(
-                source.has(informer)
-                for (_, source), informer in zip(self.watches, informers, strict=True)
-            )
-            listed = [source.find_listed(namespace) for _, source in self.watches]
-            if not is_there or (None not in listed and listed != informers):
-                del self._informers[namespace]
-                for registration in self._registrations.pop(namespace):
+        for name in names:
+            listed = [source.find_listed(name) for _, source in self.watches]
+            connected = self._informers.get(name)
+            if connected is not None:
+                is_there = any(
+                    source.has(name, informer)
+                    for (_, source), informer in zip(self.watches, connected, strict=True)
+                )
+                if is_there and (None in listed or listed == connected):
+                    continue
+                del self._informers[name]
+                for registration in self._registrations.pop(name):
                     self.disconnect(registration)
-        _, first = self.watches[0]
-        for namespace in first.namespaces:
-            listed = [source.find_listed(namespace) for _, source in self.watches]
             informers = [informer for informer in listed if informer is not None]
-            if namespace in self._informers or len(informers) < len(listed):
+            if name not in self.namespaces or len(informers) < len(listed):
                 continue
-            self._informers[namespace] = informers
-            registrations = self._registrations[namespace] = []
+            self._informers[name] = informers
+            registrations = self._registrations[name] = []
             for (watch, _), informer in zip(self.watches, informers, strict=True):
                 registrations.append(await self.connect(replace(watch, informer=informer)))
 

@@ -12,6 +12,7 @@ as those of a list are, by the cache of the namespace itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Generic, TypeVar
@@ -34,6 +35,37 @@ T = TypeVar("T", bound=Object)
 log = get_logger(__name__)
 
 
+class NamespaceChanges:
+    """The names about which something has changed since a reader last took them.
+
+    A reader looks at these names alone. With thousands of namespaces, each of which is listed at a
+    time of its own, a look at all names at each change would keep the event loop busy.
+
+    Args:
+        names: those that the reader does not know yet.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = dict.fromkeys(names)
+        self._noted = anyio.Event()
+
+    def note(self, name: str) -> None:
+        """Add a name, and wake the reader."""
+        self._names[name] = None
+        self._noted.set()
+
+    def take(self) -> list[str]:
+        """Return the names since the last call, in the order in which they were noted."""
+        names, self._names = list(self._names), {}
+        self._noted = anyio.Event()
+        return names
+
+    async def wait(self) -> None:
+        """Return once there is a name to take."""
+        if not self._names:
+            await self._noted.wait()
+
+
 class NamespaceSet:
     """The namespaces that informers watch; it may change while they run.
 
@@ -51,7 +83,7 @@ class NamespaceSet:
         if isinstance(names, str):
             raise TypeError(f"NamespaceSet needs a list of names: write NamespaceSet([{names!r}])")
         self._names = {_check_name(name) for name in names}
-        self._changed = anyio.Event()
+        self._readers: list[NamespaceChanges] = []
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._names))
@@ -62,15 +94,27 @@ class NamespaceSet:
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    @property
-    def changed(self) -> anyio.Event:
-        """Set at the next change of the set, or of what an informer has listed of it."""
-        return self._changed
+    @contextmanager
+    def changes(self) -> Iterator[NamespaceChanges]:
+        """Give the changes of the set, and of what informers have listed of it.
 
-    def note_change(self) -> None:
-        """Wake all that wait for `changed`."""
-        event, self._changed = self._changed, anyio.Event()
-        event.set()
+        At first they have the names of the set.
+        """
+        reader = NamespaceChanges(self)
+        self._readers.append(reader)
+        try:
+            yield reader
+        finally:
+            self._readers.remove(reader)
+
+    def note_change(self, name: str) -> None:
+        """Wake the readers of `changes`.
+
+        Args:
+            name: of the namespace that came, was listed, or has gone.
+        """
+        for reader in self._readers:
+            reader.note(name)
 
     def add(self, name: str) -> None:
         """Watch a namespace from now on; it need not exist, nor be granted yet.
@@ -84,7 +128,7 @@ class NamespaceSet:
         """
         if _check_name(name) not in self._names:
             self._names.add(name)
-            self.note_change()
+            self.note_change(name)
 
     def remove(self, name: str) -> None:
         """Watch a namespace no longer; does nothing if it is not in the set.
@@ -96,7 +140,7 @@ class NamespaceSet:
         """
         if name in self._names:
             self._names.remove(name)
-            self.note_change()
+            self.note_change(name)
 
     def replace(self, names: Iterable[str]) -> None:
         """Add what is missing, and remove what is not in `names`.
@@ -240,6 +284,11 @@ class NamespacesCache(Generic[T]):
         )
 
     @property
+    def history_confirmed(self) -> bool:
+        """Whether that of each namespace is, as `Cache.history_confirmed` says."""
+        return all(informer.cache.history_confirmed for informer in self._informers.values())
+
+    @property
     def unreadable(self) -> Mapping[Key, str]:
         """The objects whose latest version could not be decoded or indexed, with the reason."""
         return self._unreadable
@@ -287,6 +336,8 @@ class NamespacesInformer(Generic[T]):
         self._create = create
         self._group: InformerGroup[str, T] = InformerGroup()
         self._members: dict[str, _Member[T]] = {}
+        self._attempted: set[str] = set()
+        """The namespaces in the set whose first list has succeeded or failed."""
         self._was_listed = False
         """Whether the namespaces were listed once; those that come later are not waited for."""
         self.cache: NamespacesCache[T] = NamespacesCache(resource, self._group.informers, indexes)
@@ -330,10 +381,11 @@ class NamespacesInformer(Generic[T]):
     @property
     def _is_synced(self) -> bool:
         """Whether each namespace was tried, and one was listed, if there are any."""
-        current = self._current
-        members = [current.get(name) for name in self.namespaces]
-        return all(member is not None and member.was_attempted for member in members) and (
-            not members or self.unlisted < len(members)
+        if len(self._attempted) < len(self.namespaces):
+            return False  # at once: this is asked at each list of a namespace
+        names = tuple(self.namespaces)
+        return self._attempted.issuperset(names) and (
+            not names or any(self.find_listed(name) is not None for name in names)
         )
 
     def find_listed(self, namespace: str) -> Informer[T] | None:
@@ -347,13 +399,14 @@ class NamespacesInformer(Generic[T]):
             return None
         return member.informer
 
-    def has(self, informer: Informer[T]) -> bool:
+    def has(self, namespace: str, informer: Informer[T]) -> bool:
         """Return whether an informer still delivers changes to the handlers.
 
         Args:
-            informer: of a namespace, as `find_listed` returned it.
+            namespace: its name.
+            informer: of the namespace, as `find_listed` returned it.
         """
-        return any(informer is member for member in self._informers)
+        return self._group.informers.get(namespace) is informer
 
     def check(self) -> Check:
         """Return a readiness check that fails while a namespace that may be listed is not.
@@ -447,27 +500,28 @@ class NamespacesInformer(Generic[T]):
 
     async def wait_synced(self) -> None:
         """Return once every namespace was tried and one was listed, or the set is empty."""
-        while not self._is_synced:
-            await self.namespaces.changed.wait()
+        with self.namespaces.changes() as changes:
+            while not self._is_synced:
+                changes.take()
+                await changes.wait()
 
     async def run(self) -> None:
         """Keep the cache current until cancelled, whatever fails and whichever namespaces come."""
-        async with anyio.create_task_group() as group:
-            while True:
-                changed = self.namespaces.changed
-                self._was_listed = self._was_listed or (
-                    len(self.namespaces) > 0 and self._is_synced
-                )
-                for name in self.namespaces:
-                    member = self._members.get(name)
-                    if member is None:
-                        group.start_soon(self._watch, name, self._attach(name))
-                    elif member.is_leaving:
-                        member.finishing.cancel()
-                for name, member in self._members.items():
-                    if name not in self.namespaces:
-                        member.watching.cancel()
-                await changed.wait()
+        with self.namespaces.changes() as changes:
+            async with anyio.create_task_group() as group:
+                while True:
+                    for name in changes.take():
+                        member = self._members.get(name)
+                        if name not in self.namespaces:
+                            self._leave(name)
+                        elif member is None:
+                            group.start_soon(self._serve, name, self._attach(name))
+                        elif member.is_leaving:
+                            member.finishing.cancel()
+                    self._was_listed = self._was_listed or (
+                        len(self.namespaces) > 0 and self._is_synced
+                    )
+                    await changes.wait()
 
     def _attach(self, name: str) -> _Member[T]:
         """Make the informer of a namespace; it has the handlers before its first list."""
@@ -475,26 +529,51 @@ class NamespacesInformer(Generic[T]):
         self._group.attach(name, member.informer)
         return member
 
-    async def _watch(self, name: str, member: _Member[T]) -> None:
-        """Run the informer of a namespace until that leaves the set, then drop its objects."""
+    def _leave(self, name: str) -> None:
+        """Watch a namespace no longer, which is in the set no longer."""
+        self._attempted.discard(name)
+        if name in self._members:
+            self._members[name].watching.cancel()
+
+    async def _serve(self, name: str, member: _Member[T]) -> None:
+        """Watch a namespace until it leaves the set; begin anew if it came back meanwhile."""
+        while True:
+            await self._watch_until_left(name, member)
+            await self._drop_objects(member)
+            self._group.detach(name)
+            del self._members[name]
+            self.namespaces.note_change(name)
+            if name not in self.namespaces:
+                return
+            member = self._attach(name)
+
+    async def _watch_until_left(self, name: str, member: _Member[T]) -> None:
+        """Run the informer of a namespace until `_leave`, and report its first list."""
         with member.watching:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._report_lists, name, member)
                 await member.informer.run()
+
+    async def _drop_objects(self, member: _Member[T]) -> None:
+        """Deliver the objects of a namespace that has left as deleted, to each handler.
+
+        A handler that raises is called again later, but not for ever: it would keep the informer
+        of a namespace that is gone. If the namespace comes back, it is called a last time at once,
+        because the new informer must not deliver objects before the old one has ended.
+        """
         await member.informer.drop_objects()
         with member.finishing:
             await member.informer.finish_deliveries()
         if member.finishing.cancel_called:
             await member.informer.finish_deliveries_now()
-        self._group.detach(name)
-        del self._members[name]
-        self.namespaces.note_change()
 
     async def _report_lists(self, name: str, member: _Member[T]) -> None:
         """Log whether a namespace can be listed, and wake what waits for that."""
         await member.informer.wait_attempted()
         member.was_attempted = True
-        self.namespaces.note_change()
+        if name in self.namespaces and not member.is_leaving:
+            self._attempted.add(name)
+        self.namespaces.note_change(name)
         if not member.informer.unlisted:
             return
         log.error(
@@ -509,7 +588,7 @@ class NamespacesInformer(Generic[T]):
             resource=self.resource.full_name,
             served=name,
         )
-        self.namespaces.note_change()
+        self.namespaces.note_change(name)
 
 
 def _check_name(name: object) -> str:

@@ -1,0 +1,84 @@
+"""A set of namespaces costs by what changes in it, not by how many namespaces it has."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+from typing_extensions import override
+
+from controller.manager import Manager
+from controller.meta import Key
+from controller.namespaces import NamespaceSet
+from controller.options import ManagerOptions
+from controller.outcome import SETTLED, Outcome
+from controller.transport import NO_QUERY
+from controller.triggers import Watch, to_self
+from tests.calls import calls_of
+from tests.clock import VirtualClock
+from tests.controller.store import Store, StoreTransport
+from tests.controller.test_namespaces import Harness
+from tests.controller.widgets import WIDGETS
+
+
+class OneByOne(StoreTransport):
+    """Answers the lists of namespaces in turn, when the test allows it."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.allowed: dict[str, anyio.Event] = {}
+
+    @override
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] = NO_QUERY, **options: Any
+    ) -> bytes:
+        if query and method == "GET":
+            await self.allowed[path.split("/")[-2]].wait()
+        return await super().request(method, path, query=query, **options)
+
+
+async def count_calls_for_each_list(count: int) -> float:
+    """Return how many functions are called for each of `count` namespaces that is listed."""
+    transport = OneByOne(Store())
+    names = [f"team-{number:04}" for number in range(count)]
+    transport.allowed = {name: anyio.Event() for name in names}
+    options = ManagerOptions(stream_lists=False)
+    manager = Manager(transport, clock=VirtualClock(), options=options)
+    widgets = manager.informer(WIDGETS, namespaces=NamespaceSet(names))
+
+    async def reconcile(_: Key) -> Outcome:
+        return SETTLED
+
+    manager.controller("widget", reconcile, watches=[Watch(widgets, to_self)])
+
+    async def list_all() -> None:
+        for name in names:
+            transport.allowed[name].set()
+            while widgets.find_listed(name) is None:
+                await checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        await anyio.wait_all_tasks_blocked()
+        calls = await calls_of(list_all)
+        await widgets.wait_synced()
+        manager.stop()
+    return calls / count
+
+
+async def test_the_list_of_a_namespace_costs_the_same_among_few_and_among_many() -> None:
+    few, many = await count_calls_for_each_list(20), await count_calls_for_each_list(200)
+    assert many < 1.5 * few
+
+
+async def test_the_history_of_all_namespaces_is_confirmed_only_if_that_of_each_is() -> None:
+    harness = Harness()
+    async with anyio.create_task_group() as group:
+        group.start_soon(harness.manager.run)
+        await harness.clock.advance(1)
+        before = harness.widgets.cache.history_confirmed
+        listed = harness.widgets.find_listed("b")
+        assert listed is not None
+        listed.cache.history_confirmed = False
+        assert (before, harness.widgets.cache.history_confirmed) == (True, False)
+        harness.manager.stop()
