@@ -120,7 +120,7 @@ CLAIM = {
     "PoolNotReady": "False: the pool does not exist, is being deleted, or begins to serve",
     "PoolExhausted": "False: the pool has no free address; the oldest claim gets the next one",
     "AllocationFailed": "False: an IPAddress of the claim's name is in the way, or the API server"
-    " refused to store it or the claim; the message says why, and it is tried again each minute",
+    " refused to store it or the claim. The message says why, and it is tried again each minute",
 }
 CLAIM_POOL = {
     "Ready": "True: claims are served",
