@@ -3,7 +3,7 @@
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -32,6 +32,15 @@ URLS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"
 ]
 RUNBOOKS_URL = f"{URLS['Repository']}/blob/main/docs/operating/runbooks.md"
 _FENCE = re.compile(r"^ *```(\S*)$")
+_ITEM = re.compile(r" *(?:[-*]|\d+\.) +(?=\S)")
+_HTML_BLOCK = re.compile(
+    r"^ {0,3}(?:<!--.*?-->|<(script|style)\b.*?</\1>|</?(?:div|p|link)\b.*?(?=\n\s*\n|\Z))",
+    re.DOTALL | re.MULTILINE,
+)
+_TAG = re.compile(r"</?[a-z][^>\n]*>")
+_SENTENCE_END = re.compile(r"(?:(?<=[.!?:])|(?<=[.!?:][)\"'*])|(?<=[.!?:]\*\*))\s+")
+_LINKS = re.compile(r"(?:- )?\[[^\]]*\](?:, \[[^\]]*\])+")
+"""A list of links with nothing between them but commas."""
 
 
 @dataclass(frozen=True)
@@ -181,8 +190,19 @@ def list_quoted(document: str) -> list[str]:
 
 
 def sentences(document: str) -> list[str]:
-    """Return the sentences of the paragraphs, list items and cells of tables, without headings."""
-    plain_text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", prose(document)))
+    """Return the sentences of a document: `split_sentences` says which."""
+    return split_sentences(read(document))
+
+
+def split_sentences(content: str) -> list[str]:
+    """Return the sentences of the paragraphs, list items and cells of tables.
+
+    Headings, blocks of code, blocks of HTML and bare lists of links have none. A colon ends a
+    sentence. Code in backticks counts as one word.
+    """
+    prose_only = "\n".join(_drop_indented_code(_without_blocks(content).splitlines()))
+    plain_text = re.sub(r"`[^`]*`", "code", _HTML_BLOCK.sub("\n", prose_only))
+    plain_text = re.sub(r"\]\([^)]*\)", "]", _TAG.sub("", plain_text))
     parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?= *[|#])", plain_text)
     units = [
         cell
@@ -192,6 +212,34 @@ def sentences(document: str) -> list[str]:
     return [
         sentence
         for unit in units
-        if not unit.startswith("#")
-        for sentence in re.split(r"(?<=[.!?:])\s+", " ".join(unit.split()))
+        if not unit.lstrip().startswith("#")
+        for sentence in _SENTENCE_END.split(" ".join(unit.split()))
+        if sentence and not _LINKS.fullmatch(sentence)
     ]
+
+
+def count_words(sentence: str) -> int:
+    return len(re.findall(r"\w[\w'/-]*", sentence))
+
+
+def _drop_indented_code(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines, those of indented blocks of code empty.
+
+    Such a block follows an empty line, four columns to the right of the text around it. In an
+    item of a list that is the text of the item.
+    """
+    margin = 0
+    is_after_break, in_code = True, False
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if not line.strip():
+            is_after_break = True
+            yield line
+            continue
+        if is_after_break and indent == 0:
+            margin = 0
+        in_code = (is_after_break or in_code) and indent >= margin + INDENT
+        is_after_break = False
+        if not in_code and (item := _ITEM.match(line)):
+            margin = item.end()
+        yield "" if in_code else line
