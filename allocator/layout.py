@@ -265,10 +265,10 @@ def pool_faults(
             )
             faults.append(Fault(("reserved", at), message))
     for index in range(len(ranges)):
-        faults += _range_faults(pool, cidr, ranges, bounds, index)
+        faults += _range_faults(pool, cidr, ranges=ranges, bounds=bounds, index=index)
     for at, (entry, reserved_range) in enumerate(zip(reserved, kept, strict=True)):
         if not isinstance(reserved_range, str):
-            for message in _straddling_faults(entry, reserved_range, ranges, bounds):
+            for message in _straddling_faults(entry, reserved_range, ranges=ranges, bounds=bounds):
                 faults.append(Fault(("reserved", at), message))
     return faults
 

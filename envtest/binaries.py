@@ -99,7 +99,7 @@ async def real_control_plane(
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
         starter = _Starter(settings, folder, data or folder / "etcd")
-        yield await starter.start_somewhere(stack, listen, tokens, controllers)
+        yield await starter.start_somewhere(stack, listen, tokens=tokens, controllers=controllers)
 
 
 class _Starter:
@@ -144,10 +144,12 @@ class _Starter:
         etcd_url = await self._etcd(children)
         bound = port or free_port(host)
         url = f"https://{url_host(host)}:{bound}"
-        arguments = self._apiserver_arguments(etcd_url, (host, bound), advertised, tokens)
+        arguments = self._apiserver_arguments(
+            etcd_url, (host, bound), advertised=advertised, tokens=tokens
+        )
         assert self._settings.apiserver is not None
         child = children.start(self._settings.apiserver, arguments)
-        plane = RealControlPlane(url, self._clients, self._servers, self._folder)
+        plane = RealControlPlane(url, self._clients, servers=self._servers, folder=self._folder)
         async with ClientSession(url, connector=TCPConnector(ssl=plane.tls())) as session:
             await children.ready(child, session, "/readyz")
             # It makes this one a moment later, and tests expect it, as with Go's envtest.

@@ -87,9 +87,11 @@ _BOUND: Final = {
 def bootstrap(api: Api) -> None:
     """Make the namespaces of the system and the default roles where they are missing."""
     namespaces = ("default", "kube-node-lease", "kube-public", "kube-system")
-    _make(api, "", "namespaces", [{"metadata": {"name": name}} for name in namespaces])
-    _make(api, _GROUP, "clusterroles", _cluster_roles())
-    _make(api, _GROUP, "clusterrolebindings", _cluster_role_bindings())
+    _make(
+        api, "", plural="namespaces", bodies=[{"metadata": {"name": name}} for name in namespaces]
+    )
+    _make(api, _GROUP, plural="clusterroles", bodies=_cluster_roles())
+    _make(api, _GROUP, plural="clusterrolebindings", bodies=_cluster_role_bindings())
 
 
 def publish_address(api: Api, service: str, address: str, port: int) -> None:

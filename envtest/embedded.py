@@ -80,7 +80,7 @@ class EmbeddedServer:
             bootstrap(api)
             Aggregation(api).attach()
             Definitions(api).attach()
-            server = cls(api, Authenticator(tokens), authority, data)
+            server = cls(api, Authenticator(tokens), authority=authority, data=data)
             stack.pop_all()
         return server
 
@@ -139,10 +139,10 @@ async def serve(  # every setting is named at the call
     front = Front(
         api,
         server.authenticator,
-        authorizer,
-        reviews,
-        accounts,
-        deadlines or Deadlines(),
+        authorizer=authorizer,
+        reviews=reviews,
+        accounts=accounts,
+        deadlines=deadlines or Deadlines(),
     )
     server.watchers = front.watchers
     runner = web.ServerRunner(
@@ -150,13 +150,15 @@ async def serve(  # every setting is named at the call
     )
     await runner.setup()
     try:
-        bound = await _listen(runner, host, port, authority)
+        bound = await _listen(runner, host, port=port, authority=authority)
         server.url = f"https://{url_host(host)}:{bound}"
         accounts.issuer = server.url
         server.authenticator.audiences.append(server.url)
         async with AsyncExitStack() as stack:
             stack.callback(api.store.close_watches)
-            publish_address(api, str(SERVICES[1]), reachable(runner.addresses[0][0]), bound)
+            publish_address(
+                api, str(SERVICES[1]), address=reachable(runner.addresses[0][0]), port=bound
+            )
             api.store.settle()
             if namespace_controller or garbage_collector:
                 # Only with controllers: a task group ties the context to one task.

@@ -89,7 +89,9 @@ class ControlPlane(Plane):
             yield ExistingControlPlane.from_environment()
         elif settings.kind == "binaries":
             token_file = "".join(token_line(token, user) for token, user in known.items())
-            async with real_control_plane(settings, data, listen, token_file, controllers) as real:
+            async with real_control_plane(
+                settings, data, listen=listen, tokens=token_file, controllers=controllers
+            ) as real:
                 yield real
         else:
             async with serve(

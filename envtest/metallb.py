@@ -148,7 +148,9 @@ async def metallb_controller(
         changed = settings.metallb.stat().st_mtime_ns
         flags = await to_thread.run_sync(_read_flags, settings.metallb, changed)
         token = await admit_metallb(kubeconfig, NAMESPACE) if _HEALTH_PORT in flags else ""
-        yield await _start_somewhere(stack, settings, settings.metallb, folder, token)
+        yield await _start_somewhere(
+            stack, settings, program=settings.metallb, folder=folder, token=token
+        )
 
 
 async def _start_somewhere(
@@ -161,7 +163,9 @@ async def _start_somewhere(
         async with AsyncExitStack() as trial:
             children = Children(settings, folder, trial)
             try:
-                started = await _start(children, program, folder / "kubeconfig", token)
+                started = await _start(
+                    children, program, kubeconfig=folder / "kubeconfig", token=token
+                )
             except PortTakenError as error:
                 if not tries:
                     raise PlaneError(str(error)) from error
@@ -196,9 +200,9 @@ async def _start(children: Children, program: Path, kubeconfig: Path, token: str
     child = children.start(program, arguments, environment)
     url = f"{'https' if token else 'http'}://127.0.0.1:{port}"
     async with _metrics_session(url, token) as session:
-        await children.ready(child, session, "/metrics", _HAS_LOOKED)
+        await children.ready(child, session, path="/metrics", content=_HAS_LOOKED)
     said = _STARTED.search(await anyio.Path(child.log).read_text(errors="replace"))
-    return MetalLB(said[1] if said else "", url, token, child, children)
+    return MetalLB(said[1] if said else "", url, _token=token, _child=child, _children=children)
 
 
 def _metrics_session(url: str, token: str) -> ClientSession:

@@ -65,10 +65,28 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
         if etcd or apiserver:
             missing = "TEST_ASSET_ETCD" if etcd is None else "TEST_ASSET_KUBE_APISERVER"
             raise PlaneError(f"only one of the two binaries is named; set {missing}, too")
-        return Settings("embedded", None, None, None, metallb, start, stop, show_output, lbipam)
+        return Settings(
+            "embedded",
+            None,
+            apiserver=None,
+            controller_manager=None,
+            metallb=metallb,
+            start_seconds=start,
+            stop_seconds=stop,
+            show_output=show_output,
+            lbipam=lbipam,
+        )
     manager = _optional(env, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager")
     return Settings(
-        "binaries", etcd, apiserver, manager, metallb, start, stop, show_output, lbipam
+        "binaries",
+        etcd,
+        apiserver=apiserver,
+        controller_manager=manager,
+        metallb=metallb,
+        start_seconds=start,
+        stop_seconds=stop,
+        show_output=show_output,
+        lbipam=lbipam,
     )
 
 

@@ -231,7 +231,7 @@ class Site(Generic[T]):
 
     async def patch(self, resource: Resource[Any], key: Key, change: Mapping[str, Any]) -> None:
         """Change an object, at whatever version it has."""
-        await edit(self.client, resource, key, change)
+        await edit(self.client, resource, key=key, change=change)
 
     async def allocation(self, name: str) -> IPAllocation | None:
         """Return an allocation; None if there is none of that name."""
@@ -386,4 +386,11 @@ async def tenant_servers(
         servers = {
             name: TenantServer(Key(TEAM, name), planes[name], ways[name]) for name in tenants
         }
-        yield Site(planes["management"], ways["management"], servers, kubeconfig, offers, provider)
+        yield Site(
+            planes["management"],
+            ways["management"],
+            tenants=servers,
+            kubeconfig=kubeconfig,
+            offers=offers,
+            provider=provider,
+        )

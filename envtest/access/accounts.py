@@ -65,14 +65,14 @@ class AccountTokens:
         """
         self._api.check_namespace(call.resource, call.info.namespace, call.info.name)
         account = call.resource.load(self._api.current(call))
-        write_options("CreateOptions", call.query, call.dry_runs, call.agent)
-        body = read_as(call.data, call.content_type, _KIND, "TokenRequest")
+        write_options("CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
+        body = read_as(call.data, call.content_type, name=_KIND, kind="TokenRequest")
         spec = body.get("spec") or {}
         seconds = spec.get("expirationSeconds") or _USUAL
         if not _SHORTEST <= seconds <= _LONGEST:
             detail = f"must be between {_SHORTEST} and {_LONGEST} seconds"
             problem = invalid("spec.expirationSeconds", seconds, detail)
-            raise invalid_object("TokenRequest", _GROUP, "", [problem])
+            raise invalid_object("TokenRequest", _GROUP, name="", problems=[problem])
         if spec.get("boundObjectRef"):
             raise bad_request("tokens that are bound to an object are not served")
         audiences = spec.get("audiences") or [self.issuer]
@@ -184,7 +184,7 @@ def _user(claims: dict[str, Any]) -> User:
     namespace, account = private["namespace"], private["serviceaccount"]
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     name = f"system:serviceaccount:{namespace}:{account['name']}"
-    return User(name, groups, account["uid"], {CREDENTIAL: [f"JTI={claims['jti']}"]})
+    return User(name, groups, uid=account["uid"], extra={CREDENTIAL: [f"JTI={claims['jti']}"]})
 
 
 def _check_time(claims: dict[str, Any]) -> None:

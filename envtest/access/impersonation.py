@@ -51,7 +51,7 @@ def choose_user(authorizer: Authorizer, user: User, headers: Headers) -> User:
         decision = authorizer.decide(user, attributes(part))
         if not decision.allowed:
             raise refusal(user, part, decision.reason)
-    return User(target.name, _groups(target), target.uid, target.extra)
+    return User(target.name, _groups(target), uid=target.uid, extra=target.extra)
 
 
 def _read_headers(headers: Headers) -> User | None:
@@ -69,7 +69,7 @@ def _read_headers(headers: Headers) -> User | None:
         if key.lower().startswith(_EXTRA)
     }
     if name:
-        return User(name, groups, uid, extra)
+        return User(name, groups, uid=uid, extra=extra)
     if groups or extra or uid:
         raise bad_request("groups, a uid or extra are requested without impersonating a user name")
     return None
@@ -101,7 +101,17 @@ def _part(
     group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
 ) -> RequestInfo:
     verb = "impersonate"
-    return RequestInfo("", verb, True, group, "v1", namespace, resource, subresource, name)
+    return RequestInfo(
+        "",
+        verb,
+        is_resource=True,
+        group=group,
+        version="v1",
+        namespace=namespace,
+        resource=resource,
+        subresource=subresource,
+        name=name,
+    )
 
 
 def _groups(target: User) -> tuple[str, ...]:

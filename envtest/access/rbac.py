@@ -180,7 +180,7 @@ def _understood(place: str, stored: Stored) -> Sequence[Rule] | _Binding:
     kind, role = body["roleRef"]["kind"], body["roleRef"]["name"]
     own = f'RoleBinding "{name}/{home}"' if home else f'ClusterRoleBinding "{name}"'
     title = f'{own} of {kind} "{role}"'
-    return _Binding(title, kind, role, home, body.get("subjects") or ())
+    return _Binding(title, kind, role_name=role, home=home, subjects=body.get("subjects") or ())
 
 
 def _together(errors: Iterable[str]) -> str:
@@ -245,7 +245,14 @@ def attributes(info: RequestInfo) -> Attributes:
     if not info.is_resource:
         return Attributes(info.verb, path=info.path)
     name = info.name or info.selected
-    return Attributes(info.verb, info.group, info.resource, info.subresource, info.namespace, name)
+    return Attributes(
+        info.verb,
+        info.group,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=name,
+    )
 
 
 def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
@@ -269,7 +276,7 @@ def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
         f'User "{user.name}" cannot {info.verb} resource "{info.described}" '
         f'in API group "{info.group}" {where}{known}'
     )
-    return forbidden(info.resource, info.group, info.name or info.selected, why)
+    return forbidden(info.resource, info.group, name=info.name or info.selected, why=why)
 
 
 def check_creation(authorizer: Authorizer, call: Call, name: str) -> None:
@@ -285,8 +292,13 @@ def check_creation(authorizer: Authorizer, call: Call, name: str) -> None:
     """
     info = call.info
     access = Attributes(
-        "create", info.group, info.resource, info.subresource, info.namespace, name
+        "create",
+        info.group,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=name,
     )
     decision = authorizer.decide(call.user, access)
     if not decision.allowed:
-        raise forbidden(info.resource, info.group, name, decision.reason)
+        raise forbidden(info.resource, info.group, name=name, why=decision.reason)

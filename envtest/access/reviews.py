@@ -31,10 +31,14 @@ class Reviews:
 
     def answer(self, call: Call) -> Plain:
         """Answer a POST of a review."""
-        options = write_options("CreateOptions", call.query, call.dry_runs, call.agent)
+        options = write_options(
+            "CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent
+        )
         decoded = read_object(call.data, call.content_type, call.resource)
         fit(call.resource, decoded)
-        enforce_field_validation(call.resource, decoded, options.field_validation, call.warnings)
+        enforce_field_validation(
+            call.resource, decoded, validation=options.field_validation, warnings=call.warnings
+        )
         check_version(call.resource, decoded.body)
         body = decoded.body
         spec = body.setdefault("spec", {})
@@ -109,7 +113,7 @@ def _refuse(call: Call, problems: list[FieldError]) -> None:
         StatusError: 422.
     """
     if problems:
-        raise invalid_object(call.resource.kind, call.resource.group, "", problems)
+        raise invalid_object(call.resource.kind, call.resource.group, name="", problems=problems)
 
 
 def _attribute_problems(spec: dict[str, Any]) -> list[FieldError]:
@@ -141,7 +145,9 @@ def _local_problems(spec: dict[str, Any], namespace: str) -> list[FieldError]:
 
 def _user(spec: dict[str, Any]) -> User:
     extra = spec.get("extra") or {}
-    return User(spec.get("user", ""), tuple(spec.get("groups", ())), spec.get("uid", ""), extra)
+    return User(
+        spec.get("user", ""), tuple(spec.get("groups", ())), uid=spec.get("uid", ""), extra=extra
+    )
 
 
 def describe(user: User) -> dict[str, Any]:

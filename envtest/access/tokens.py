@@ -56,7 +56,7 @@ class Certificate:
             return None
         known_by = [f"X509SHA256={hashlib.sha256(self.encoded).hexdigest()}"]
         groups = tuple(names.get("organizationName", ()))
-        return User(name, groups, "", {CREDENTIAL: known_by})
+        return User(name, groups, uid="", extra={CREDENTIAL: known_by})
 
 
 def parse_token_file(content: str, source: str = "token file") -> dict[str, User]:

@@ -149,7 +149,7 @@ class Caller:
         why: object = "context deadline exceeded"
         with anyio.move_on_after(seconds):
             try:
-                code, data = await self._post(url, dialled, client, review)
+                code, data = await self._post(url, dialled, client=client, review=review)
                 return _read_response(code, data, review, mutating=mutating)
             except aiohttp.ClientConnectorCertificateError as error:
                 why = f"tls: failed to verify certificate: {error.certificate_error}"

@@ -235,4 +235,6 @@ def _conditions_hold(hook: Hook, attributes: Attributes, resource: Resource) -> 
     if hook.ignores_failures:
         return False
     said = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-    raise forbidden(request_resource.plural, request_resource.group, attributes.name, said)
+    raise forbidden(
+        request_resource.plural, request_resource.group, name=attributes.name, why=said
+    )

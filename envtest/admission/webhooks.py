@@ -54,7 +54,7 @@ class Webhooks:
         hooks = self._configurations.hooks(MUTATING)
         if not hooks:
             return new
-        attributes = Attributes(call, operation, new, old)
+        attributes = Attributes(call, operation, new=new, old=old)
         call.new_name = attributes.name
         if bypasses_webhooks(attributes):
             return new
@@ -64,7 +64,7 @@ class Webhooks:
                 continue
             response = await self._ask(invocation, attributes, mutating=True)
             if response is not None and response.patch:
-                new = _apply_patch(new, response.patch, call, invocation)
+                new = _apply_patch(new, response.patch, call=call, invocation=invocation)
                 attributes = attributes.replace_object(new)
         return new
 
@@ -77,7 +77,7 @@ class Webhooks:
             StatusError: a webhook refuses, or cannot be asked and must be.
         """
         hooks = self._configurations.hooks(VALIDATING)
-        attributes = Attributes(call, operation, new, old)
+        attributes = Attributes(call, operation, new=new, old=old)
         if not hooks or bypasses_webhooks(attributes):
             return
         matches = [self._matcher.invocation(hook, attributes) for hook in hooks]

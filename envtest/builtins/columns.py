@@ -140,7 +140,10 @@ def _selector(body: Body) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or _NONE
 
 
-_TITLE: Final[Entry] = (Column("Name", "string", NAME, "name"), _at("metadata.name"))
+_TITLE: Final[Entry] = (
+    Column("Name", "string", description=NAME, format="name"),
+    _at("metadata.name"),
+)
 _AGE: Final[Entry] = _make_column(
     "Age", CREATION_TIMESTAMP, lambda body: _age(_value(body, "metadata.creationTimestamp", None))
 )
@@ -205,7 +208,10 @@ _KNOWN: Final[Mapping[str, Sequence[Entry]]] = {
             "How often it was observed",
             lambda body: str(_either("series.count", "count", "deprecatedCount")(body) or 1),
         ),
-        (Column("Name", "string", NAME, "name", 1), _at("metadata.name")),
+        (
+            Column("Name", "string", description=NAME, format="name", priority=1),
+            _at("metadata.name"),
+        ),
     ),
     "Service": (
         _TITLE,

@@ -72,7 +72,13 @@ class DefinitionRules(BuiltinRules):
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
         )
         body["status"] = dict(body.get("status") or {})
-        set_condition(body["status"], "Terminating", "True", "InstanceDeletionPending", message)
+        set_condition(
+            body["status"],
+            "Terminating",
+            value="True",
+            reason="InstanceDeletionPending",
+            message=message,
+        )
 
     @override
     def is_finished(self, body: Body) -> bool:

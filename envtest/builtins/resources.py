@@ -49,7 +49,9 @@ def builtin_resources(store: Store, services: IPv4Network) -> Iterator[Resource]
         group, _, version = group_version.rpartition("/")
         for entry in entries:
             if "/" not in entry["name"]:
-                yield _builtin_resource(group, version, entry, entries, store, services)
+                yield _builtin_resource(
+                    group, version, entry=entry, entries=entries, store=store, services=services
+                )
 
 
 def _builtin_resource(  # the parts of one discovery entry

@@ -85,7 +85,7 @@ def _hook_problems(hook: Body, path: str) -> Iterator[FieldError]:
                 f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"
             )
         else:
-            yield from _choice_problems(hook, name, choices, path)
+            yield from _choice_problems(hook, name, choices=choices, path=path)
     seconds = hook.get("timeoutSeconds", 10)
     if not 1 <= seconds <= _LONGEST_SECONDS:
         detail = "the timeout value must be between 1 and 30 seconds"

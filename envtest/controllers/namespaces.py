@@ -54,7 +54,12 @@ class NamespaceController:
             for key in list(table.scan(f"{name}/")):
                 stored = table.get(key)
                 if stored is not None and b'"deletionTimestamp"' not in stored.body:
-                    remove(self._api, resource, stored, {"propagationPolicy": "Background"})
+                    remove(
+                        self._api,
+                        resource,
+                        stored=stored,
+                        options={"propagationPolicy": "Background"},
+                    )
                 stored = table.get(key)
                 if stored is not None:
                     remaining[f"{resource.plural}.{resource.group}"] += 1

@@ -58,7 +58,7 @@ def read_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
     elif parts[:1] == ["apis"] and len(parts) > 3:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
-        return Call(method, path, query, body, verb=method.lower())
+        return Call(method, path, query=query, body=body, verb=method.lower())
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
@@ -66,8 +66,8 @@ def read_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
     return Call(
         method,
         path,
-        query,
-        body,
+        query=query,
+        body=body,
         verb=_verb(method, query, has_name=bool(name)),
         group=group,
         version=version,

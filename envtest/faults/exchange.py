@@ -184,7 +184,7 @@ class Exchange:
         headers["Accept-Encoding"] = "identity"
         request = self._request
         return await self._upstream.forward(
-            request.method, request.raw_path, headers, self._call.body
+            request.method, request.raw_path, headers=headers, body=self._call.body
         )
 
     async def _pass_on(self, response: ClientResponse) -> web.StreamResponse:

@@ -165,14 +165,16 @@ class Refusal(Fault):
             headers["Retry-After"] = str(self.retry_after)
             details["retryAfterSeconds"] = self.retry_after
         return Answer(
-            self.code, status(self.code, self.reason, self.message, details or None), headers
+            self.code,
+            status(self.code, self.reason, message=self.message, details=details or None),
+            headers,
         )
 
 
 def too_many_requests(retry_after: int = 1) -> Refusal:
     """Return the 429 of an overloaded server."""
     message = "Too many requests, please try again later."
-    return Refusal(429, "TooManyRequests", message, retry_after)
+    return Refusal(429, "TooManyRequests", message=message, retry_after=retry_after)
 
 
 def internal_error() -> Refusal:
@@ -183,7 +185,7 @@ def internal_error() -> Refusal:
 def unavailable(retry_after: int | None = None) -> Refusal:
     """Return a 503, as of a server that is starting or stopping."""
     message = "the server is currently unable to handle the request"
-    return Refusal(503, "ServiceUnavailable", message, retry_after)
+    return Refusal(503, "ServiceUnavailable", message=message, retry_after=retry_after)
 
 
 def refuse_as_expired() -> Refusal:

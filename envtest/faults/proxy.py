@@ -149,9 +149,9 @@ class Proxy(ControlPlane):
         """Forward a request; a watch ends with its connection, others run to their end."""
         body = await request.content.read()
         query = {name: request.query[name] for name in request.query}
-        call = read_call(request.method, request.rel_url.raw_path, query, body)
+        call = read_call(request.method, request.rel_url.raw_path, query=query, body=body)
         self.calls.add(call)
-        exchange = Exchange(request, call, self._faults_for(call), self._upstream)
+        exchange = Exchange(request, call, faults=self._faults_for(call), upstream=self._upstream)
         with anyio.CancelScope() as scope:
             self._open[scope] = request.protocol if call.verb == "watch" else None
             try:

@@ -116,7 +116,9 @@ class Front:
             error.headers["X-Content-Type-Options"] = "nosniff"
             raise error
         if not info.is_resource:
-            document = self.documents.find(info.path, query, request.headers, request.host)
+            document = self.documents.find(
+                info.path, query, headers=request.headers, address=request.host
+            )
             return _missing(info.path) if document is None else _document(request, query, document)
         resource = self.api.registry.find(info.group, info.version, info.resource)
         if resource is None or info.path.startswith("//") or has_wrong_scope(resource, info):
@@ -139,11 +141,11 @@ class Front:
         )
         if info.verb == "watch":
             return await self._watch(request, call, form)
-        result = await answer(self.api, self.reviews, self.accounts, call)
+        result = await answer(self.api, self.reviews, accounts=self.accounts, call=call)
         code, data = render(result, form, query.get("includeObject", "Metadata"))
         if _wants_pretty(request, query):
             data = msgspec.json.format(data, indent=2)
-        return _response(code, data, JSON, warnings)
+        return _response(code, data, content_type=JSON, warnings=warnings)
 
     def _target(self, request: web.BaseRequest) -> "_Target | web.Response":
         """Return the target of a request, or the refusal of a path that cannot be read."""
@@ -245,7 +247,7 @@ def _document(request: web.BaseRequest, query: Query, document: Document) -> web
     data = document.data
     if document.media == JSON and _wants_pretty(request, query):
         data = msgspec.json.format(data, indent=2)
-    response = _response(document.code, data, document.media, [])
+    response = _response(document.code, data, content_type=document.media, warnings=[])
     if not document.media:
         del response.headers["Content-Type"]
     response.headers.update(document.headers)
@@ -253,7 +255,7 @@ def _document(request: web.BaseRequest, query: Query, document: Document) -> web
 
 
 def _make_text_response(code: int, data: bytes) -> web.Response:
-    response = _response(code, data, "text/plain; charset=utf-8", [])
+    response = _response(code, data, content_type="text/plain; charset=utf-8", warnings=[])
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
 
@@ -276,6 +278,6 @@ def _render_refusal(
     data = msgspec.json.encode(error.body())
     if _wants_pretty(request, Query(request.raw_path.partition("?")[2])):
         data = msgspec.json.format(data, indent=2)
-    response = _response(error.code, data, JSON, warnings)
+    response = _response(error.code, data, content_type=JSON, warnings=warnings)
     response.headers.update(error.headers)
     return response

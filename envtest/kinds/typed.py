@@ -60,7 +60,10 @@ def load_node(name: str) -> Node:
         return Node(short, "any", "map[string]interface {}")
     if body.get("type") == "string":
         return Node(
-            short, "string", _go_name(name), short if short in {"Time", "MicroTime"} else ""
+            short,
+            "string",
+            go=_go_name(name),
+            format=short if short in {"Time", "MicroTime"} else "",
         )
     return Node(short, "any", _go_name(name))
 
@@ -82,7 +85,9 @@ def build(body: Mapping[str, Any]) -> Node:
     if kind in {"string", "integer", "number", "boolean"}:
         go = {"integer": body.get("format", "int64"), "number": "float64", "boolean": "bool"}
         form = body.get("format", "")
-        return Node("", kind, go.get(kind, "[]uint8" if form == "byte" else "string"), form)
+        return Node(
+            "", kind, go=go.get(kind, "[]uint8" if form == "byte" else "string"), format=form
+        )
     return Node("", "any", "interface {}")
 
 
@@ -103,7 +108,7 @@ def decode(body: dict[str, Any], node: Node, *, root: str = "") -> list[str]:
         TypedError: a value does not fit.
     """
     unknown: list[str] = []
-    _struct(body, node, root, unknown)
+    _struct(body, node, path=root, unknown=unknown)
     return unknown
 
 
@@ -118,7 +123,7 @@ def _struct(body: dict[str, Any], node: Node, path: str, unknown: list[str]) -> 
         elif body[name] is None:
             del body[name]
         else:
-            body[name] = _value(body[name], child, where, node.name, unknown)
+            body[name] = _value(body[name], child, path=where, struct=node.name, unknown=unknown)
             # An empty list of managers is no omission: it says that no field has an owner.
             if child.shape in {"array", "map"} and not body[name] and name != "managedFields":
                 del body[name]
@@ -130,10 +135,10 @@ def _value(value: Any, node: Node, path: str, struct: str, unknown: list[str]) -
         case "any", _:
             return value
         case "struct", dict():
-            _struct(value, node, path, unknown)
+            _struct(value, node, path=path, unknown=unknown)
             return value
         case ("map", dict()) | ("array", list()):
-            return _members(value, node, path, struct, unknown)
+            return _members(value, node, path=path, struct=struct, unknown=unknown)
         case "string", str():
             return _check_text(value, node)
         case _:
@@ -158,14 +163,20 @@ def _members(
             key: _value(
                 blank if member is None else member,
                 inner,
-                f"{path}{_KEY}{key}{_KEY}",
-                struct,
-                unknown,
+                path=f"{path}{_KEY}{key}{_KEY}",
+                struct=struct,
+                unknown=unknown,
             )
             for key, member in value.items()
         }
     return [
-        _value(blank if member is None else member, inner, f"{path}[{at}]", struct, unknown)
+        _value(
+            blank if member is None else member,
+            inner,
+            path=f"{path}[{at}]",
+            struct=struct,
+            unknown=unknown,
+        )
         for at, member in enumerate(value)
     ]
 

@@ -38,11 +38,13 @@ def merge_map(original: Map, patch: Map, hints: PatchHints) -> Map:
     _apply_orders(merged, rest, hints)
     for key, value in rest.items():
         if key.startswith(DELETE_FROM):
-            _delete_from(merged, strategic_lists.list_name(key, DELETE_FROM), value, hints)
+            _delete_from(
+                merged, strategic_lists.list_name(key, DELETE_FROM), value=value, hints=hints
+            )
         elif value is None:
             merged.pop(key, None)
         else:
-            _merge_member(merged, key, value, hints)
+            _merge_member(merged, key, value=value, hints=hints)
     return merged
 
 
@@ -83,7 +85,7 @@ def _apply_orders(merged: Map, rest: Map, hints: PatchHints) -> None:
                 raise strategic_lists.bad_type("[]interface {}", holder[name])
         hint = hints.items(name)
         result = strategic_lists.merge_ordered(
-            merged.get(name), rest.get(name), order, hint, merge_map
+            merged.get(name), rest.get(name), order=order, hint=hint, merge_map=merge_map
         )
         if result is not None:
             merged[name] = result
@@ -96,7 +98,7 @@ def _delete_from(merged: Map, name: str, value: Any, hints: PatchHints) -> None:
         merged.pop(name, None)
     elif isinstance(value, list) and isinstance(merged.get(name), list):
         merged[name] = strategic_lists.delete_from(
-            merged[name], value, hints.items(name), merge_map
+            merged[name], value, hint=hints.items(name), merge_map=merge_map
         )
 
 
@@ -108,7 +110,9 @@ def _merge_member(merged: Map, key: str, value: Any, hints: PatchHints) -> None:
         whole = hint.strategy == REPLACE
         merged[key] = value if whole else merge_map(here, value, hint.below)
     elif isinstance(here, list) and isinstance(value, list):
-        merged[key] = strategic_lists.merge_list(here, value, hints.items(key), merge_map)
+        merged[key] = strategic_lists.merge_list(
+            here, value, hint=hints.items(key), merge_map=merge_map
+        )
     else:
         new, keep = strategic_lists.without_directives(strategic_lists.without_nulls(value))
         if keep:

@@ -115,14 +115,14 @@ def merge_list(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -
         if not hint.merge_key:
             raise internal(f"cannot merge lists without merge key for {hint.below.kind}")
         original, patch = _special_items(original, patch, hint.merge_key)
-        merged = _merge_maps(original, patch, hint, merge_map)
+        merged = _merge_maps(original, patch, hint=hint, merge_map=merge_map)
     else:
         merged = _unique([*original, *patch])
     key = hint.merge_key
     known = _Known(patch, key)
     theirs = [item for item in merged if item in known]
     others = [item for item in merged if item not in known]
-    return _in_order(theirs, others, patch, original, key)
+    return _in_order(theirs, others, order=patch, live=original, key=key)
 
 
 def delete_from(original: Items, gone: Items, hint: Hint, merge_map: MergeMap) -> Items:
@@ -130,7 +130,7 @@ def delete_from(original: Items, gone: Items, hint: Hint, merge_map: MergeMap) -
     if not original and not gone:
         return original
     if check_items(original, gone):
-        return merge_list(original, gone, hint._replace(strategy=MERGE), merge_map)
+        return merge_list(original, gone, hint=hint._replace(strategy=MERGE), merge_map=merge_map)
     known = _Known(gone, "")
     return [item for item in original if item not in known]
 
@@ -151,14 +151,14 @@ def merge_ordered(
     elif original is None:
         merged, _ = without_directives(patch)
     else:
-        merged = merge_list(original, patch, hint, merge_map)
+        merged = merge_list(original, patch, hint=hint, merge_map=merge_map)
     if key and merged:
         _check_keys(merged, order, key)
     known = _Known(order, key)
     theirs = [item for item in merged if item in known]
     others = [item for item in merged if item not in known]
     check_items(original or [], patch or [])
-    return _in_order(theirs, others, order, original or [], key)
+    return _in_order(theirs, others, order=order, live=original or [], key=key)
 
 
 def _check_keys(merged: Items, order: Items, key: str) -> None:

@@ -229,7 +229,12 @@ class Checker:
             self._environments[optional_old] = environment
         if optional_old:
             source = with_optional_old(source)
-        return _compile_failure(self._environments[optional_old], source, expected_type, otherwise)
+        return _compile_failure(
+            self._environments[optional_old],
+            source,
+            expected_type=expected_type,
+            otherwise=otherwise,
+        )
 
 
 def _compile_failure(environment: Any, source: str, expected_type: Any, otherwise: str) -> str:
@@ -275,5 +280,7 @@ def _conditions() -> Any:
 def compile_condition(expression: str) -> Condition:
     """Compile a match condition; if that fails, the result holds the error."""
     otherwise = "must evaluate to bool but got {}"
-    failure = _compile_failure(_conditions(), expression, _Type.BOOL, otherwise)
+    failure = _compile_failure(
+        _conditions(), expression, expected_type=_Type.BOOL, otherwise=otherwise
+    )
     return Condition(expression, None if failure else Program(expression), failure)

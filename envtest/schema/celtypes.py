@@ -130,7 +130,7 @@ class Types:
         if root:
             fields |= _VISIBLE
         for name, child in fields.items():
-            self._field(message, name, child, f"{path}_{name}")
+            self._field(message, name, schema=child, path=f"{path}_{name}")
         return f".{message.name}"
 
     def _take_unused_name(self, name: str) -> str:
@@ -149,7 +149,7 @@ class Types:
         elif kind == "object" and isinstance(additional, Mapping):
             number, of = self._item(additional, f"{path}_value")
             if number:
-                entry = _entry(message, name, number, of)
+                entry = _entry(message, name, number=number, of=of)
                 number, of = _Field.TYPE_MESSAGE, entry or _ANY_MAP
                 label = _Field.LABEL_REPEATED if entry else label
         else:

@@ -150,7 +150,7 @@ class CompiledSchema:
         """
         pair = None if old is None else Pair(self._shape, obj, old)
         errors: list[FieldError] = []
-        self._values.check(obj, "", errors, pair)
+        self._values.check(obj, "", out=errors, pair=pair)
         out = [*first, *_once(errors), *also]
         if self._embedded is not None:
             self._embedded.check(obj, "", out)

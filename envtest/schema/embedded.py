@@ -54,7 +54,7 @@ class EmbeddedNode:
         items = cls.compile(schema.get("items"))
         if not here and not properties and additional is None and items is None:
             return None
-        return cls(here, properties, additional, items)
+        return cls(here, properties, additional=additional, items=items)
 
     def coerce(self, value: Any, path: str, unknown: list[str]) -> None:
         """Bring type and metadata of embedded objects into shape, in place.

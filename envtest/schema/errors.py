@@ -104,22 +104,22 @@ def aggregate_message(errors: Iterable[FieldError]) -> str:
 
 def build_required_error(field: str, detail: str = "") -> FieldError:
     """Return the error of a field that is missing."""
-    return FieldError("Required", field, "", detail)
+    return FieldError("Required", field, value="", detail=detail)
 
 
 def invalid(field: str, value: Any, detail: str) -> FieldError:
     """Return the error of a value that breaks a rule."""
-    return FieldError("Invalid", field, value, detail)
+    return FieldError("Invalid", field, value=value, detail=detail)
 
 
 def forbidden(field: str, detail: str) -> FieldError:
     """Return the error of a field that must not be set here."""
-    return FieldError("Forbidden", field, "", detail)
+    return FieldError("Forbidden", field, value="", detail=detail)
 
 
 def duplicate(field: str, value: Any) -> FieldError:
     """Return the error of a value that occurs twice where it may occur once."""
-    return FieldError("Duplicate", field, value, "")
+    return FieldError("Duplicate", field, value=value, detail="")
 
 
 def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
@@ -128,17 +128,17 @@ def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldErro
     `supported` in the order in which they are to be listed.
     """
     listed = "supported values: " + ", ".join(gotext.quote(item) for item in supported)
-    return FieldError("NotSupported", field, value, listed if supported else "")
+    return FieldError("NotSupported", field, value=value, detail=listed if supported else "")
 
 
 def too_long(field: str, limit: int) -> FieldError:
     """Return the error of a string of more than `limit` characters; its text says bytes."""
     noun = "byte" if limit == 1 else "bytes"
     detail = f"may not be more than {limit} {noun}" if limit >= 0 else "value is too long"
-    return FieldError("TooLong", field, "", detail)
+    return FieldError("TooLong", field, value="", detail=detail)
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
     """Return the error for more than `limit` items or properties."""
     noun = "item" if limit == 1 else "items"
-    return FieldError("TooMany", field, actual, f"must have at most {limit} {noun}")
+    return FieldError("TooMany", field, value=actual, detail=f"must have at most {limit} {noun}")

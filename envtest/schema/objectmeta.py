@@ -107,7 +107,9 @@ def coerce(metadata: Any, path: str, old: Mapping[str, Any] = _NOTHING) -> list[
     ]
     if not changed:
         return []
-    _coerce_struct(metadata, "ObjectMeta", _META, path, unknown, changed)
+    _coerce_struct(
+        metadata, "ObjectMeta", fields=_META, path=path, unknown=unknown, members=changed
+    )
     # A Go struct writes none of its empty fields back, but for what is a pointer.
     for name in changed:
         if metadata.get(name, _ABSENT) in _EMPTY and name != "deletionGracePeriodSeconds":
@@ -136,8 +138,8 @@ def _coerce_struct(  # one struct, and how to speak of it
         elif value[name] is None:
             del value[name]
         else:
-            _coerce_field(value, name, kind, prefix)
-            _coerce_items(value, name, path, unknown)
+            _coerce_field(value, name, kind=kind, prefix=prefix)
+            _coerce_items(value, name, path=path, unknown=unknown)
 
 
 def _coerce_items(value: dict[str, Any], name: str, path: str, unknown: list[str]) -> None:
@@ -149,7 +151,14 @@ def _coerce_items(value: dict[str, Any], name: str, path: str, unknown: list[str
             item = value[name][index] = {}  # noqa: PLW2901  # as Go reads null
         if not isinstance(item, dict):
             raise _mismatch(item, f"ObjectMeta.{name}", f"v1.{struct}")
-        _coerce_struct(item, struct, fields, f"{path}.{name}[{index}]", unknown, list(item))
+        _coerce_struct(
+            item,
+            struct,
+            fields=fields,
+            path=f"{path}.{name}[{index}]",
+            unknown=unknown,
+            members=list(item),
+        )
 
 
 def _coerce_field(value: dict[str, Any], name: str, kind: str, prefix: str) -> None:

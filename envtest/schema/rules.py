@@ -134,7 +134,7 @@ class _Place:
 
     def below(self, value: Any, path: str, old: Any, pair: Pair | None) -> "_Place":
         """Return the place of a part of this value."""
-        return _Place(value, path, old, pair, pair or self.nearest)
+        return _Place(value, path, old=old, pair=pair, nearest=pair or self.nearest)
 
     def is_unchanged(self) -> bool:
         """Return whether a rule that only looks at the new value may be broken here."""
@@ -199,7 +199,7 @@ class RuleTree:
         """
         old = _MISSING if pair is None else pair.old
         findings = _Findings([], warnings)
-        self.visit(_Place(obj, "", old, pair, pair), findings)
+        self.visit(_Place(obj, "", old=old, pair=pair, nearest=pair), findings)
         return findings.errors
 
     def visit(self, place: _Place, findings: _Findings) -> None:
@@ -238,7 +238,7 @@ class RuleTree:
             for index, item in enumerate(value):
                 was = _MISSING if before is None else before.get(item, _MISSING)
                 pair = None if place.pair is None else place.pair.item(item)
-                inner = place.below(item, f"{place.path}[{index}]", was, pair)
+                inner = place.below(item, f"{place.path}[{index}]", old=was, pair=pair)
                 self._items.visit(inner, findings)
 
     def _check_members(self, place: _Place, findings: _Findings) -> None:
@@ -254,7 +254,7 @@ class RuleTree:
             else:
                 continue
             pair = None if place.pair is None else place.pair.member(name, item)
-            child.visit(place.below(item, path, was.get(name, _MISSING), pair), findings)
+            child.visit(place.below(item, path, old=was.get(name, _MISSING), pair=pair), findings)
 
     def _evaluate(self, place: _Place, findings: _Findings) -> None:
         """Evaluate the rules of one node; an unchanged broken value is a warning only."""

@@ -74,11 +74,26 @@ def _at(value: Any, names: Sequence[str]) -> list[Any]:
 
 
 def _standard(name: str, kind: str, name_format: str, description: str, path: str) -> Column:
-    return Column(name, kind, name_format, description, 0, compile_path(path))
+    return Column(
+        name,
+        kind,
+        format=name_format,
+        description=description,
+        priority=0,
+        find=compile_path(path),
+    )
 
 
-NAME_COLUMN: Final = _standard("Name", "string", "name", NAME, ".metadata.name")
-AGE_COLUMN: Final = _standard("Age", "date", "", CREATION_TIMESTAMP, ".metadata.creationTimestamp")
+NAME_COLUMN: Final = _standard(
+    "Name", "string", name_format="name", description=NAME, path=".metadata.name"
+)
+AGE_COLUMN: Final = _standard(
+    "Age",
+    "date",
+    name_format="",
+    description=CREATION_TIMESTAMP,
+    path=".metadata.creationTimestamp",
+)
 
 
 def table_columns(crd_version: Mapping[str, Any]) -> list[Column]:

@@ -102,7 +102,7 @@ class ValueSchema:
         if pair is not None and (value is pair.old or value == pair.old) and pair.is_unchanged():
             return
         before = len(out)
-        self._check_afresh(value, path, out, pair)
+        self._check_afresh(value, path, out=out, pair=pair)
         if len(out) > before and pair is not None and pair.is_unchanged():
             del out[before:]
 
@@ -115,19 +115,19 @@ class ValueSchema:
             return
         kind = type(value)
         if self._types or self._format:
-            self._check_type(value, kind, path, out)
+            self._check_type(value, kind, path=path, out=out)
         if self._branches is not None:
             self._branches.check(value, path, out)
         if kind is str:
             self._check_string(value, path, out)
         elif kind is list:
-            self._check_list(value, path, out, pair)
+            self._check_list(value, path, out=out, pair=pair)
         elif kind in {int, float}:
             self._number.check(value, path, out)
         if self._enum is not None:
             self._enum.check(value, path, out)
         if kind is dict:
-            self._check_object(value, path, out, pair)
+            self._check_object(value, path, out=out, pair=pair)
 
     def _check_null(self, path: str, out: list[FieldError]) -> None:
         if self._types and not self._nullable:
@@ -176,7 +176,7 @@ class ValueSchema:
                 if type(item) is str and items.plain_text:
                     continue
                 below = None if pair is None else pair.item(item)
-                items.check(item, f"{path}[{index}]", out, below)
+                items.check(item, f"{path}[{index}]", out=out, pair=below)
         size = len(value)
         if self._min_items is not None and size < self._min_items:
             detail = f"{path} in body should have at least {self._min_items} items"
@@ -205,7 +205,7 @@ class ValueSchema:
             if type(item) is str and (child.plain_text or same):
                 continue
             below = None if pair is None else pair.member(name, item)
-            child.check(item, prefix + name, out, below)
+            child.check(item, prefix + name, out=out, pair=below)
         out += [
             build_required_error(prefix + name) for name in self._required if name not in value
         ]
@@ -236,14 +236,14 @@ class _Number:
             detail = f"Checked value must be of type {self._kind} {shape} in {path}"
             out.append(invalid(NO_FIELD, "", detail))
         if self._factor is not None and not _divides(value, self._factor):
-            out.append(_number(path, value, "a multiple of", self._factor))
+            out.append(_number(path, value, words="a multiple of", bound=self._factor))
         low, high = self._low, self._high
         if low is not None and (value < low or (self._low_open and value == low)):
             words = "greater than" if self._low_open else "greater than or equal to"
-            out.append(_number(path, value, words, low))
+            out.append(_number(path, value, words=words, bound=low))
         if high is not None and (value > high or (self._high_open and value == high)):
             words = "less than" if self._high_open else "less than or equal to"
-            out.append(_number(path, value, words, high))
+            out.append(_number(path, value, words=words, bound=high))
 
     def _fits(self, value: float) -> bool:
         if self._kind == "integer":
@@ -368,7 +368,10 @@ def supported_format(schema: Mapping[str, Any], kind: str) -> str:
 
 def _wrong_type(path: str, expected: str, actual: str) -> FieldError:
     return FieldError(
-        "TypeInvalid", path, actual, f"{path} in body must be of type {expected}: {quote(actual)}"
+        "TypeInvalid",
+        path,
+        value=actual,
+        detail=f"{path} in body must be of type {expected}: {quote(actual)}",
     )
 
 

@@ -98,8 +98,8 @@ class Api:
             error = failures.forbidden(
                 resource.plural,
                 resource.group,
-                name,
-                f"unable to create new content in namespace {namespace} "
+                name=name,
+                why=f"unable to create new content in namespace {namespace} "
                 "because it is being terminated",
             )
             message = f"namespace {namespace} is being terminated"

@@ -125,7 +125,7 @@ class CustomRules(Rules):
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
-        return self.check_update_with_warnings(body, old, subresource, [])
+        return self.check_update_with_warnings(body, old, subresource=subresource, warnings=[])
 
     @override
     def check_update_with_warnings(
@@ -159,7 +159,13 @@ class CustomRules(Rules):
     @override
     def columns(self) -> list[Column]:
         return [
-            Column(column.name, column.type, column.description, column.format, column.priority)
+            Column(
+                column.name,
+                column.type,
+                description=column.description,
+                format=column.format,
+                priority=column.priority,
+            )
             for column in self._columns
         ]
 

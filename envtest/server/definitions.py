@@ -135,11 +135,17 @@ class Definitions:
             return False
         place = f"{body['spec']['group']}/{body['spec']['names']['plural']}"
         message = "CustomResource deletion is in progress"
-        if set_condition(status, "Terminating", "True", "InstanceDeletionInProgress", message):
+        if set_condition(
+            status,
+            "Terminating",
+            value="True",
+            reason="InstanceDeletionInProgress",
+            message=message,
+        ):
             return self._write(live, body)
         if condition(body, "Established") != "True":
             return self._finish_deletion(
-                live, body, "NeverEstablished", "resource was never established"
+                live, body, reason="NeverEstablished", message="resource was never established"
             )
         self._api.ending.add(place)
         # Removals from here need no new pass: the loop below goes on by itself.
@@ -152,7 +158,7 @@ class Definitions:
             return False
         self._api.ending.discard(place)
         return self._finish_deletion(
-            live, body, "InstanceDeletionCompleted", "removed all instances"
+            live, body, reason="InstanceDeletionCompleted", message="removed all instances"
         )
 
     def _remove(self, place: str, key: str) -> None:
@@ -172,7 +178,7 @@ class Definitions:
 
     def _finish_deletion(self, live: Body, body: Body, reason: str, message: str) -> bool:
         meta = body["metadata"]
-        set_condition(body["status"], "Terminating", "False", reason, message)
+        set_condition(body["status"], "Terminating", value="False", reason=reason, message=message)
         meta["finalizers"] = [
             finalizer for finalizer in meta["finalizers"] if finalizer != CLEANUP
         ]
@@ -245,10 +251,10 @@ def _set_established(body: Body, *, are_names_accepted: bool) -> bool:
     """Set the condition Established of a CRD whose names were just accepted or refused."""
     established, status = condition(body, "Established"), body["status"]
     if are_names_accepted and established != "True":
-        set_condition(status, "Established", "False", "Installing", _ACCEPTED)
+        set_condition(status, "Established", value="False", reason="Installing", message=_ACCEPTED)
     elif established is None:
         message = "not all names are accepted"
-        set_condition(status, "Established", "False", "NotAccepted", message)
+        set_condition(status, "Established", value="False", reason="NotAccepted", message=message)
     return True
 
 
@@ -259,7 +265,13 @@ def establish(body: Body) -> bool:
     """
     if condition(body, "NamesAccepted") != "True" or condition(body, "Established") == "True":
         return False
-    return set_condition(body["status"], "Established", "True", "InitialNamesAccepted", _ACCEPTED)
+    return set_condition(
+        body["status"],
+        "Established",
+        value="True",
+        reason="InitialNamesAccepted",
+        message=_ACCEPTED,
+    )
 
 
 def _collect_used_names(group: str, others: Iterable[Body]) -> tuple[set[str], set[str]]:

@@ -32,7 +32,7 @@ async def delete(api: Api, call: Call) -> Answer:
     """Answer a DELETE on one object."""
     options = _delete_options(call)
     stored = api.current(call)
-    return await _delete(api, call, stored, call.key, options)
+    return await _delete(api, call, stored=stored, key=call.key, options=options)
 
 
 async def delete_collection(api: Api, call: Call) -> Answer:
@@ -43,11 +43,13 @@ async def delete_collection(api: Api, call: Call) -> Answer:
     for stored in selected.items:
         if api.table(call.resource).get(stored.key) is not None:
             current = api.table(call.resource).get(stored.key) or stored
-            await _delete_one(api, call, current, options)
+            await _delete_one(api, call, stored=current, options=options)
     bodies = [call.resource.body_of(stored) for stored in selected.items]
     # Without a limit all pages were gone through, and nothing remains.
     token, remaining = (selected.token, selected.remaining) if chosen.limit else ("", 0)
-    return Many(call.resource, bodies, selected.revision, token, remaining)
+    return Many(
+        call.resource, bodies, revision=selected.revision, token=token, remaining=remaining
+    )
 
 
 def _delete_options(call: Call) -> Mapping[str, Any]:
@@ -60,7 +62,7 @@ def _delete_options(call: Call) -> Mapping[str, Any]:
     """
     options: dict[str, Any] = {}
     if call.data:
-        options = read_as(call.data, call.content_type, _OPTIONS, _KIND)
+        options = read_as(call.data, call.content_type, name=_OPTIONS, kind=_KIND)
     elif "propagationPolicy" in call.query:
         options = {"propagationPolicy": call.query["propagationPolicy"]}
     if options.get("kind", _KIND) != _KIND:
@@ -74,14 +76,14 @@ def _delete_options(call: Call) -> Mapping[str, Any]:
     if policy is not None and policy not in _POLICIES:
         problems.append(not_supported("propagationPolicy", policy, _POLICIES))
     if problems:
-        raise invalid_object(_KIND, META_GROUP, "", problems)
+        raise invalid_object(_KIND, META_GROUP, name="", problems=problems)
     return {**options, "dryRun": call.dry_runs}
 
 
 async def _delete_one(api: Api, call: Call, stored: Stored, options: Mapping[str, Any]) -> None:
     """Remove one object of a collection; one that is gone already is no error."""
     try:
-        await _delete(api, call, stored, stored.key, options)
+        await _delete(api, call, stored=stored, key=stored.key, options=options)
     except StatusError as error:
         if error.code != 404 or api.table(call.resource).get(stored.key) is not None:
             raise
@@ -98,14 +100,16 @@ async def _delete(
     resource = call.resource
     why = _IMMORTAL.get((resource.place, key))
     if why is not None:
-        raise failures.forbidden(resource.plural, resource.group, key, why)
+        raise failures.forbidden(resource.plural, resource.group, name=key, why=why)
     while True:
         body = resource.load(stored)
-        _check_preconditions(call, stored, body, options.get("preconditions") or {})
-        await api.admission.validate(call, "DELETE", None, body)
+        _check_preconditions(
+            call, stored, body=body, preconditions=options.get("preconditions") or {}
+        )
+        await api.admission.validate(call, "DELETE", new=None, old=body)
         current = api.table(resource).get(key)
         if current is stored:
-            return _answer(resource, stored, remove(api, resource, stored, options))
+            return _answer(resource, stored, remove(api, resource, stored=stored, options=options))
         if current is None:
             raise resource.not_found(body["metadata"]["name"])
         # It was changed while admission decided, which has not seen it like this.
@@ -151,7 +155,7 @@ def remove(
         _propagate(resource, body, options)
     dry = bool(options.get("dryRun"))
     if not resource.rules.is_finished(body):
-        return _terminate(api, resource, stored, body, dry=dry)
+        return _terminate(api, resource, stored=stored, body=body, dry=dry)
     if not dry:
         api.store.delete(resource.place, stored.key)
     return None
@@ -182,16 +186,16 @@ def _check_preconditions(
         raise failures.conflict(
             resource.kind,
             resource.group,
-            meta["name"],
-            f"the UID in the precondition ({uid}) does not match the UID in record "
+            name=meta["name"],
+            why=f"the UID in the precondition ({uid}) does not match the UID in record "
             f"({meta['uid']}). The object might have been deleted and then recreated",
         )
     if revision is not None and revision != str(stored.revision):
         raise failures.conflict(
             resource.kind,
             resource.group,
-            meta["name"],
-            f"the ResourceVersion in the precondition ({revision}) does not match the "
+            name=meta["name"],
+            why=f"the ResourceVersion in the precondition ({revision}) does not match the "
             f"ResourceVersion in record ({stored.revision}). The object might have been modified",
         )
 

@@ -110,7 +110,7 @@ def invalid_object(
 def as_error(cause: Cause) -> FieldError:
     """Return the fault of a manager or its entry as an error like the others."""
     kind, detail = cause.reason.removeprefix("FieldValue"), cause.message.partition(": ")[2]
-    return FieldError(kind, cause.field, OMITTED, detail)
+    return FieldError(kind, cause.field, value=OMITTED, detail=detail)
 
 
 def refused_patch(error: PatchError) -> StatusError:
@@ -154,7 +154,7 @@ def build_unauthorized() -> StatusError:
 def creation_while_ending(plural: str, group: str, name: str) -> StatusError:
     """Return 403 for a creation while the kind's definition is terminating."""
     why = "create not allowed while custom resource definition is terminating"
-    return forbidden(plural, group, name, why)
+    return forbidden(plural, group, name=name, why=why)
 
 
 def method_not_supported(action: str, resource: str, group: str) -> StatusError:

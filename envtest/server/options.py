@@ -68,7 +68,7 @@ def write_options(
     """
     if not query and not apply:
         # As most controllers ask: nothing was given, so nothing can be wrong.
-        return WriteOptions(False, _product(agent), "Warn", False)
+        return WriteOptions(False, _product(agent), field_validation="Warn", force=False)
     validation = query.get("fieldValidation", "")
     manager = query.get("fieldManager", "")
     force = flag(query, "force")
@@ -82,9 +82,11 @@ def write_options(
     if validation not in _FIELD_VALIDATION:
         problems.append(not_supported("fieldValidation", validation, _FIELD_VALIDATION))
     if problems:
-        raise invalid_object(kind, META_GROUP, "", problems)
+        raise invalid_object(kind, META_GROUP, name="", problems=problems)
     field_manager = manager or _product(agent)
-    return WriteOptions(bool(dry_runs), field_manager, validation or "Warn", bool(force))
+    return WriteOptions(
+        bool(dry_runs), field_manager, field_validation=validation or "Warn", force=bool(force)
+    )
 
 
 def _product(agent: str) -> str:
@@ -135,7 +137,7 @@ def list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) -> List
     )
     problems = _watch_problems(options) if watch else _list_problems(options)
     if problems:
-        raise invalid_object("ListOptions", META_GROUP, "", problems)
+        raise invalid_object("ListOptions", META_GROUP, name="", problems=problems)
     for term in options.fields.terms:
         if not rules.selectable(term.field):
             raise bad_request(rules.unselectable(term.field))

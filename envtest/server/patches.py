@@ -50,7 +50,9 @@ async def patch(api: Api, call: Call) -> One:
     if kind not in list_patch_types(call.resource):
         raise failures.unsupported_media_type(list_patch_types(call.resource))
     applied = kind == APPLY_PATCH
-    options = write_options("PatchOptions", call.query, call.dry_runs, call.agent, apply=applied)
+    options = write_options(
+        "PatchOptions", call.query, dry_runs=call.dry_runs, agent=call.agent, apply=applied
+    )
     try:
         if applied:
             return await _apply_patch(api, call, options)
@@ -77,11 +79,13 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
         # alone what it is applied to, is rather applied once more for each refusal.
         data = b"" if before is live else msgspec.json.encode(decoded.body)
         quoted = partial(change, before) if before is live else partial(_decode, data)
-        _fit_patched(call.resource, decoded, before, quoted)
-        _judge_patched(call, decoded, options, quoted)
+        _fit_patched(call.resource, decoded, live=before, quoted=quoted)
+        _judge_patched(call, decoded, options=options, quoted=quoted)
         check_names(call, decoded.body)
         try:
-            return await update_object(api, call, stored, live, decoded.body, options)
+            return await update_object(
+                api, call, stored=stored, live=live, body=decoded.body, options=options
+            )
         except StatusError as error:
             moved = api.table(call.resource).get(call.key) is not stored
             if error.code != 409 or pinned or not moved or attempt == _TRIES - 1:
@@ -149,7 +153,9 @@ def _fit_patched(
         unknown = _decode_patched(resource, decoded.body, live)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
         patch_text = json_text(quoted())
-        raise invalid_object("", "", "", [invalid("patch", patch_text, str(error))]) from None
+        raise invalid_object(
+            "", "", name="", problems=[invalid("patch", patch_text, str(error))]
+        ) from None
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
 
 
@@ -192,8 +198,10 @@ def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, quoted: 
     if decoded.complaints and options.field_validation == "Strict":
         message = f"strict decoding error: {', '.join(decoded.complaints)}"
         patch_text = json_text(quoted())
-        raise invalid_object("", "", "", [invalid("patch", patch_text, message)])
-    enforce_field_validation(call.resource, decoded, options.field_validation, call.warnings)
+        raise invalid_object("", "", name="", problems=[invalid("patch", patch_text, message)])
+    enforce_field_validation(
+        call.resource, decoded, validation=options.field_validation, warnings=call.warnings
+    )
 
 
 async def _apply_patch(api: Api, call: Call, options: WriteOptions) -> One:
@@ -219,17 +227,27 @@ async def _apply_patch(api: Api, call: Call, options: WriteOptions) -> One:
         body = _strict_copy(result)
         _judge_duplicates(call, options, duplicates)
         decoded = Decoded(body)
-        _fit_patched(resource, decoded, {}, partial(_decode, msgspec.json.encode(body)))
-        enforce_field_validation(resource, decoded, options.field_validation, call.warnings)
+        _fit_patched(
+            resource, decoded, live={}, quoted=partial(_decode, msgspec.json.encode(body))
+        )
+        enforce_field_validation(
+            resource, decoded, validation=options.field_validation, warnings=call.warnings
+        )
         # Only now: a conflict wins over a wrong name.
         check_names(call, body)
         if stored is None or live is None:
             _refuse_uid(call, body)
             body["metadata"].pop("resourceVersion", None)
-            return await create_object(api, call, body, options, tracked=True)
+            return await create_object(api, call, body=body, options=options, tracked=True)
         try:
             return await update_object(
-                api, call, stored, resource.load(stored), body, options, tracked=True
+                api,
+                call,
+                stored=stored,
+                live=resource.load(stored),
+                body=body,
+                options=options,
+                tracked=True,
             )
         except StatusError as error:
             moved = api.table(resource).get(call.key) is not stored

@@ -73,9 +73,9 @@ class Documents:
         if answer is not None:
             return Document(answer, _TEXT)
         if path.startswith("/openapi/"):
-            return self._open(path, query, accept, known)
+            return self._open(path, query, accept=accept, known=known)
         if path in _ROOTS:
-            return self._root(path.strip("/"), accept, known, address)
+            return self._root(path.strip("/"), accept, known=known, address=address)
         body = self._below(path)
         if body is None:
             return None
@@ -93,7 +93,7 @@ class Documents:
             return Document(msgspec.json.encode(index), JSON)
         data = msgspec.json.encode(discovery.aggregate_groups(self._registry, core=root == "api"))
         headers = {"Vary": "Accept", "Cache-Control": "public"}
-        return _tag_document(data, _AGGREGATED, known, headers)
+        return _tag_document(data, _AGGREGATED, known=known, headers=headers)
 
     def _below(self, path: str) -> Mapping[str, Any] | None:
         """Return the discovery document of one group or version, or of the server."""
@@ -134,7 +134,7 @@ class Documents:
                     return Document(_SWAGGER_PROTOBUF, _SWAGGER_TYPE)
                 return Document(msgspec.json.encode(_SWAGGER), JSON)
             case ["v3"]:
-                return _tag_document(self._openapi.index(), JSON, known, {})
+                return _tag_document(self._openapi.index(), JSON, known=known, headers={})
             case ["v3", "api", version]:
                 document = self._openapi.document("", version)
             case ["v3", "apis", group, version]:
@@ -149,7 +149,7 @@ class Documents:
             expiry = datetime.now(UTC) + timedelta(days=365)
             headers["Cache-Control"] = "public, immutable"
             headers["Expires"] = format_datetime(expiry, usegmt=True)
-        return _tag_document(document, JSON, known, headers)
+        return _tag_document(document, JSON, known=known, headers=headers)
 
 
 def _tag_document(data: bytes, media: str, known: str, headers: Mapping[str, str]) -> Document:

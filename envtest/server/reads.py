@@ -64,7 +64,13 @@ async def list_(api: Api, call: Call) -> Many:
         await wait_until_fresh(api, options.version)
     selection = select(api, call, options)
     bodies = [call.resource.body_of(stored) for stored in selection.items]
-    return Many(call.resource, bodies, selection.revision, selection.token, selection.remaining)
+    return Many(
+        call.resource,
+        bodies,
+        revision=selection.revision,
+        token=selection.token,
+        remaining=selection.remaining,
+    )
 
 
 async def wait_until_fresh(api: Api, version: str) -> None:
@@ -124,7 +130,7 @@ def select(api: Api, call: Call, options: ListOptions) -> Selected:
     # What may be as old as it likes comes from a cache, and whole.
     limit = 0 if options.version == "0" else options.limit
     items: list[Stored] = []
-    walk = _walk(table, revision, prefix, after)
+    walk = _walk(table, revision, prefix=prefix, after=after)
     for stored in walk:
         if matches(stored):
             items.append(stored)
@@ -133,7 +139,7 @@ def select(api: Api, call: Call, options: ListOptions) -> Selected:
             remaining = sum(1 for _ in walk)
             counted = 0 if options.labels or options.fields else remaining
             token = write_token(revision, items[-1].key.removeprefix(prefix)) if remaining else ""
-            return Selected(items, revision, token, counted)
+            return Selected(items, revision, token=token, remaining=counted)
     return Selected(items, revision)
 
 

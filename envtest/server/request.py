@@ -63,7 +63,16 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
     narrowed = verb in {"list", "watch"} and not name
     selected = _read_selected_name(query.get("fieldSelector", "")) if narrowed else ""
     return RequestInfo(
-        path, verb, True, group, version, namespace, resource, subresource, name, selected
+        path,
+        verb,
+        is_resource=True,
+        group=group,
+        version=version,
+        namespace=namespace,
+        resource=resource,
+        subresource=subresource,
+        name=name,
+        selected=selected,
     )
 
 

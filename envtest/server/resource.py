@@ -89,7 +89,7 @@ class Resource:
 
     def conflict(self, name: str, why: str = failures.MODIFIED) -> StatusError:
         """Return the refusal for a precondition that does not hold."""
-        return failures.conflict(self.plural, self.group, name, why)
+        return failures.conflict(self.plural, self.group, name=name, why=why)
 
 
 class Registry:

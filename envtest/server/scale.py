@@ -53,13 +53,13 @@ async def answer_scale(api: Api, call: Call) -> Plain:
     if replicas < 0:
         detail = "must be greater than or equal to 0"
         problem = invalid("spec.replicas", replicas, detail)
-        raise invalid_object("Scale", "autoscaling", call.info.name, [problem])
+        raise invalid_object("Scale", "autoscaling", name=call.info.name, problems=[problem])
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
-    options = write_options(kind, call.query, call.dry_runs, call.agent)
+    options = write_options(kind, call.query, dry_runs=call.dry_runs, agent=call.agent)
     body = resource.load(stored)
     _set(body, _paths(resource)["specReplicasPath"], replicas)
     body["metadata"]["resourceVersion"] = meta.get("resourceVersion") or str(stored.revision)
-    written = await update_object(api, call, stored, live, body, options)
+    written = await update_object(api, call, stored=stored, live=live, body=body, options=options)
     return Plain(200, _scale(resource, read_json(written.body)[0]))
 
 
@@ -70,7 +70,7 @@ def _read_scale(call: Call, present: dict[str, Any]) -> dict[str, Any]:
         StatusError: it cannot be read.
     """
     if call.info.verb == "update":
-        return read_as(call.data, call.content_type, _SCHEMA, "Scale")
+        return read_as(call.data, call.content_type, name=_SCHEMA, kind="Scale")
     if call.info.verb != "patch":
         raise method_not_allowed()
     if call.content_type != MERGE_PATCH:

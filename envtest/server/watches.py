@@ -117,7 +117,7 @@ class Watch:
     async def stream(self) -> AsyncGenerator[bytes]:
         """Yield bytes until the time is up, the kind is gone or the position is compacted."""
         include = self.call.query.get("includeObject", "")
-        frames = _Frames(self.api, self.call.resource, self.form, include)
+        frames = _Frames(self.api, self.call.resource, form=self.form, include=include)
         log = self.api.table(self.call.resource).log
         revision = int(self.options.version or 0)
         wants_present = self.options.initial_events
@@ -140,7 +140,9 @@ class Watch:
             for chunk in self._present(frames, revision):
                 yield chunk
         # Closed with the stream, not when it is garbage-collected.
-        async with aclosing(self._follow(frames, log, position, revision)) as following:
+        async with aclosing(
+            self._follow(frames, log, position=position, after=revision)
+        ) as following:
             async for chunk in following:
                 yield chunk
 
@@ -255,4 +257,4 @@ def open_watch(api: Api, call: Call, form: Form) -> Watch:
         raise internal(fault)
     if form == "table":
         check_include(call.query.get("includeObject", ""))
-    return Watch(api, call, options, form)
+    return Watch(api, call, options=options, form=form)

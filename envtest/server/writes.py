@@ -28,12 +28,14 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 async def create(api: Api, call: Call) -> One:
     """Answer a POST."""
-    options = write_options("CreateOptions", call.query, call.dry_runs, call.agent)
+    options = write_options("CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
     decoded = read_object(call.data, call.content_type, call.resource)
     fit(call.resource, decoded)
-    enforce_field_validation(call.resource, decoded, options.field_validation, call.warnings)
+    enforce_field_validation(
+        call.resource, decoded, validation=options.field_validation, warnings=call.warnings
+    )
     check_version(call.resource, decoded.body)
-    return await create_object(api, call, decoded.body, options)
+    return await create_object(api, call, body=decoded.body, options=options)
 
 
 async def create_object(
@@ -59,8 +61,8 @@ async def create_object(
         resource.rules.default_applied(body)
     else:
         resource.rules.default(body)
-        _track(call, None, body, options, "")
-    body = await api.admission.mutate(call, "CREATE", body, None)
+        _track(call, None, body=body, options=options, subresource="")
+    body = await api.admission.mutate(call, "CREATE", new=body, old=None)
     meta = body["metadata"]
     _set_namespace(call, meta)
     resource.rules.prepare_create(body)
@@ -70,11 +72,11 @@ async def create_object(
     call.warnings += resource.rules.warnings(body, None)
     if call.info.verb != "create":
         api.creation_guard(call, meta["name"])
-    await api.admission.validate(call, "CREATE", body, None)
+    await api.admission.validate(call, "CREATE", new=body, old=None)
     if _is_revision(meta.get("resourceVersion", "")) and not options.dry_run:
         raise failures.internal("resourceVersion should not be set on objects to be created")
     key = resource.key(meta.get("namespace", ""), meta["name"])
-    _refuse_existing(api, resource, key, meta["name"])
+    _refuse_existing(api, resource, key=key, name=meta["name"])
     if options.dry_run:
         return One(201, resource, _encode(body))
     stored = api.store.write(resource.place, key, resource.stored_form(body))
@@ -138,7 +140,7 @@ def _refuse_invalid(resource: Resource, body: dict[str, Any], problems: list[Fie
             group = body["apiVersion"].rpartition("/")[0]
         name = body["metadata"].get("name", "")
         raise invalid_object(
-            body["kind"], resource.group if group is None else group, name, problems
+            body["kind"], resource.group if group is None else group, name=name, problems=problems
         )
 
 
@@ -152,10 +154,12 @@ def _refuse_existing(api: Api, resource: Resource, key: str, name: str) -> None:
 async def update(api: Api, call: Call) -> One:
     """Answer a PUT on an object or one of its subresources."""
     resource, subresource = call.resource, call.info.subresource
-    options = write_options("UpdateOptions", call.query, call.dry_runs, call.agent)
+    options = write_options("UpdateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
     decoded = read_object(call.data, call.content_type, resource)
     fit(resource, decoded)
-    enforce_field_validation(resource, decoded, options.field_validation, call.warnings)
+    enforce_field_validation(
+        resource, decoded, validation=options.field_validation, warnings=call.warnings
+    )
     check_version(resource, decoded.body)
     body = decoded.body
     check_names(call, body)
@@ -163,16 +167,18 @@ async def update(api: Api, call: Call) -> One:
     if stored is None:
         if resource.rules.create_on_update and not subresource:
             body["metadata"].pop("resourceVersion", None)
-            return await create_object(api, call, body, options)
+            return await create_object(api, call, body=body, options=options)
         raise resource.not_found(call.info.name)
     live = resource.load(stored)
     uid = body["metadata"].get("uid")
     if uid and uid != live["metadata"]["uid"]:
-        raise _wrong_uid(resource, call, uid, live["metadata"]["uid"])
+        raise _wrong_uid(resource, call, expected=uid, actual=live["metadata"]["uid"])
     if body["metadata"].get("resourceVersion") or not resource.rules.unconditional_update:
-        return await update_object(api, call, stored, live, body, options)
+        return await update_object(api, call, stored=stored, live=live, body=body, options=options)
     try:
-        return await update_object(api, call, stored, live, copy.deepcopy(body), options)
+        return await update_object(
+            api, call, stored=stored, live=live, body=copy.deepcopy(body), options=options
+        )
     except StatusError as error:
         if error.code != 409 or api.table(resource).get(call.key) is stored:
             raise
@@ -239,16 +245,16 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
         resource.rules.default_applied(body)
     else:
         resource.rules.default_changed(body, live)
-        _track(call, live, body, options, subresource)
-    body = await api.admission.mutate(call, "UPDATE", body, live)
+        _track(call, live, body=body, options=options, subresource=subresource)
+    body = await api.admission.mutate(call, "UPDATE", new=body, old=live)
     _check_revision(call, stored, body)
-    _prepare(resource, subresource, body, live)
+    _prepare(resource, subresource, body=body, live=live)
     _refuse_invalid(resource, body, _update_problems(call, body, live))
     call.warnings += resource.rules.warnings(body, live)
-    await api.admission.validate(call, "UPDATE", body, live)
+    await api.admission.validate(call, "UPDATE", new=body, old=live)
     if api.table(resource).get(call.key) is not stored:
         raise resource.conflict(call.info.name)
-    return _commit(api, call, stored, live, body, options)
+    return _commit(api, call, stored=stored, live=live, body=body, options=options)
 
 
 def _is_revision(revision: str) -> bool:
@@ -268,7 +274,9 @@ def _check_revision(call: Call, stored: Stored, body: dict[str, Any]) -> None:
         if not resource.rules.unconditional_update:
             detail = "must be specified for an update"
             problem = invalid("metadata.resourceVersion", 0, detail)
-            raise invalid_object(resource.plural, resource.group, call.info.name, [problem])
+            raise invalid_object(
+                resource.plural, resource.group, name=call.info.name, problems=[problem]
+            )
         meta["resourceVersion"] = str(stored.revision)
     elif int(revision) != stored.revision:
         raise resource.conflict(call.info.name)
@@ -300,7 +308,9 @@ def _update_problems(call: Call, body: dict[str, Any], live: dict[str, Any]) -> 
             old=live["metadata"],
         ),
         *objectmeta.check_change(meta, live["metadata"]),
-        *resource.rules.check_update_with_warnings(body, live, subresource, call.warnings),
+        *resource.rules.check_update_with_warnings(
+            body, live, subresource=subresource, warnings=call.warnings
+        ),
     ]
 
 

@@ -78,7 +78,9 @@ class Table:
         if version.revision > self.log.floor:
             kind: EventType = "ADDED" if previous is None else "MODIFIED"
             kind = "DELETED" if version.deleted else kind
-            self.log.restore(Event(kind, version.revision, stored, previous, version.at))
+            self.log.restore(
+                Event(kind, version.revision, current=stored, previous=previous, at=version.at)
+            )
 
     def sort(self) -> None:
         """Bring keys in order after a restoration."""
@@ -158,7 +160,13 @@ class Store:
         stored, at = self._keep(place, key, body, deleted=False)
         table = self.table(place)
         previous = table.put(stored)
-        self._publish(table, "ADDED" if previous is None else "MODIFIED", stored, previous, at)
+        self._publish(
+            table,
+            "ADDED" if previous is None else "MODIFIED",
+            current=stored,
+            previous=previous,
+            at=at,
+        )
         return stored
 
     def delete(self, place: str, key: str) -> Stored:
@@ -172,7 +180,7 @@ class Store:
         table = self.table(place)
         body = _decode(table[key].body)
         last, at = self._keep(place, key, body, deleted=True)
-        self._publish(table, "DELETED", last, table.pop(key), at)
+        self._publish(table, "DELETED", current=last, previous=table.pop(key), at=at)
         return last
 
     def _keep(
@@ -183,7 +191,9 @@ class Store:
         body["metadata"]["resourceVersion"] = str(revision)
         stored = Stored(key, revision, _encode(body))
         if self._disk:
-            self._disk.write(Version(place, key, revision, deleted, at, stored.body))
+            self._disk.write(
+                Version(place, key, revision=revision, deleted=deleted, at=at, body=stored.body)
+            )
         self.revision = revision
         return stored, at
 
@@ -210,7 +220,7 @@ class Store:
         self, table: Table, kind: EventType, current: Stored, previous: Stored | None, at: float
     ) -> None:
         """Log a change and call the listeners."""
-        event = Event(kind, current.revision, current, previous, at)
+        event = Event(kind, current.revision, current=current, previous=previous, at=at)
         gone = table.log.append(event)
         if gone:
             self._forget(table.place, table.log.floor, gone)

@@ -112,7 +112,7 @@ def _message(data: bytes, name: str, depth: int) -> Any:
     for number, value in _fields(data):
         field = known.get(number)
         if field is not None:
-            _take(body, field, value, depth)
+            _take(body, field, value=value, depth=depth)
     return body.get("", []) if _is_list(known) else body
 
 

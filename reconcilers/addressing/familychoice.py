@@ -84,14 +84,21 @@ def choose_families(
     spec = allocation.spec
     field = "spec.pinnedRange" if spec.pinnedRange is not None else "spec.pinnedRanges"
     pinned_to = [(field, pin.family) for pin in requestedranges.parse_pins(allocation)]
-    return _choose(spec.ipFamilyPolicy, [*_list_named_families(spec), *pinned_to], pool, available)
+    return _choose(
+        spec.ipFamilyPolicy,
+        [*_list_named_families(spec), *pinned_to],
+        pool=pool,
+        available=available,
+    )
 
 
 def choose_cluster_families(
     networking: Networking, pool: NetworkPool, available: Sequence[Family]
 ) -> FamilyChoice:
     """Return the families for the allocations of a cluster, as `choose_families` does."""
-    return _choose(networking.ipFamilyPolicy, _list_named_families(networking), pool, available)
+    return _choose(
+        networking.ipFamilyPolicy, _list_named_families(networking), pool=pool, available=available
+    )
 
 
 def _choose(

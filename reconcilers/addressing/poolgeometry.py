@@ -70,16 +70,18 @@ def parse_layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
 def list_reservations(spec: NetworkPoolSpec) -> Iterator[Reservation]:
     """Yield the reservations of a block of a spec, in the order of its layout's `reserved`."""
     for number, entry in enumerate(spec.reserved):
-        yield Reservation(entry.cidr, entry.cidr, ("reserved", number), entry.description)
+        yield Reservation(
+            entry.cidr, entry.cidr, field=("reserved", number), note=entry.description
+        )
     whole = addresstexts.parse_cidr_or_span(spec.cidr)
     if whole is None:
         return
     gateway = addresstexts.parse_ends(spec.gateway, spec.gateway) if spec.gateway else None
     if spec.gateway and gateway is not None and whole.contains(gateway):
-        yield Reservation(gateway.text, spec.gateway, ("gateway",), "gateway")
+        yield Reservation(gateway.text, spec.gateway, field=("gateway",), note="gateway")
     if spec.excludeNetworkAndBroadcast:
         for name, address in name_edge_addresses(whole).items():
-            yield Reservation(address.text, address.start_text, (EXCLUDE_EDGES,), name)
+            yield Reservation(address.text, address.start_text, field=(EXCLUDE_EDGES,), note=name)
 
 
 def parse_cidrs(spec: NetworkPoolSpec) -> list[AddressRange]:

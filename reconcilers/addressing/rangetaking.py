@@ -45,9 +45,14 @@ def take_ranges(
         return held_ranges
     if len(spaces) == 1 and not allocation.spec.names_families:
         return (
-            _take_family(pool, allocation, spaces[0], requestedranges.parse_first_pin(allocation)),
+            _take_family(
+                pool,
+                allocation,
+                space=spaces[0],
+                pinned=requestedranges.parse_first_pin(allocation),
+            ),
         )
-    return _take_families(pool, allocation, spaces, held_ranges)
+    return _take_families(pool, allocation, spaces=spaces, held_ranges=held_ranges)
 
 
 def _take_families(
@@ -66,7 +71,7 @@ def _take_families(
         if family in ranges:
             continue
         try:
-            new = _take_family(pool, allocation, by_family[family], pins.get(family))
+            new = _take_family(pool, allocation, space=by_family[family], pinned=pins.get(family))
         except AllocatorError as refused:
             if ranges and not choice.second_required:
                 break

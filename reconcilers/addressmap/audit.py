@@ -64,7 +64,13 @@ class Subject:
     def from_object(cls, resource: Resource[Any], obj: Object) -> "Subject":
         """Return the subject that an object is."""
         meta = obj.metadata
-        return cls(resource.kind, meta.namespace, meta.name, meta.uid, meta.resourceVersion)
+        return cls(
+            resource.kind,
+            meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            resourceVersion=meta.resourceVersion,
+        )
 
 
 @with_config(REVIEWED)
@@ -129,7 +135,12 @@ def _unreadable(objects: Objects) -> Iterator[Finding]:
     for (kind, key), reason in objects.unreadable.items():
         consequence = consequences.get(kind, "no controller serves it")
         sentence = f"cannot be read: {reason}; {consequence} until it is repaired"
-        yield Finding("Unreadable", "error", Subject(kind, key.namespace, key.name), sentence)
+        yield Finding(
+            "Unreadable",
+            "error",
+            subject=Subject(kind, key.namespace, key.name),
+            sentence=sentence,
+        )
 
 
 def _pools(objects: Objects, pictures: Sequence[PoolPicture]) -> Iterator[Finding]:
@@ -142,7 +153,7 @@ def _pools(objects: Objects, pictures: Sequence[PoolPicture]) -> Iterator[Findin
             if family.fault:
                 subject = Subject.from_object(NETWORK_POOL, pool)
                 sentence = f"hands out nothing: {family.fault}"
-                yield Finding("InvalidPool", "error", subject, sentence)
+                yield Finding("InvalidPool", "error", subject=subject, sentence=sentence)
                 continue
             yield from _host_bits(block)
             yield from _strays(pool, family, objects)
@@ -157,7 +168,12 @@ def _host_bits(pool: NetworkPool) -> Iterator[Finding]:
     """Yield the CIDRs of one block of a pool that have host bits set."""
     for cidr in (pool.spec.cidr, *(reserved.cidr for reserved in pool.spec.reserved)):
         if warning := addresstexts.describe_host_bits(cidr):
-            yield Finding(HOST_BITS, "warning", Subject.from_object(NETWORK_POOL, pool), warning)
+            yield Finding(
+                HOST_BITS,
+                "warning",
+                subject=Subject.from_object(NETWORK_POOL, pool),
+                sentence=warning,
+            )
 
 
 def _taking_over(objects: Objects) -> Iterator[Finding]:
@@ -165,11 +181,18 @@ def _taking_over(objects: Objects) -> Iterator[Finding]:
     owned = (objects.pools, objects.allocations.values(), objects.clusters)
     for allocation, said in adoption.unnoted_orphans(*owned) if objects.owners_known else ():
         subject = Subject.from_object(IP_ALLOCATION, allocation)
-        yield Finding("UnnotedOrphan", "warning", subject, said, choices=("none", "delete"))
+        yield Finding(
+            "UnnotedOrphan", "warning", subject=subject, sentence=said, choices=("none", "delete")
+        )
     if objects.limits_of(IP_ALLOCATION):
         return  # a cluster may have addresses that the user may not read
     for cluster, said in adoption.newly_served(*owned, objects.providers):
-        yield Finding("NewlyServed", "warning", Subject.from_object(TENANT_CLUSTER, cluster), said)
+        yield Finding(
+            "NewlyServed",
+            "warning",
+            subject=Subject.from_object(TENANT_CLUSTER, cluster),
+            sentence=said,
+        )
 
 
 def _references(objects: Objects) -> Iterator[Finding]:
@@ -186,7 +209,12 @@ def _references(objects: Objects) -> Iterator[Finding]:
         is_none_there = len(absent) == len(provider.spec.networking.pools_in_order())
         subject = Subject.from_object(PROVIDER_CONFIG, provider)
         sentence = describe_absent_pools(provider, absent)
-        yield Finding("UnknownPool", "error" if is_none_there else "warning", subject, sentence)
+        yield Finding(
+            "UnknownPool",
+            "error" if is_none_there else "warning",
+            subject=subject,
+            sentence=sentence,
+        )
     provider_names = {key.name for key in objects.providers}
     for _, tenant in sorted(objects.clusters.items()):
         provider_key = find_provider_key(tenant, names.DEFAULT_NAMESPACE, None)
@@ -206,7 +234,7 @@ def _references(objects: Objects) -> Iterator[Finding]:
         if ("ProviderConfig", provider_key) not in objects.unreadable:
             subject = Subject.from_object(TENANT_CLUSTER, tenant)
             sentence = describe_absent(tenant, provider_key)
-            yield Finding("UnknownProviderConfig", "error", subject, sentence)
+            yield Finding("UnknownProviderConfig", "error", subject=subject, sentence=sentence)
 
 
 def _of_integrations(objects: Objects) -> Iterator[Finding]:
@@ -218,7 +246,12 @@ def _of_integrations(objects: Objects) -> Iterator[Finding]:
         choices: tuple[Action, ...] = ("none", "delete") if trouble.removable else ("none",)
         since = rfc3339(trouble.since) if trouble.since is not None else None
         yield Finding(
-            trouble.kind, trouble.severity, subject, trouble.sentence, choices=choices, since=since
+            trouble.kind,
+            trouble.severity,
+            subject=subject,
+            sentence=trouble.sentence,
+            choices=choices,
+            since=since,
         )
 
 
@@ -241,7 +274,9 @@ def _overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
             " no longer uses them"
         )
         subject = Subject.from_object(IP_ALLOCATION, objects.allocations[younger.key])
-        yield Finding("Overlap", "error", subject, sentence, choices=("none", "delete"))
+        yield Finding(
+            "Overlap", "error", subject=subject, sentence=sentence, choices=("none", "delete")
+        )
 
 
 def _place_of_holder(holder: AddressHolder) -> tuple[bool, str, str]:
@@ -267,7 +302,9 @@ def _strays(pool: NetworkPool, family: PoolFamily, objects: Objects) -> Iterator
             " delete this allocation (action delete)"
         )
         subject = Subject.from_object(IP_ALLOCATION, objects.allocations[key])
-        yield Finding("OutOfRange", "error", subject, sentence, choices=("none", "delete"))
+        yield Finding(
+            "OutOfRange", "error", subject=subject, sentence=sentence, choices=("none", "delete")
+        )
 
 
 def _status_drift(block: NetworkPool, family: PoolFamily) -> Iterator[Finding]:
@@ -290,7 +327,7 @@ def _status_drift(block: NetworkPool, family: PoolFamily) -> Iterator[Finding]:
     if wrong and (ready is None or ready.status == "True"):
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
         subject = Subject.from_object(NETWORK_POOL, block)
-        yield Finding("StatusDrift", "warning", subject, sentence)
+        yield Finding("StatusDrift", "warning", subject=subject, sentence=sentence)
 
 
 def _pools_among_each_other(
@@ -301,7 +338,7 @@ def _pools_among_each_other(
         name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
         if sentence := overlap_sentence(spaces, spaces.offers(name)):
             subject = Subject.from_object(NETWORK_POOL, pool)
-            yield Finding(POOLS_OVERLAP, "warning", subject, sentence)
+            yield Finding(POOLS_OVERLAP, "warning", subject=subject, sentence=sentence)
 
 
 def _one(allocation: IPAllocation, objects: Objects) -> Iterator[Finding]:
@@ -311,7 +348,7 @@ def _one(allocation: IPAllocation, objects: Objects) -> Iterator[Finding]:
         NETWORK_POOL, allocation.pool_key
     ):
         sentence = f"names NetworkPool {allocation.pool_key}, which does not exist; it waits"
-        yield Finding("UnknownPool", "error", subject, sentence)
+        yield Finding("UnknownPool", "error", subject=subject, sentence=sentence)
     yield from _owner(allocation, subject, objects)
     where = ", ".join(held_range.text for held_range in statusranges.list_held_ranges(allocation))
     if where and names.FINALIZER_ALLOCATION not in allocation.metadata.finalizers:
@@ -319,7 +356,7 @@ def _one(allocation: IPAllocation, objects: Objects) -> Iterator[Finding]:
             f"holds {where} without our finalizer: if it is deleted, its range is handed out"
             " again while the tenant may still use it; a running controller adds the finalizer"
         )
-        yield Finding("NoFinalizer", "warning", subject, sentence)
+        yield Finding("NoFinalizer", "warning", subject=subject, sentence=sentence)
     wrong = {
         label: value
         for label, value in allocationlabels.build_labels_of(allocation).items()
@@ -328,7 +365,13 @@ def _one(allocation: IPAllocation, objects: Objects) -> Iterator[Finding]:
     if wrong and _is_repaired(allocation, objects):
         sentence = f"its labels do not say what its spec says: {', '.join(sorted(wrong))}"
         yield Finding(
-            "LabelDrift", "warning", subject, sentence, "label", ("none", "label"), wrong
+            "LabelDrift",
+            "warning",
+            subject=subject,
+            sentence=sentence,
+            action="label",
+            choices=("none", "label"),
+            labels=wrong,
         )
 
 
@@ -343,7 +386,14 @@ def _owner(allocation: IPAllocation, subject: Subject, objects: Objects) -> Iter
         "is gone" if cluster is None else f"is another one now (uid {cluster.metadata.uid})"
     )
     sentence = f"TenantCluster {key}, which it was created for (uid  {stamped}), {deviation}"
-    yield Finding("Orphan", "error", subject, sentence, "delete", ("none", "delete"))
+    yield Finding(
+        "Orphan",
+        "error",
+        subject=subject,
+        sentence=sentence,
+        action="delete",
+        choices=("none", "delete"),
+    )
 
 
 def _is_orphan(allocation: IPAllocation, objects: Objects) -> bool:

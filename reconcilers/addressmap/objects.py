@@ -185,13 +185,15 @@ async def read_objects(
     clusters = await list_kind(TENANT_CLUSTER)
     of_pools = {key for kind, key in unreadable if kind == NETWORK_POOL.kind}
     network_pools = NetworkPools([*pools.values()], of_pools, lists.not_read)
-    integrations = await views.from_cluster(client, namespace, network_pools, datetime.now(UTC))
+    integrations = await views.from_cluster(
+        client, namespace, pools=network_pools, now=datetime.now(UTC)
+    )
     return Objects(
         pools,
         allocations,
-        clusters,
-        providers,
-        unreadable,
+        clusters=clusters,
+        providers=providers,
+        unreadable=unreadable,
         owners_known=len(lists.not_read) == before,
         integrations=integrations,
         not_read=lists.not_read,

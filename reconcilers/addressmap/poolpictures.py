@@ -46,8 +46,8 @@ def network_pool_pictures(objects: Objects, is_wanted: Wanted = every_pool) -> l
         picture_of(
             objects.pools[key],
             allocations.get(key, ()),
-            holders.get(key, NO_HOLDERS),
-            [str(limit) for limit in not_read_of(objects, key)],
+            others=holders.get(key, NO_HOLDERS),
+            not_read=[str(limit) for limit in not_read_of(objects, key)],
         )
         for key in sorted(objects.pools)
         if is_wanted(PoolName(NETWORK_POOL.kind, key))

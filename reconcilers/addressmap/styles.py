@@ -29,17 +29,27 @@ class Style:
 
 
 STYLES: Mapping[AddressState, Style] = {
-    AddressState.OVERLAP: Style("!", "bright_red", "#d1242f", "#ff7b72", "held by several"),
+    AddressState.OVERLAP: Style(
+        "!", "bright_red", fill="#d1242f", dark="#ff7b72", words="held by several"
+    ),
     AddressState.STRAY: Style(
-        "?", "magenta", "#bf3989", "#f778ba", "held, but not in the pool's ranges"
+        "?", "magenta", fill="#bf3989", dark="#f778ba", words="held, but not in the pool's ranges"
     ),
-    AddressState.RELEASING: Style("<", "yellow", "#d4a72c", "#e3b341", "being given back"),
-    AddressState.ALLOCATED: Style("#", "blue", "#0969da", "#58a6ff", "held"),
-    AddressState.PROMISED: Style("+", "cyan", "#54aeff", "#a5d6ff", "chosen, not yet written"),
-    AddressState.RESERVED: Style("x", "bright_black", "#6e7781", "#8b949e", "reserved"),
+    AddressState.RELEASING: Style(
+        "<", "yellow", fill="#d4a72c", dark="#e3b341", words="being given back"
+    ),
+    AddressState.ALLOCATED: Style("#", "blue", fill="#0969da", dark="#58a6ff", words="held"),
+    AddressState.PROMISED: Style(
+        "+", "cyan", fill="#54aeff", dark="#a5d6ff", words="chosen, not yet written"
+    ),
+    AddressState.RESERVED: Style(
+        "x", "bright_black", fill="#6e7781", dark="#8b949e", words="reserved"
+    ),
     AddressState.UNKNOWN: Style(
-        "~", "bright_black", "#eaeef2", "#484f58", "unknown: you may not read it"
+        "~", "bright_black", fill="#eaeef2", dark="#484f58", words="unknown: you may not read it"
     ),
-    AddressState.FREE: Style(".", "green", "#aceebb", "#1b4b2a", "free"),
-    AddressState.OUTSIDE: Style(" ", None, "#d0d7de", "#2d333b", "outside the ranges for tenants"),
+    AddressState.FREE: Style(".", "green", fill="#aceebb", dark="#1b4b2a", words="free"),
+    AddressState.OUTSIDE: Style(
+        " ", None, fill="#d0d7de", dark="#2d333b", words="outside the ranges for tenants"
+    ),
 }

@@ -56,8 +56,8 @@ def svg(title: str, picture: PoolFamily, numbers: Mapping[str, int]) -> str:
             _definitions(set(by_tenant.values())),
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n',
             f'<text x="8" y="22" font-size="15" fill="#1f2328">{title}</text>\n',
-            *_rectangles(picture, first, per_row, by_tenant),
-            *_labels(picture, first, per_row, rows),
+            *_rectangles(picture, first, per_row=per_row, by_tenant=by_tenant),
+            *_labels(picture, first, per_row=per_row, rows=rows),
             *_legend(entries, legend),
             "</svg>\n",
         ]

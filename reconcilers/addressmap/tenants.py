@@ -141,7 +141,14 @@ def holdings(objects: Objects) -> list[Holding]:
         reported_network = tenant.status.network if tenant is not None and not_read else None
         hidden = not_read if reported_network is None else ()
         holdings_found.append(
-            Holding(key, tenant, tuple(members[key, own]), missing, hidden, reported_network)
+            Holding(
+                key,
+                tenant,
+                allocations=tuple(members[key, own]),
+                missing=missing,
+                not_read=hidden,
+                reported_network=reported_network,
+            )
         )
     return holdings_found
 

@@ -73,8 +73,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         NetworkPool,
         "networkpools",
-        "np",
-        (
+        short="np",
+        columns=(
             Column("CIDR", "string", ".spec.cidr"),
             Column("Available", "integer", ".status.availableIPs"),
             Column("Allocated", "integer", ".status.allocatedIPs"),
@@ -94,8 +94,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         IPAllocation,
         "ipallocations",
-        "ipa",
-        (
+        short="ipa",
+        columns=(
             Column("Pool", "string", ".spec.poolRef.name"),
             Column("Cluster", "string", ".spec.tenantClusterRef.name"),
             Column("Type", "string", ".spec.type"),
@@ -114,8 +114,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         TenantCluster,
         "tenantclusters",
-        "tc",
-        (
+        short="tc",
+        columns=(
             Column("Phase", "string", ".status.phase"),
             Column("LB IPs", "integer", ".status.network.loadBalancer.addresses"),
             Column("Waiting", "integer", ".status.network.loadBalancer.servicesWaiting"),
@@ -136,8 +136,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         ProviderConfig,
         "providerconfigs",
-        "pc",
-        (
+        short="pc",
+        columns=(
             Column("Provider", "string", ".spec.provider"),
             Column("Scope", "string", ".spec.scope.type"),
             Column("Ready", "boolean", ".status.ready"),

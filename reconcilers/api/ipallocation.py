@@ -224,23 +224,23 @@ _PINS_LISTED = "has(self.pinnedRanges) && size(self.pinnedRanges) > 0"
 ONE_SIZE = Rule(
     f"!has(self.prefixLength) || !(has(self.count) || has(self.pinnedRange) || ({_PINS_LISTED}))",
     "prefixLength replaces count and pinnedRange: set only one of them",
-    ".prefixLength",
-    FORBIDDEN,
+    at=".prefixLength",
+    reason=FORBIDDEN,
 )
 _DUAL = f"has(self.ipFamilyPolicy) && self.ipFamilyPolicy != '{SINGLE_STACK}'"
 ONE_BLOCK = Rule(
     f"!has(self.prefixLength) || !({_DUAL})",
     "prefixLength is for one family: it cannot be combined with PreferDualStack or"
     " RequireDualStack",
-    ".prefixLength",
-    FORBIDDEN,
+    at=".prefixLength",
+    reason=FORBIDDEN,
 )
 DISTINCT_FAMILIES = Rule(
     "!has(self.ipFamilies) || size(self.ipFamilies) < 2"
     " || self.ipFamilies[0] != self.ipFamilies[1]",
     "the families must differ",
-    ".ipFamilies",
-    DUPLICATE,
+    at=".ipFamilies",
+    reason=DUPLICATE,
 )
 _TWO_FAMILIES = "has(self.ipFamilies) && size(self.ipFamilies) > 1"
 POLICY_OF_TWO_FAMILIES = Rule(
@@ -257,8 +257,8 @@ PINNED_ONCE = Rule(
     f"!({_PINS_LISTED}) || (!has(self.pinnedRange) && (size(self.pinnedRanges) < 2"
     f" || self.pinnedRanges[0].{_IS_IPV6} != self.pinnedRanges[1].{_IS_IPV6}))",
     "pinnedRanges takes one range of each family, and replaces pinnedRange: set only one of them",
-    ".pinnedRanges",
-    FORBIDDEN,
+    at=".pinnedRanges",
+    reason=FORBIDDEN,
 )
 _FIRST_IS_IPV6 = f"(self.ipFamilies[0] == '{_IPV6}')"
 PINNED_FAMILY = Rule(

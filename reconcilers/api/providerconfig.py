@@ -61,8 +61,8 @@ class TeamReference:
 TEAM_NAMED = Rule(
     "self.type != 'team' || has(self.teamRef)",
     'teamRef is required when scope type is "team"',
-    ".teamRef",
-    REQUIRED,
+    at=".teamRef",
+    reason=REQUIRED,
 )
 
 
@@ -121,8 +121,8 @@ class Quota:
 HAS_POOLS = Rule(
     f"self.mode != '{IPAM}' || (has(self.poolRefs) && size(self.poolRefs) > 0)",
     'at least one poolRef is required when network mode is "ipam"',
-    ".poolRefs",
-    REQUIRED,
+    at=".poolRefs",
+    reason=REQUIRED,
 )
 
 
@@ -292,16 +292,16 @@ NEEDS_SETTINGS = {
     cloud: Rule(
         f"self.provider != '{cloud}' || has(self.{cloud})",
         f'{cloud} settings are required when provider is "{cloud}"',
-        f".{cloud}",
-        REQUIRED,
+        at=f".{cloud}",
+        reason=REQUIRED,
     )
     for cloud in CLOUDS
 }
 NO_IPAM_IN_CLOUDS = Rule(
     f"!(self.provider in {list(CLOUDS)}) || !has(self.network) || self.network.mode != '{IPAM}'",
     "IPAM mode is not supported for cloud providers",
-    ".network.mode",
-    FORBIDDEN,
+    at=".network.mode",
+    reason=FORBIDDEN,
 )
 _SPEC = rules(NEEDS_CREDENTIALS, *NEEDS_SETTINGS.values(), NO_IPAM_IN_CLOUDS)
 

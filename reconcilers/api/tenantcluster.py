@@ -235,8 +235,8 @@ KEEPS_PROVIDER = Rule(
     f" && (!has({_NEW}.__namespace__) || !has({_OLD}.__namespace__)"
     f" || {_NEW}.__namespace__ == {_OLD}.__namespace__))",
     "providerConfigRef cannot be changed while the cluster has addresses of its pools",
-    ".spec.providerConfigRef",
-    FORBIDDEN,
+    at=".spec.providerConfigRef",
+    reason=FORBIDDEN,
 )
 
 

@@ -107,7 +107,12 @@ def check(
     is_all_read = not ctx.meta.get(NOT_READ)
     clean = "nothing is wrong" if is_all_read else "nothing is wrong in what was read"
     table = fit_table(_COLUMNS, findings, output) or f"{clean}\n"
-    show(output, lambda: report(findings), subject_names(findings), lambda: table)
+    show(
+        output,
+        lambda: report(findings),
+        object_names=subject_names(findings),
+        as_text=lambda: table,
+    )
     wrong = [finding for finding in findings if strict or finding.severity == "error"]
     ctx.exit(EXIT_PROBLEM if wrong or (strict and not is_all_read) else 0)
 

@@ -49,8 +49,10 @@ def explain(name: str, output: Form, **values: Any) -> None:
     show(
         output,
         lambda: report("ExplanationList", items=map(_document, explanations)),
-        ((explanation.kind.lower(), explanation.key.name) for explanation in explanations),
-        lambda: "\n".join(map(_text, explanations)),
+        object_names=(
+            (explanation.kind.lower(), explanation.key.name) for explanation in explanations
+        ),
+        as_text=lambda: "\n".join(map(_text, explanations)),
     )
 
 

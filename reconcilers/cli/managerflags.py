@@ -95,7 +95,7 @@ _election_options: Decorator[Any] = group_options(
 
 _metrics_options: Decorator[Any] = group_options(
     groups.METRICS,
-    _bind("--metrics-bind-address", "metrics_bind", ":8080", "/metrics"),
+    _bind("--metrics-bind-address", "metrics_bind", default=":8080", endpoint="/metrics"),
     switch(
         "--metrics-secure",
         default=False,
@@ -113,12 +113,22 @@ _metrics_options: Decorator[Any] = group_options(
         default=False,
         help="Serve /metrics at --diagnostics-address over plain HTTP, without authentication.",
     ),
-    _bind("--health-probe-bind-address", "health_bind", ":8081", "/healthz and /readyz"),
+    _bind(
+        "--health-probe-bind-address",
+        "health_bind",
+        default=":8081",
+        endpoint="/healthz and /readyz",
+    ),
 )
 
 _page_options: Decorator[Any] = group_options(
     groups.PAGE,
-    _bind("--ui-bind-address", "ui_bind", "0", "the map of addresses as a page, over HTTPS,"),
+    _bind(
+        "--ui-bind-address",
+        "ui_bind",
+        default="0",
+        endpoint="the map of addresses as a page, over HTTPS,",
+    ),
     _certificate("--ui-cert-dir", "the page"),
 )
 

@@ -124,8 +124,8 @@ def draw(
         show(
             output,
             lambda: report("PoolMapList", items=map(map_document, pools)),
-            ((pool.full_kind, pool.name.key.name) for pool in pools),
-            partial(as_text, objects),
+            object_names=((pool.full_kind, pool.name.key.name) for pool in pools),
+            as_text=partial(as_text, objects),
         )
 
 

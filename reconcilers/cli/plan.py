@@ -103,8 +103,8 @@ def work_out(
     namespace = settings.namespace
     given_pools = [manifest.object for manifest in manifests.pools]
     pools = NetworkPools(given_pools, manifests.unreadable_of("NetworkPool").keys())
-    platform_views = views.from_manifests(manifests.others, namespace, pools, now)
-    audit = Audit(manifests, findings, settings, platform_views.spaces)
+    platform_views = views.from_manifests(manifests.others, namespace, pools=pools, now=now)
+    audit = Audit(manifests, findings, settings=settings, spaces=platform_views.spaces)
     audit.run()
     audit.references(_provider_finder(manifests, namespace))
     for trouble in platform_views.troubles:
@@ -117,17 +117,19 @@ def work_out(
         findings.add("warning", "the plan is not complete: controllers still change objects")
     planned = collect(server)
     after = views.from_manifests(
-        planned.stored, namespace, replace(pools, readable=planned.pools), now
+        planned.stored, namespace, pools=replace(pools, readable=planned.pools), now=now
     )
     changed = changes(
         manifests,
         planned,
-        sizes,
-        settings.pool.max_addresses,
+        sizes=sizes,
+        most=settings.pool.max_addresses,
         also_held=(platform_views.held, after.held),
         find_supply=_supply_finder(manifests, platform_views, settings.pool.namespaces),
     )
-    others = views.outcomes(manifests.others, planned.stored, namespace, pools, now)
+    others = views.outcomes(
+        manifests.others, planned.stored, namespace=namespace, pools=pools, now=now
+    )
     unreadable = [
         *(f"{kind} {key}" for kind, key in manifests.unreadable),
         *(
@@ -137,7 +139,7 @@ def work_out(
         ),
     ]
     before = {manifest.key: manifest.object for manifest in manifests.allocations}
-    return Plan(planned, before, changed, others, unreadable)
+    return Plan(planned, before, changed=changed, others=others, unreadable=unreadable)
 
 
 def _provider_finder(
@@ -149,7 +151,9 @@ def _provider_finder(
     configs = [manifest.object for manifest in manifests.providers]
     cache = fill_cache(PROVIDER_CONFIG, configs, unreadable)
     default = parse_reference(manifests.platform_default, namespace)
-    return lambda tenant: find_provider(tenant, cache, namespace, default)
+    return lambda tenant: find_provider(
+        tenant, cache, default_namespace=namespace, platform_default=default
+    )
 
 
 def _supply_finder(
@@ -241,7 +245,9 @@ def plan(
             filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
         )
     with progress("working out who gets what"):
-        outcome = work_out(manifests, settings, now, findings, tuple(dict.fromkeys(fit)))
+        outcome = work_out(
+            manifests, settings, now=now, findings=findings, sizes=tuple(dict.fromkeys(fit))
+        )
     ours = manifests.every()
     all_manifests = [*ours, *manifests.others]
     if not all_manifests and not findings.wrong:
@@ -254,15 +260,15 @@ def plan(
         show(
             output,
             lambda: document(changed) if fit else as_list([*planned.bodies, *planned.others]),
-            [
+            object_names=[
                 *(
                     ("ipallocation", allocation.metadata.name)
                     for allocation in outcome.list_served()
                 ),
                 *((planned.full_kind, planned.key.name) for planned in others if planned.gets),
             ],
-            lambda: tables(
-                render(planned, before, changed, output) if manifests.every() else "",
+            as_text=lambda: tables(
+                render(planned, before, changed=changed, form=output) if manifests.every() else "",
                 fit_table(_OTHERS, others, output),
                 _describe_unreadable(outcome.unreadable),
             ),

@@ -236,9 +236,9 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
             Release(
                 f"{span.namespace}/{span.allocation}",
                 span.type,
-                span.range,
-                span.releasing or tenant.metadata.terminating,
-                tuple(span.services),
+                range=span.range,
+                is_due=span.releasing or tenant.metadata.terminating,
+                services=tuple(span.services),
                 obstacle=None,
             )
             for span in shown_ranges
@@ -250,10 +250,10 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
         Release(
             str(allocation.metadata.key),
             allocation.spec.type,
-            ", ".join(span.text for span in statusranges.list_held_ranges(allocation)),
-            _is_due(allocation, tenant),
-            services.get(allocation.metadata.key, ()),
-            _find_obstacle(allocation),
+            range=", ".join(span.text for span in statusranges.list_held_ranges(allocation)),
+            is_due=_is_due(allocation, tenant),
+            services=services.get(allocation.metadata.key, ()),
+            obstacle=_find_obstacle(allocation),
         )
         for allocation in sorted_by_key(objects.allocations)
         if allocation.spec.tenantClusterRef.key == tenant.metadata.key

@@ -107,7 +107,9 @@ def settings_of(default: Settings) -> Iterator[Setting]:
 def _section_settings(section: str, values: Any) -> Iterator[Setting]:
     docs = field_docs(type(values))
     for field in fields(values):
-        yield Setting(section, field.name, getattr(values, field.name), docs.get(field.name, ""))
+        yield Setting(
+            section, field.name, default=getattr(values, field.name), help=docs.get(field.name, "")
+        )
 
 
 def field_docs(model: type) -> dict[str, str]:

@@ -92,7 +92,7 @@ def status(
         )
         report_not_read(objects)
     note_empty_namespace(objects, where.namespace)
-    status_page = page(objects, where.namespace, controllers, more)
+    status_page = page(objects, where.namespace, controllers=controllers, more=more)
     show(
         output,
         lambda: report(
@@ -100,8 +100,8 @@ def status(
             areas=map(asdict, status_page.areas),
             findings=(_document(finding) for finding in status_page.findings),
         ),
-        subject_names(status_page.findings),
-        lambda: status_page.as_text(output),
+        object_names=subject_names(status_page.findings),
+        as_text=lambda: status_page.as_text(output),
     )
     # What may not be read counts as a warning.
     is_partial = ctx.meta.get(NOT_READ) or any(
@@ -118,7 +118,9 @@ async def _read(
 
     objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
     now = datetime.now(UTC)
-    state, findings = await read_controllers(client, controller_namespace, names.LEASE_NAME, now)
+    state, findings = await read_controllers(
+        client, controller_namespace, lease_name=names.LEASE_NAME, now=now
+    )
     if tenants:
         from reconcilers.cli.cluster.tenantdrift import tenant_drift
 

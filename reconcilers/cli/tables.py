@@ -134,8 +134,8 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
     show(
         output,
         lambda: report("PoolList", items=map(pool_document, pictures)),
-        ((pool.full_kind, pool.name.key.name) for pool in pictures),
-        partial(as_text, objects),
+        object_names=((pool.full_kind, pool.name.key.name) for pool in pictures),
+        as_text=partial(as_text, objects),
     )
 
 
@@ -206,8 +206,8 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     show(
         output,
         lambda: report("TenantHoldingList", items=map(_holding, tenant_holdings)),
-        names,
-        partial(as_text, objects),
+        object_names=names,
+        as_text=partial(as_text, objects),
     )
 
 
@@ -305,8 +305,8 @@ def whois(
     show(
         output,
         lambda: report("AddressList", items=_documents_of(address_answers)),
-        _holder_names(address_answers),
-        lambda: fit_table(_ANSWERS, address_answers, output),
+        object_names=_holder_names(address_answers),
+        as_text=lambda: fit_table(_ANSWERS, address_answers, output),
     )
     known = {answer.asked for answer in address_answers}
     unknown = [address for address in addresses if address not in known]
@@ -361,7 +361,7 @@ def answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[An
             if part is None:
                 continue
             for holder in extent.holders or (None,):
-                yield Answer(asked, _words(part), pool, extent, holder)
+                yield Answer(asked, _words(part), pool=pool, extent=extent, holder=holder)
 
 
 def _holder_names(address_answers: Iterable[Answer]) -> Iterator[tuple[str, str]]:

@@ -75,7 +75,7 @@ async def _serve(where: Scope, bind: Bind, opens: bool, not_read: Sequence[NotRe
             pool_namespace=where.namespace,
             not_read=not_read,
         )
-        async with local_page(transport, clock, bind, watched) as url:
+        async with local_page(transport, clock, bind=bind, watched=watched) as url:
             click.echo(f"the map is at {url}\nCtrl-C ends it.")
             if opens:
                 await anyio.to_thread.run_sync(webbrowser.open, url)

@@ -85,13 +85,13 @@ async def _up(
     cluster = _first_cluster(samples, provider) or DEFAULT_CLUSTER
     controllers = {names.COMPONENT: Settings()}
     tenants = [Tenant(TENANT, cluster)]
-    running = platform(tenants, SystemClock(), controllers, data, provider=provider)
+    running = platform(tenants, SystemClock(), replicas=controllers, data=data, provider=provider)
     async with running as whole:
         write_kubeconfig(places[0], whole.management.kubeconfig)
         write_kubeconfig(places[1], whole.tenants[cluster].kubeconfig)
         with progress("applying samples"):
             applied = await load(whole.management, samples)
-        click.echo(_description(whole, cluster, places, applied))
+        click.echo(_description(whole, cluster, places=places, applied=applied))
         await anyio.sleep_forever()
 
 

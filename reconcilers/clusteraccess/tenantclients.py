@@ -297,7 +297,7 @@ class TenantClients:
         pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
         until = self._clock.monotonic() + pause
         why = lasting_words(error)
-        access.silence = Silence(failures, until, why, self._clock.now())
+        access.silence = Silence(failures, until, why=why, at=self._clock.now())
 
     async def _close_if_done(self, connection: TenantConnection) -> None:
         if connection.retired and connection.users == 0:

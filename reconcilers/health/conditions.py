@@ -27,4 +27,6 @@ def finding_of_condition(
     message = condition.message if condition is not None else "it was not reconciled yet"
     since = since or (condition.lastTransitionTime if condition is not None else None)
     since_text = rfc3339(since) if since is not None else None
-    return Finding(kind, severity, subject, f"{prefix}{message}", since=since_text)
+    return Finding(
+        kind, severity, subject=subject, sentence=f"{prefix}{message}", since=since_text
+    )

@@ -116,7 +116,7 @@ async def _read_leases(
             "does not exist: no controller has led in this namespace, or it runs without"
             " --leader-elect"
         )
-        return "no Lease", [Finding("NoLeader", "warning", subject, sentence)]
+        return "no Lease", [Finding("NoLeader", "warning", subject=subject, sentence=sentence)]
     holders = sorted({lease.spec.holderIdentity for lease in leases if lease.spec.holderIdentity})
     summary = f"leader {', '.join(holders)}" if holders else "no leader"
     return summary, list(_leases_without_holder(leases, now))
@@ -133,7 +133,7 @@ def _leases_without_holder(leases: Sequence[Lease], now: datetime) -> Iterator[F
         last = f"last renewed {int(age)} s ago" if age is not None else "never renewed"
         sentence = f"has no living holder ({last}): no controller works; see the pods' logs"
         since = lease.spec.renewTime
-        yield Finding("NoLeader", "error", subject, sentence, since=since)
+        yield Finding("NoLeader", "error", subject=subject, sentence=sentence, since=since)
 
 
 async def _read_deployments(
@@ -151,7 +151,9 @@ async def _read_deployments(
             subject = Subject.from_object(DEPLOYMENTS, item)
             sentence = f"{ready} of {count_noun(desired, 'replica is', 'replicas are')} ready"
             severity: Severity = "warning" if ready else "error"
-            findings.append(Finding("ControllersNotReady", severity, subject, sentence))
+            findings.append(
+                Finding("ControllersNotReady", severity, subject=subject, sentence=sentence)
+            )
     return "; ".join(parts) or "no Deployment", findings
 
 
@@ -180,7 +182,9 @@ async def _read_webhooks(
         f"has no caBundle for {', '.join(untrusted)}: the API server cannot call them; the leader,"
         " or cert-manager, writes it"
     )
-    return "webhooks not ready", [Finding("WebhooksNotReady", "error", subject, sentence)]
+    return "webhooks not ready", [
+        Finding("WebhooksNotReady", "error", subject=subject, sentence=sentence)
+    ]
 
 
 _Reader = Callable[[Client, str, str, datetime], Awaitable[tuple[str, list[Finding]]]]

@@ -178,7 +178,12 @@ def _provider_of(
         return DefaultUnknown(default.unknown)
     configs = fill_cache(PROVIDER_CONFIG, objects.providers.values(), objects.unreadable)
     try:
-        return find_provider(tenant, configs, names.DEFAULT_NAMESPACE, default.key)
+        return find_provider(
+            tenant,
+            configs,
+            default_namespace=names.DEFAULT_NAMESPACE,
+            platform_default=default.key,
+        )
     except ProviderUnreadable as unreadable:
         return unreadable
 
@@ -229,7 +234,9 @@ def _describe_demand(
         free = _describe_supply(pool, spaces, objects)
         if key in waiting:
             needed += f", of which {waiting[key]} wait"
-            free += _describe_missing_room(tenant, pool, spaces, waiting[key], objects)
+            free += _describe_missing_room(
+                tenant, pool, spaces=spaces, count=waiting[key], objects=objects
+            )
         yield f"{place}. NetworkPool {key}: {needed}; {free}"
 
 

@@ -70,17 +70,19 @@ def _network_pool(pool: NetworkPool) -> Iterator[Finding]:
     conditions = pool.status.conditions
     ready = find(conditions, READY)
     if ready is not None and ready.status == "False":
-        yield _finding("PoolNotReady", "error", pool, ready)
+        yield _finding("PoolNotReady", "error", pool=pool, condition=ready)
     for kind, severity in _TRUE_IS_WRONG.items():
         condition = find(conditions, kind)
         if condition is not None and condition.status == "True":
-            yield _finding(f"Pool{kind}", severity, pool, condition)
+            yield _finding(f"Pool{kind}", severity, pool=pool, condition=condition)
 
 
 def _finding(kind: str, severity: Severity, pool: NetworkPool, condition: Condition) -> Finding:
     """Return a finding about a pool; see finding_of_condition."""
     subject = Subject.from_object(NETWORK_POOL, pool)
-    return finding_of_condition(kind, severity, subject, condition, f"{condition.reason}: ")
+    return finding_of_condition(
+        kind, severity, subject=subject, condition=condition, prefix=f"{condition.reason}: "
+    )
 
 
 def _no_room(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> Iterator[Finding]:
@@ -103,7 +105,7 @@ def _no_room(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> Iterat
             " ProviderConfig"
         )
         subject = Subject.from_object(NETWORK_POOL, pool)
-        yield Finding("PoolHasNoRoomForWaiting", "error", subject, sentence)
+        yield Finding("PoolHasNoRoomForWaiting", "error", subject=subject, sentence=sentence)
 
 
 def _other_pools(views: Views) -> Iterator[Finding]:
@@ -116,11 +118,18 @@ def _other_pools(views: Views) -> Iterator[Finding]:
         subject = Subject(pool.name.kind, pool.name.key.namespace, pool.name.key.name)
         part = f" in {pool.part}" if pool.part else ""
         if pool.ready == "False" and pool.name not in reported:
-            yield Finding("PoolNotReady", "error", subject, f"{pool.reason}{part}")
+            yield Finding(
+                "PoolNotReady", "error", subject=subject, sentence=f"{pool.reason}{part}"
+            )
         is_full = not any(family.figures.capacity.available for family in pool.families)
         if pool.waiting and is_full:
             number = count_noun(len(pool.waiting), "request waits", "requests wait")
-            yield Finding("RequestsWait", "error", subject, f"{number}{part}; nothing is free")
+            yield Finding(
+                "RequestsWait",
+                "error",
+                subject=subject,
+                sentence=f"{number}{part}; nothing is free",
+            )
 
 
 def _requests_of_other_kinds(
@@ -143,7 +152,12 @@ def _requests_of_other_kinds(
         names = [f"{request.kind} {request.key.name}" for request in waiting]
         request_names = name_with_count(names, named_at_most=MOST_NAMED)
         sentence = f"{number} for an address ({request_names}); nothing is free"
-        yield Finding("RequestsWait", "error", Subject.from_object(NETWORK_POOL, pool), sentence)
+        yield Finding(
+            "RequestsWait",
+            "error",
+            subject=Subject.from_object(NETWORK_POOL, pool),
+            sentence=sentence,
+        )
 
 
 def _has_address(largest_free: FreeBlocks, request: PoolRequest) -> bool:

@@ -127,7 +127,7 @@ def _health_findings(
     allocations = objects.allocations.values()
     yield from tenant_findings(objects.clusters.values(), now)
     yield from pool_findings(objects, largest_free)
-    yield from request_findings(allocations, objects.pools, largest_free, now)
+    yield from request_findings(allocations, objects.pools, largest_free=largest_free, now=now)
 
 
 def area_of(finding: Finding) -> str:
@@ -165,7 +165,7 @@ def area_states(
         for area, kind in _KIND_BY_AREA.items()
     }
     states = [
-        _state(area, findings, totals.get(area, ""), not_read.get(area, ""))
+        _state(area, findings, total=totals.get(area, ""), not_read=not_read.get(area, ""))
         for area in [*areas, POOLS]
     ]
     return [*states, controllers] if controllers is not None else states

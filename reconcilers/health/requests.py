@@ -40,7 +40,7 @@ def request_findings(
         if allocation.releasing and statusranges.find_held_range(allocation) is not None:
             yield from _release(allocation, now)
         elif statusranges.waits_for_range(allocation):
-            yield from _request(allocation, pools, largest_free, now)
+            yield from _request(allocation, pools, largest_free=largest_free, now=now)
 
 
 def _request(
@@ -66,7 +66,9 @@ def _request(
             f" whose {_describe_blocks(pool, blocks)}: {reason}"
         )
     subject = Subject.from_object(IP_ALLOCATION, allocation)
-    yield Finding("RequestWaits", "error", subject, sentence, since=rfc3339(since))
+    yield Finding(
+        "RequestWaits", "error", subject=subject, sentence=sentence, since=rfc3339(since)
+    )
 
 
 def _describe_blocks(pool: NetworkPool, blocks: FreeBlocks) -> str:
@@ -93,4 +95,4 @@ def _release(allocation: IPAllocation, now: datetime) -> Iterator[Finding]:
     )
     subject = Subject.from_object(IP_ALLOCATION, allocation)
     since_text = rfc3339(since) if since is not None else None
-    yield Finding("ReleaseWaits", severity, subject, sentence, since=since_text)
+    yield Finding("ReleaseWaits", severity, subject=subject, sentence=sentence, since=since_text)

@@ -48,12 +48,17 @@ def _addresses(cluster: TenantCluster, now: datetime) -> Iterator[Finding]:
             waiting = cluster.status.network.waiting if cluster.status.network else ()
             since = min((request.since for request in waiting if request.since), default=None)
             yield _finding(
-                "TenantWaitsForAddresses", severity, cluster, network, f"{reason}: ", since
+                "TenantWaitsForAddresses",
+                severity,
+                cluster=cluster,
+                condition=network,
+                prefix=f"{reason}: ",
+                since=since,
             )
             return
     if cluster.status.phase == FAILED:
         ready = find(cluster.status.conditions, READY)
-        yield _finding("TenantFailed", "error", cluster, ready)
+        yield _finding("TenantFailed", "error", cluster=cluster, condition=ready)
     elif not cluster.is_ready and not cluster.observed_only:
         yield from _still_building(cluster, now)
 
@@ -66,7 +71,14 @@ def _still_building(cluster: TenantCluster, now: datetime) -> Iterator[Finding]:
     ready = find(cluster.status.conditions, READY)
     phase = cluster.status.phase or "Pending"
     severity: Severity = "error" if now - created > BUILT_WITHIN else "warning"
-    yield _finding("TenantBeingBuilt", severity, cluster, ready, f"phase {phase}: ", created)
+    yield _finding(
+        "TenantBeingBuilt",
+        severity,
+        cluster=cluster,
+        condition=ready,
+        prefix=f"phase {phase}: ",
+        since=created,
+    )
 
 
 def _tenant(cluster: TenantCluster) -> Iterator[Finding]:
@@ -76,9 +88,15 @@ def _tenant(cluster: TenantCluster) -> Iterator[Finding]:
     if balancer is None or balancer.status != "False" or balancer.reason in PASSING_REASONS:
         return
     if balancer.reason == UNREACHABLE:
-        yield _finding("TenantUnreachable", "error", cluster, balancer)
+        yield _finding("TenantUnreachable", "error", cluster=cluster, condition=balancer)
     elif built:
-        yield _finding("TenantOutOfStep", "error", cluster, balancer, f"{balancer.reason}: ")
+        yield _finding(
+            "TenantOutOfStep",
+            "error",
+            cluster=cluster,
+            condition=balancer,
+            prefix=f"{balancer.reason}: ",
+        )
 
 
 def _beside(cluster: TenantCluster) -> Iterator[Finding]:
@@ -89,10 +107,10 @@ def _beside(cluster: TenantCluster) -> Iterator[Finding]:
     """
     conflict = find(cluster.status.conditions, SINGLE_LOAD_BALANCER)
     if conflict is not None and conflict.status == "False":
-        yield _finding(conflict.reason, "error", cluster, conflict)
+        yield _finding(conflict.reason, "error", cluster=cluster, condition=conflict)
     announced = find(cluster.status.conditions, LOAD_BALANCER_ANNOUNCED)
     if announced is not None and announced.status == "False":
-        yield _finding("TenantNotAnnounced", "warning", cluster, announced)
+        yield _finding("TenantNotAnnounced", "warning", cluster=cluster, condition=announced)
 
 
 def _services(cluster: TenantCluster) -> Iterator[Finding]:
@@ -101,7 +119,9 @@ def _services(cluster: TenantCluster) -> Iterator[Finding]:
     if demand is None or demand.status != "False":
         return
     severity: Severity = "warning" if demand.reason in PASSING_REASONS else "error"
-    yield _finding("ServicesWait", severity, cluster, demand, f"{demand.reason}: ")
+    yield _finding(
+        "ServicesWait", severity, cluster=cluster, condition=demand, prefix=f"{demand.reason}: "
+    )
 
 
 def _size(cluster: TenantCluster) -> Iterator[Finding]:
@@ -109,7 +129,9 @@ def _size(cluster: TenantCluster) -> Iterator[Finding]:
     size = find(cluster.status.conditions, LOAD_BALANCER_SIZED)
     if size is None or size.status != "False" or size.reason in PASSING_REASONS:
         return
-    yield _finding("TenantSizeNotMet", "warning", cluster, size, f"{size.reason}: ")
+    yield _finding(
+        "TenantSizeNotMet", "warning", cluster=cluster, condition=size, prefix=f"{size.reason}: "
+    )
 
 
 def _finding(
@@ -122,4 +144,6 @@ def _finding(
 ) -> Finding:
     """Return a finding about a cluster; see finding_of_condition."""
     subject = Subject.from_object(TENANT_CLUSTER, cluster)
-    return finding_of_condition(kind, severity, subject, condition, prefix, since)
+    return finding_of_condition(
+        kind, severity, subject=subject, condition=condition, prefix=prefix, since=since
+    )

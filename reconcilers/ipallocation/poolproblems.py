@@ -20,10 +20,16 @@ def find_pool_problem(key: Key, pools: Cache[NetworkPool]) -> Finding | None:
         on its allocations.
     """
     if key in pools.unreadable:
-        return Finding(READY, False, "PoolUnreadable", describe_unreadable_pool(key))
+        return Finding(
+            READY, False, reason="PoolUnreadable", message=describe_unreadable_pool(key)
+        )
     pool = pools.get(key)
     if pool is None:
-        return Finding(READY, False, "PoolNotFound", f"NetworkPool {key} does not exist")
+        return Finding(
+            READY, False, reason="PoolNotFound", message=f"NetworkPool {key} does not exist"
+        )
     if pool.metadata.terminating:
-        return Finding(READY, False, POOL_NOT_READY, f"NetworkPool {key} is being deleted")
+        return Finding(
+            READY, False, reason=POOL_NOT_READY, message=f"NetworkPool {key} is being deleted"
+        )
     return None

@@ -45,7 +45,7 @@ from reconcilers.reporting.allocationstatus import conditions_with, shows, waiti
 from reconcilers.reporting.conditions import READY, Finding
 from reconcilers.reporting.releaselog import GONE, release_fields
 
-GIVEN_BACK = Finding(READY, False, "Released", "the range was given back")
+GIVEN_BACK = Finding(READY, False, reason="Released", message="the range was given back")
 
 _log = get_logger(__name__)
 
@@ -102,7 +102,7 @@ class IPAllocationReconciler:
         if is_served(allocation) or problem is None:
             return Again(self._settings.requeue_idle)
         if not shows(allocation, PENDING, problem):
-            status = waiting_status(allocation, PENDING, problem, self._clock.now())
+            status = waiting_status(allocation, PENDING, ready=problem, now=self._clock.now())
             await self._client.patch_status(IP_ALLOCATION, allocation, status)
         return Blocked(problem.reason, self._settings.requeue_pending)
 
@@ -137,7 +137,7 @@ class IPAllocationReconciler:
         return mark
 
     async def _wait_for_tenant(self, allocation: IPAllocation, in_use: InUse) -> Outcome:
-        finding = Finding(READY, False, "WaitingForTenant", in_use.why)
+        finding = Finding(READY, False, reason="WaitingForTenant", message=in_use.why)
         before = find(allocation.status.conditions, READY)
         if not in_use.is_asked and before is not None and before.reason == finding.reason:
             # Another replica may have asked since, and would write its own reason again.

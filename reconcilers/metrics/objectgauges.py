@@ -139,7 +139,9 @@ class Gauges(Collector):
             for allocation in self._unfinished
             if statusranges.waits_for_range(allocation)
         )
-        yield from waiting_metrics(self._clusters, self._pools, waiting, self._clock.now())
+        yield from waiting_metrics(
+            self._clusters, self._pools, waiting_allocations=waiting, now=self._clock.now()
+        )
 
     def _of_pools(self) -> Iterator[Metric]:
         """Yield a gauge for each counter in the pools' statuses."""
@@ -174,13 +176,16 @@ class Gauges(Collector):
                 queue = releasing.setdefault(allocation.pool_key, Queue())
                 queue.add(allocation.releasing_since, now)
         yield from _queues(
-            waiting, "waiting_allocations", "oldest_waiting_seconds", "wait for a range"
+            waiting,
+            "waiting_allocations",
+            oldest_name="oldest_waiting_seconds",
+            activity="wait for a range",
         )
         yield from _queues(
             releasing,
             "releasing_allocations",
-            "oldest_release_seconds",
-            "wait for their tenant to stop using a range",
+            oldest_name="oldest_release_seconds",
+            activity="wait for their tenant to stop using a range",
         )
 
     def _of_providers(self) -> Iterator[Metric]:
@@ -249,7 +254,15 @@ def _capacities(config: ProviderConfig) -> Iterator[tuple[dict[str, str], Family
     for family in capacity.families:
         yield {"family": family.family}, family
     if not capacity.families:
-        yield {}, FamilyCapacity("IPv4", capacity.availableIPs, None, capacity.estimatedTenants)
+        yield (
+            {},
+            FamilyCapacity(
+                "IPv4",
+                capacity.availableIPs,
+                exactAvailableIPs=None,
+                estimatedTenants=capacity.estimatedTenants,
+            ),
+        )
 
 
 def _queues(

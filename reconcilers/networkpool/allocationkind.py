@@ -93,7 +93,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         self._clock = clock
         self._reader = reader
         self._writer = AllocationWriter(client, settings.width)
-        self._reports = BlockReports(statuses, self._writer, clock, settings)
+        self._reports = BlockReports(statuses, self._writer, clock=clock, settings=settings)
         self._refused = RefusedWrites(clock, settings.resync)
 
     @property
@@ -184,7 +184,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         written = await self._writer.grant(pool, granted, self._clock.now())
         return [
             KeptAllocation(
-                promise, allocation, write.result, str(write.error or ""), written=write
+                promise, allocation, result=write.result, why=str(write.error or ""), written=write
             )
             for (promise, allocation), write in zip(granted, written, strict=True)
         ]

@@ -51,7 +51,9 @@ def find_block(pool: NetworkPool) -> Finding | None:
 
 
 def _describe_block(pool: Key, why: str) -> Finding:
-    return Finding(READY, False, POOL_NOT_READY, f"NetworkPool {pool} is not ready: {why}")
+    return Finding(
+        READY, False, reason=POOL_NOT_READY, message=f"NetworkPool {pool} is not ready: {why}"
+    )
 
 
 class BlockReports:

@@ -89,9 +89,9 @@ class AllocationEvents:
         self._record(
             pool,
             "Warning",
-            "AllocationFailed",
-            "Failed to allocate IPs for",
-            [*_unwritable(granted), *_failure_events(refusals, refused)],
+            reason="AllocationFailed",
+            opening="Failed to allocate IPs for",
+            events=[*_unwritable(granted), *_failure_events(refusals, refused)],
         )
         answers = [
             w.answer for w in granted if w.result is WriteResult.WRITTEN and w.answer is not None
@@ -100,9 +100,9 @@ class AllocationEvents:
         self._record(
             pool,
             "Normal",
-            "IPsAllocated",
-            f"Allocated {count_noun(total, 'IP')} for",
-            list(_grants(answers)),
+            reason="IPsAllocated",
+            opening=f"Allocated {count_noun(total, 'IP')} for",
+            events=list(_grants(answers)),
         )
 
     def foreign_manager(self, before: NetworkPool, after: NetworkPool) -> None:

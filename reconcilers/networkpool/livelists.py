@@ -60,7 +60,7 @@ class ListedAllocations:
             unreadable.put(key, reason)
             if number % SLICE == 0:
                 await checkpoint()
-        return cls(page.revision, by_pool, by_key, unreadable)
+        return cls(page.revision, by_pool, by_key=by_key, unreadable=unreadable)
 
 
 class LiveLists:

@@ -137,7 +137,9 @@ class OrphanCollector:
             if pool in self._pools.unreadable or self._has_foreign_manager(pool):
                 continue
             try:
-                writes_left -= await self._repair(pool, allocations, owners, writes_left)
+                writes_left -= await self._repair(
+                    pool, allocations, owners=owners, most=writes_left
+                )
                 await self._collect(pool, allocations, owners)
                 self._logged.end(pool, _SWEEP)
             except (Conflict, NotFound):
@@ -254,11 +256,16 @@ class OrphanCollector:
         """
         if is_true(pool.status.conditions, SUSPENDED):
             message = "orphaned IPAllocations are collected"
-            await self._write_condition(pool, Finding(SUSPENDED, False, "WithinLimit", message))
+            await self._write_condition(
+                pool, Finding(SUSPENDED, False, reason="WithinLimit", message=message)
+            )
 
     async def _write_condition(self, pool: NetworkPool, finding: Finding) -> NetworkPool:
         conditions = with_findings(
-            pool.status.conditions, [finding], pool.metadata.generation, self._clock.now()
+            pool.status.conditions,
+            [finding],
+            generation=pool.metadata.generation,
+            now=self._clock.now(),
         )
         return await self._client.patch_status(
             NETWORK_POOL, pool, {"conditions": render_conditions(conditions)}
@@ -337,7 +344,9 @@ class OrphanCollector:
         if state is OwnerState.NEVER_SEEN:
             finding = never_seen(allocation)
         elif present is not None and (uid or noted_uid(allocation)):
-            finding = Finding(OWNER_FOUND, True, "TenantClusterSeen", "its TenantCluster was seen")
+            finding = Finding(
+                OWNER_FOUND, True, reason="TenantClusterSeen", message="its TenantCluster was seen"
+            )
         else:
             return False
         if present is not None and (present.status == "True") == finding.status:
@@ -345,8 +354,8 @@ class OrphanCollector:
         conditions = with_findings(
             allocation.status.conditions,
             [finding],
-            allocation.metadata.generation,
-            self._clock.now(),
+            generation=allocation.metadata.generation,
+            now=self._clock.now(),
         )
         await self._client.patch_status(
             IP_ALLOCATION, allocation, {"conditions": render_conditions(conditions)}
@@ -370,7 +379,7 @@ def too_many(count: int, size: int, allowed: int) -> Finding:
         f" {allowed} in a minute are not collected: bring the clusters back, or delete their"
         " IPAllocations if they are really gone"
     )
-    return Finding(SUSPENDED, True, "TooManyOrphans", message)
+    return Finding(SUSPENDED, True, reason="TooManyOrphans", message=message)
 
 
 def never_seen(allocation: IPAllocation) -> Finding:
@@ -379,4 +388,4 @@ def never_seen(allocation: IPAllocation) -> Finding:
         f"TenantCluster {allocation.spec.tenantClusterRef.key} was never seen: the allocation is"
         " kept for it, delete it if it will not come"
     )
-    return Finding(OWNER_FOUND, False, "TenantClusterNeverSeen", message)
+    return Finding(OWNER_FOUND, False, reason="TenantClusterNeverSeen", message=message)

@@ -72,7 +72,7 @@ class AllocationWriter:
         """Write what the pool promised to its allocations; return the results, in order."""
         return await self.write(
             [
-                (allocation, _render_granted(promise, allocation, pool, now))
+                (allocation, _render_granted(promise, allocation, pool=pool, now=now))
                 for promise, allocation in granted
             ]
         )
@@ -87,7 +87,9 @@ class AllocationWriter:
         self, allocations: Sequence[IPAllocation], ready: Finding, now: datetime
     ) -> list[Written]:
         """Mark each allocation Pending, with the reason; return the results, in order."""
-        return await self.write([(a, waiting_status(a, PENDING, ready, now)) for a in allocations])
+        return await self.write(
+            [(a, waiting_status(a, PENDING, ready=ready, now=now)) for a in allocations]
+        )
 
     async def void_refused(
         self, refused: Sequence[Kept[IPAllocation]], now: datetime
@@ -114,7 +116,12 @@ class AllocationWriter:
             return await self._client.patch_status(IP_ALLOCATION, allocation, status)
 
         return Fence(
-            self._client, IP_ALLOCATION, _may_be_promised_more, void, self._width, self._turns
+            self._client,
+            IP_ALLOCATION,
+            may_be_promised=_may_be_promised_more,
+            void=void,
+            width=self._width,
+            turns=self._turns,
         )
 
     async def _write_one(self, allocation: IPAllocation, status: dict[str, Any]) -> Written:
@@ -132,7 +139,7 @@ def _render_granted(
     promise: Promise, allocation: IPAllocation, pool: NetworkPool, now: datetime
 ) -> dict[str, Any]:
     ranges = tuple(part.range for part in promise.ranges)
-    return granted_status(allocation, pool, ranges, now, promise.choice)
+    return granted_status(allocation, pool, ranges=ranges, now=now, choice=promise.choice)
 
 
 def granted_status(
@@ -151,7 +158,7 @@ def granted_status(
         choice: how they were chosen; empty if that is not known.
     """
     first, range_statuses = ranges[0], [_range_status(address_range) for address_range in ranges]
-    ready = Finding(READY, True, "Ready", allocated_message(pool, ranges, choice))
+    ready = Finding(READY, True, reason="Ready", message=allocated_message(pool, ranges, choice))
     findings = [ready, *dualstack.report_dual_stack(allocation, pool, ranges)]
     generation = allocation.metadata.generation
     return {
@@ -164,7 +171,7 @@ def granted_status(
         **({"releasedAt": None} if allocation.status.releasedAt else {}),
         "allocatedBy": names.ALLOCATED_BY,
         "conditions": render_conditions(
-            with_findings(allocation.status.conditions, findings, generation, now)
+            with_findings(allocation.status.conditions, findings, generation=generation, now=now)
         ),
     }
 
@@ -205,14 +212,14 @@ def _families_status(
 
 def refused_status(refusal: Refusal[IPAllocation], now: datetime) -> dict[str, Any]:
     """Return the status of an allocation that cannot be served now."""
-    failed = Finding(READY, False, refusal.reason, refusal.message)
-    return waiting_status(refusal.asker, FAILED, failed, now)
+    failed = Finding(READY, False, reason=refusal.reason, message=refusal.message)
+    return waiting_status(refusal.asker, FAILED, ready=failed, now=now)
 
 
 def refused_write_status(kept: Kept[IPAllocation], now: datetime) -> dict[str, Any]:
     """Return the status that voids a promise whose write was refused for good."""
-    failed = Finding(READY, False, WRITE_REFUSED, refused_message(kept.why, now))
-    return waiting_status(kept.request, PENDING, failed, now)
+    failed = Finding(READY, False, reason=WRITE_REFUSED, message=refused_message(kept.why, now))
+    return waiting_status(kept.request, PENDING, ready=failed, now=now)
 
 
 def note_refused(refused: RefusedWrites, written: Iterable[Written]) -> None:
@@ -239,8 +246,8 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
         f"NetworkPool {allocation.spec.poolRef.name} had lost track of its promises;"
         f" those made before {now.isoformat()} are void"
     )
-    ready = Finding(READY, False, POOL_NOT_READY, message)
-    return waiting_status(allocation, PENDING, ready, now)
+    ready = Finding(READY, False, reason=POOL_NOT_READY, message=message)
+    return waiting_status(allocation, PENDING, ready=ready, now=now)
 
 
 def _may_be_promised_more(allocation: IPAllocation) -> bool:

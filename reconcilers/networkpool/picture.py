@@ -60,10 +60,10 @@ def picture_of(
     return PoolPicture(
         PoolName(NETWORK_POOL.kind, pool.metadata.key),
         names.GROUP,
-        families,
-        order_requests([*waiting, *others.waiting]),
-        status,
-        reason,
+        families=families,
+        waiting=order_requests([*waiting, *others.waiting]),
+        ready=status,
+        reason=reason,
         not_read=not_read,
     )
 
@@ -90,12 +90,12 @@ def _holder_of(allocation: IPAllocation, *, promised: bool = False) -> AddressHo
     return AddressHolder(
         IP_ALLOCATION.kind,
         allocation.metadata.key,
-        str(allocation.spec.tenantClusterRef.key),
-        allocation.spec.type,
-        promised,
-        allocation.releasing,
-        allocation.status.phase or "",
-        allocation.status.allocatedAt or allocation.metadata.creationTimestamp,
+        tenant=str(allocation.spec.tenantClusterRef.key),
+        purpose=allocation.spec.type,
+        promised=promised,
+        releasing=allocation.releasing,
+        phase=allocation.status.phase or "",
+        since=allocation.status.allocatedAt or allocation.metadata.creationTimestamp,
     )
 
 
@@ -105,11 +105,11 @@ def _request_of(allocation: IPAllocation, pool: NetworkPool) -> PoolRequest:
     return PoolRequest(
         IP_ALLOCATION.kind,
         allocation.metadata.key,
-        str(allocation.spec.tenantClusterRef.key),
-        allocation.spec.type,
-        allocation.requested_at if created is not None else None,
-        ready.message if ready else "not looked at yet",
-        list_needed_families(allocation, pool),
+        tenant=str(allocation.spec.tenantClusterRef.key),
+        purpose=allocation.spec.type,
+        since=allocation.requested_at if created is not None else None,
+        reason=ready.message if ready else "not looked at yet",
+        families=list_needed_families(allocation, pool),
     )
 
 
@@ -131,7 +131,13 @@ def _families(
             continue
         is_first = layout is sound_layouts[0]
         families.append(
-            _family(block, layout, held_addresses, strays if is_first else (), all_known=all_known)
+            _family(
+                block,
+                layout,
+                held_addresses=held_addresses,
+                strays=strays if is_first else (),
+                all_known=all_known,
+            )
         )
     return families
 
@@ -170,14 +176,14 @@ def _family(
     return PoolFamily(
         cidr,
         cidr,
-        layout.cidr,
-        tuple(layout.blocks),
-        [
+        cidr=layout.cidr,
+        usable=tuple(layout.blocks),
+        reserved=[
             Reserved(parsed, reservation.note)
             for reservation, parsed in zip(reservations, layout.reserved, strict=True)
         ],
-        [*of_family, *strays],
-        partial(_capacity, layout, of_family),
+        held_addresses=[*of_family, *strays],
+        capacity_of=partial(_capacity, layout, of_family),
         all_known=all_known,
     )
 

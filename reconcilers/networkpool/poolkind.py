@@ -229,7 +229,9 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             raise Behind(reason="the caches have not been relisted")
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
         geometry, observed = self._specs.layouts(pool), self._observed.list_ranges(pool)
-        return NetworkPoolReading(pool.metadata.key, geometry, closed, view, observed)
+        return NetworkPoolReading(
+            pool.metadata.key, geometry, closed=closed, view=view, observed=observed
+        )
 
     @override
     def choose(
@@ -238,9 +240,9 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         decision = decide(
             pool,
             reading.view,
-            reading.geometry,
-            self._settings.batch,
-            reading.observed,
+            geometry=reading.geometry,
+            batch=self._settings.batch,
+            observed=reading.observed,
             limits=limits,
             journal=journal,
             claims=self._find_claim_taker(pool, reading),
@@ -258,10 +260,10 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         detail = PoolDecision(
             decision,
             self._allocations.due_refusals(of_allocations),
-            of_claims,
-            () if claims is None else claims.due_refusals(of_claims),
+            claim_refusals=of_claims,
+            due_claim_refusals=() if claims is None else claims.due_refusals(of_claims),
         )
-        return Allotment(decision.settled, granted, decision.choice.more, detail)
+        return Allotment(decision.settled, granted, more=decision.choice.more, detail=detail)
 
     def _find_claim_taker(
         self, pool: NetworkPool, reading: NetworkPoolReading
@@ -309,10 +311,10 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         figures = status.current_figures(
             pool,
             reading.view,
-            decision,
-            self._clock.now(),
-            overlapping,
-            reading.closed,
+            decision=decision,
+            now=self._clock.now(),
+            overlapping=overlapping,
+            closed=reading.closed,
             observed=observed,
         )
         refusals = (*choice.detail.refusals, *choice.detail.due_claim_refusals)
@@ -355,7 +357,9 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         """Write refusals to allocations, record what was written to them, and report a block."""
         refusals = choice.detail.refusals
         refused = await self._allocations.refuse(refusals)
-        self._events.allocations.record_served(pool, writes_of(kept), refusals, refused)
+        self._events.allocations.record_served(
+            pool, writes_of(kept), refusals=refusals, refused=refused
+        )
         more = await self._report_block(pool, reading.view)
         if any(write.result is WriteResult.UNKNOWN for write in refused):
             return RETRY
@@ -462,7 +466,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
     async def _block_invalid(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
         """Allocate nothing from a pool whose spec is invalid; report why on pool and requests."""
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
-        new_status = status.invalid(pool, problems, self._clock.now(), closed)
+        new_status = status.invalid(pool, problems, now=self._clock.now(), closed=closed)
         written = await self._statuses.write(pool, new_status)
         return await self._block(written, "ValidationFailed", why="; ".join(problems))
 
@@ -548,7 +552,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         if count == 0:
             await remove_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
             return pool, SETTLED
-        new_status = self._status_of_deleted(pool, journal, view, count)
+        new_status = self._status_of_deleted(pool, journal, view=view, count=count)
         pool = await self._statuses.write(pool, new_status)
         self._events.capacity.record_due(pool)
         await self._keep_due(pool, journal, view)
@@ -590,7 +594,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             journal: of the pool. Promises and revisions of other kinds stay.
             listed: the view of a LIST that began after `pool` was read.
         """
-        reading = NetworkPoolReading(pool.metadata.key, (), None, listed)
+        reading = NetworkPoolReading(pool.metadata.key, (), closed=None, view=listed)
         fenced = await self._allocations.void_earlier(pool, reading)
         journal = journal.after_fence(KIND, fenced.revisions)
         fields = STATUS_JOURNALS.fields(pool, journal)
@@ -626,20 +630,22 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             ):
                 return status.without_figures(pool, waiting, now)
         except InvalidPool as invalid:
-            return status.invalid(pool, invalid.messages, now, waiting)
+            return status.invalid(pool, invalid.messages, now=now, closed=waiting)
         except (Behind, Unreadable):
             return status.without_figures(pool, waiting, now)
         promises = tuple(promise for promise in journal.promises if promise.kind == KIND)
         journal_of_kind = Journal(journal.revisions, promises)
-        decision = decide(pool, view, geometry, 0, observed, journal=journal_of_kind)
+        decision = decide(
+            pool, view, geometry=geometry, batch=0, observed=observed, journal=journal_of_kind
+        )
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
         return status.current_figures(
             pool,
             view,
-            decision,
-            now,
-            overlapping,
-            waiting,
+            decision=decision,
+            now=now,
+            overlapping=overlapping,
+            closed=waiting,
             observed=self._observed.list_ranges_with_holders(pool),
         )
 
@@ -655,7 +661,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         await keep_promises(
             self._allocations,
             pool,
-            NetworkPoolReading(pool.metadata.key, (), None, view),
+            NetworkPoolReading(pool.metadata.key, (), closed=None, view=view),
             due=memory.due.due(journal.promises, self._clock.monotonic()),
             memory=memory,
             clock=self._clock,
@@ -698,11 +704,20 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
         settings.contents_check,
         events.allocations.contents_differ,
     )
-    reader = Reader(allocations, client, clock, settings.cache_patience, keep, claims)
+    reader = Reader(
+        allocations,
+        client,
+        clock=clock,
+        wait_seconds=settings.cache_patience,
+        keep=keep,
+        claims=claims,
+    )
     kind = NetworkPoolKind(
         client,
         pools,
-        allocations=AllocationKind(client, clock, settings, statuses, reader),
+        allocations=AllocationKind(
+            client, clock, settings=settings, statuses=statuses, reader=reader
+        ),
         claims=claims,
         statuses=statuses,
         events=events,
@@ -712,4 +727,4 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
         observed=observed or ObservedRanges(),
         spaces=spaces or network_pool_spaces(pools, settings.max_addresses),
     )
-    return PoolPasses(kind, client, clock, settings, memories)
+    return PoolPasses(kind, client, clock=clock, settings=settings, memories=memories)

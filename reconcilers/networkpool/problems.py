@@ -161,12 +161,14 @@ def ranges_overlap_condition(held_ranges: Iterable[HeldRange]) -> Finding:
     )
     pairs = [f"{earlier.text} and {later.text}" for earlier, later in overlaps]
     if not pairs:
-        return Finding(RANGES_OVERLAP, False, "NoOverlap", "no address is held twice")
+        return Finding(
+            RANGES_OVERLAP, False, reason="NoOverlap", message="no address is held twice"
+        )
     return Finding(
         RANGES_OVERLAP,
         True,
-        "AllocationsOverlap",
-        f"addresses are held twice: {name_with_count(pairs)}",
+        reason="AllocationsOverlap",
+        message=f"addresses are held twice: {name_with_count(pairs)}",
     )
 
 
@@ -202,12 +204,12 @@ def out_of_range_condition(held_ranges: Iterable[HeldRange], layouts: Sequence[L
     )
     if not outside:
         message = "every range lies in what the pool hands out"
-        return Finding(OUT_OF_RANGE, False, "InRange", message)
+        return Finding(OUT_OF_RANGE, False, reason="InRange", message=message)
     return Finding(
         OUT_OF_RANGE,
         True,
-        "AllocationsOutOfRange",
-        "addresses that the pool does not hand out are held by"
+        reason="AllocationsOutOfRange",
+        message="addresses that the pool does not hand out are held by"
         f" {name_with_count([held_range.text for held_range in outside])}",
     )
 
@@ -235,9 +237,12 @@ def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> Fin
     )
     if degraded:
         return Finding(
-            DEGRADED, True, "HighFragmentation", f"{free}; a request of default size needs {usual}"
+            DEGRADED,
+            True,
+            reason="HighFragmentation",
+            message=f"{free}; a request of default size needs {usual}",
         )
-    return Finding(DEGRADED, False, "NotDegraded", free)
+    return Finding(DEGRADED, False, reason="NotDegraded", message=free)
 
 
 def _is_degraded(capacity: Capacity, usual: int) -> bool:
@@ -273,9 +278,11 @@ class ForeignManager:
         Ready is set once and then left alone, as the other controller may write it too: two
         controllers that correct each other at every write would never stop writing.
         """
-        findings = [Finding(FOREIGN_MANAGER, True, "StatusWrittenByOthers", self.message)]
+        findings = [
+            Finding(FOREIGN_MANAGER, True, reason="StatusWrittenByOthers", message=self.message)
+        ]
         if not is_true(pool.status.conditions, FOREIGN_MANAGER):
-            findings.append(Finding(READY, False, "ForeignManager", self.message))
+            findings.append(Finding(READY, False, reason="ForeignManager", message=self.message))
         return findings
 
 
@@ -367,5 +374,8 @@ def _time_of(condition: Condition, now: datetime) -> datetime | None:
 def none_foreign() -> Finding:
     """Return the ForeignManager condition once the other controller has stopped writing."""
     return Finding(
-        FOREIGN_MANAGER, False, "NoForeignManager", "no other controller writes these statuses"
+        FOREIGN_MANAGER,
+        False,
+        reason="NoForeignManager",
+        message="no other controller writes these statuses",
     )

@@ -102,7 +102,13 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
             takers: list[Taker[Any]] = []
             if are_allocations_served:
                 takers.append(
-                    AllocationTaker(pool, view.find, spaces, view.holdings, settled.promises)
+                    AllocationTaker(
+                        pool,
+                        view.find,
+                        spaces=spaces,
+                        holdings=view.holdings,
+                        promises=settled.promises,
+                    )
                 )
             if claims is not None:
                 takers.append(claims(settled))
@@ -116,7 +122,15 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
             )
         promises = tuple(grant.promise_to(grant.asker) for grant in choice.grants)
         capacities = tuple(space.capacity() for space in spaces)
-        return Decision(stored, settled, choice, promises, tuple(geometry), capacities, claimed)
+        return Decision(
+            stored,
+            settled,
+            choice=choice,
+            promises=promises,
+            layouts=tuple(geometry),
+            capacities=capacities,
+            claimed=claimed,
+        )
 
 
 def blockers(journal: Journal, view: View) -> int:

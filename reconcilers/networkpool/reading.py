@@ -52,7 +52,7 @@ def keep_holdings(
 
     return KeptHoldings[Key, None](
         [
-            indexed_source(cache, POOL_INDEX, pools_of, holder_of),
+            indexed_source(cache, POOL_INDEX, pools=pools_of, holder=holder_of),
             *(claims.sources if claims is not None else ()),
         ],
         facts,
@@ -113,8 +113,8 @@ class Reader:
         view = View(
             self._cache.position,
             self._cached_holdings(pool, claims),
-            find_by_key(KIND, self._cache.get),
-            self._cache.unreadable.keys(),
+            find=find_by_key(KIND, self._cache.get),
+            unreadable=self._cache.unreadable.keys(),
         )
         if claims is None:
             return view
@@ -231,7 +231,10 @@ class Reader:
         allocations = listed.by_pool.get(pool, ())
         self._wait.note_list(pool, allocations)
         return View.from_allocations(
-            listed.revision, allocations, listed.by_key.get, listed.unreadable.keys()
+            listed.revision,
+            allocations,
+            find=listed.by_key.get,
+            unreadable=listed.unreadable.keys(),
         )
 
     def forget_lists(self) -> None:

@@ -57,7 +57,7 @@ class Summary:
             ]
         )
         allocations = count_noun(self.allocations, "allocation")
-        return Finding(READY, True, "Ready", f"{counts} available ({allocations})")
+        return Finding(READY, True, reason="Ready", message=f"{counts} available ({allocations})")
 
     def tiers(self) -> list[Finding]:
         """Return the three capacity conditions, which are always present.
@@ -68,7 +68,7 @@ class Summary:
         used, total = fullest.allocated, fullest.total
         if total == 0:
             return [
-                Finding(tier, False, NO_CAPACITY, "Pool has no allocatable IPs")
+                Finding(tier, False, reason=NO_CAPACITY, message="Pool has no allocatable IPs")
                 for tier, _ in TIERS
             ]
         of_total = f"{used}/{count_noun(total, 'IP')}"
@@ -77,10 +77,10 @@ class Summary:
             Finding(
                 tier,
                 100 * used >= threshold * total,
-                "UtilizationAboveThreshold"
+                reason="UtilizationAboveThreshold"
                 if 100 * used >= threshold * total
                 else "UtilizationBelowThreshold",
-                message,
+                message=message,
             )
             for tier, threshold in TIERS
         ]
@@ -157,13 +157,15 @@ def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of 
         observed: what another allocator gave; needed only if the decision is not sound.
     """
     figures = summary(view, decision)
-    wrong = problems.findings(pool, view, decision, overlapping, observed)
+    wrong = problems.findings(
+        pool, view, decision=decision, overlapping=overlapping, observed=observed
+    )
     alone = [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),
         [closed or figures.ready(), *figures.tiers(), *wrong, *alone],
-        pool.metadata.generation,
-        now,
+        generation=pool.metadata.generation,
+        now=now,
     )
     return {
         **figures.counters(pool.status),
@@ -184,9 +186,12 @@ def invalid(
     """
     message = f"validation errors: [{', '.join(problems)}]"
     findings = [
-        closed or Finding(READY, False, "ValidationFailed", message),
-        Finding(STALLED, True, "ValidationFailed", message),
-        *(Finding(tier, False, NO_CAPACITY, "Pool has no allocatable IPs") for tier, _ in TIERS),
+        closed or Finding(READY, False, reason="ValidationFailed", message=message),
+        Finding(STALLED, True, reason="ValidationFailed", message=message),
+        *(
+            Finding(tier, False, reason=NO_CAPACITY, message="Pool has no allocatable IPs")
+            for tier, _ in TIERS
+        ),
     ]
     # What serves nothing has nothing; what was allocated stays so.
     nothing = {"totalIPs": 0, "availableIPs": 0, "largestFreeBlock": 0}
@@ -203,7 +208,7 @@ def unreadable(pool: NetworkPool, why: Unreadable, now: datetime) -> dict[str, A
     """Return the status of a pool while objects that may hold its ranges cannot be decoded."""
     effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
     message = f"{effect} until they are repaired or deleted: {why}"
-    return _conditions_only(pool, [Finding(READY, False, why.reason, message)], now)
+    return _conditions_only(pool, [Finding(READY, False, reason=why.reason, message=message)], now)
 
 
 def holders_unknown(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
@@ -215,7 +220,7 @@ def unknown_holders(pool: NetworkPool, why: str) -> Finding:
     """Return condition Ready of a pool for which a pass cannot know yet what is held."""
     effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
     message = f"{effect} until that is known: {why}"
-    return Finding(READY, False, HOLDERS_UNKNOWN, message)
+    return Finding(READY, False, reason=HOLDERS_UNKNOWN, message=message)
 
 
 def shown_unknown(pool: NetworkPool) -> str:
@@ -235,7 +240,7 @@ def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
         " policy changes them; apply the definition of this version (butler-ipam crds), and let"
         " nothing change these fields"
     )
-    finding = Finding(READY, False, "DefinitionOutdated", message)
+    finding = Finding(READY, False, reason="DefinitionOutdated", message=message)
     return _conditions_only(pool, [finding], now)
 
 
@@ -249,7 +254,7 @@ def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> Finding
     if not why:
         return None
     message = f"nothing is handed out, ranges from before are kept: {why}"
-    return Finding(READY, False, NAMESPACE_NOT_ALLOWED, message)
+    return Finding(READY, False, reason=NAMESPACE_NOT_ALLOWED, message=message)
 
 
 def foreign_managed(
@@ -270,7 +275,7 @@ def waiting_for_holders(blockers: int, claims: Iterable[HeldRange] = ()) -> Find
     holders = sorted(holding.text for holding in claims)
     if holders:
         message += f", among them {name_with_count(holders)}"
-    return Finding(READY, False, "Deleting", message)
+    return Finding(READY, False, reason="Deleting", message=message)
 
 
 def without_figures(pool: NetworkPool, ready: Finding, now: datetime) -> dict[str, Any]:
@@ -288,7 +293,7 @@ def _conditions_only(
 ) -> dict[str, Any]:
     """Return a status patch with conditions and observedGeneration; the rest stays as it is."""
     generation = pool.metadata.generation
-    conditions = with_findings(pool.status.conditions, findings, generation, now)
+    conditions = with_findings(pool.status.conditions, findings, generation=generation, now=now)
     return {"observedGeneration": generation, "conditions": render_conditions(conditions)}
 
 

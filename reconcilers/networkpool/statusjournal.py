@@ -214,10 +214,10 @@ def _parse(namespace: str, assignment: Assignment) -> Promise | None:
     return Promise(
         assignment.kind or KIND,
         Key(namespace, assignment.name),
-        assignment.uid,
-        assignment.resourceVersion,
-        name_spaces(promised),
-        assignment.choice or "",
+        uid=assignment.uid,
+        resourceVersion=assignment.resourceVersion,
+        ranges=name_spaces(promised),
+        choice=assignment.choice or "",
     )
 
 

@@ -49,7 +49,7 @@ class View:
         """Return the view of these allocations; `find` finds them and others, by default them."""
         by_key = {allocation.metadata.key: allocation for allocation in of_pool}
         find_holder = find_by_key(KIND, find or by_key.get)
-        return cls(position, allocation_holdings(of_pool), find_holder, unreadable)
+        return cls(position, allocation_holdings(of_pool), find=find_holder, unreadable=unreadable)
 
     @property
     def of_pool(self) -> tuple[IPAllocation, ...]:

@@ -226,7 +226,7 @@ def _extent_of(where: AddressRange, layers: Collection[_Layer]) -> Extent:
         state = AddressState.FREE
     else:
         state = AddressState.RESERVED if notes else AddressState.OUTSIDE
-    return Extent(where, state, holders, "; ".join(filter(None, notes)))
+    return Extent(where, state, holders=holders, note="; ".join(filter(None, notes)))
 
 
 def _joins(before: Extent, after: Extent) -> bool:

@@ -23,7 +23,7 @@ from reconcilers.pictures.extents import (
 )
 from reconcilers.spaces.offers import PoolName
 
-NO_CAPACITY = Capacity(0, 0, 0, 0, 0)
+NO_CAPACITY = Capacity(0, 0, available=0, largest_free=0, fragmentation_percent=0)
 """The capacity of a pool that hands out nothing."""
 
 
@@ -151,7 +151,11 @@ class PoolFamily:
         if self.cidr is None:
             return ()
         return list_extents(
-            self.cidr, self.usable, self.reserved, self.held_addresses, all_known=self.all_known
+            self.cidr,
+            self.usable,
+            reserved=self.reserved,
+            held_addresses=self.held_addresses,
+            all_known=self.all_known,
         )
 
     @cached_property
@@ -282,10 +286,10 @@ class PoolPicture:
         return PoolFigures(
             self.name,
             self.part,
-            tuple(family.figures for family in self.families),
-            len(self.waiting),
-            min(since, default=None),
-            not self.not_read,
+            families=tuple(family.figures for family in self.families),
+            waiting=len(self.waiting),
+            waiting_since=min(since, default=None),
+            is_known=not self.not_read,
         )
 
     def with_not_read(self, not_read: Sequence[str]) -> "PoolPicture":

@@ -84,7 +84,14 @@ class Grant(Generic[AskerT]):
         """
         meta = request.metadata
         version = meta.resourceVersion
-        return Promise(self.holder.kind, meta.key, meta.uid, version, self.ranges, self.choice)
+        return Promise(
+            self.holder.kind,
+            meta.key,
+            uid=meta.uid,
+            resourceVersion=version,
+            ranges=self.ranges,
+            choice=self.choice,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +232,22 @@ def choose(
             chosen = taker.take(asker)
         except Refused as refused:
             is_shown = taker.shows(asker, refused)
-            refusals.append(Refusal(holder, asker, refused.reason, refused.message, is_shown))
+            refusals.append(
+                Refusal(
+                    holder,
+                    asker,
+                    reason=refused.reason,
+                    message=refused.message,
+                    is_shown=is_shown,
+                )
+            )
             if is_shown:
                 turns.leave_out(until_granted=refused.until_granted)
             continue
         if chosen is None:
             continue
         room -= count(chosen.ranges)
-        grants.append(Grant(holder, asker, chosen.ranges, chosen.choice))
+        grants.append(Grant(holder, asker, ranges=chosen.ranges, choice=chosen.choice))
         eligibility.note_promised(tenant)
         turns.resume_paused()
     return Choice(tuple(grants), tuple(refusals), more=eligibility.has_waiting_tenant)

@@ -409,7 +409,7 @@ def indexed_source(
     def objects(pool: PoolT, _: object) -> Iterable[Any]:
         return cache.by_index(index, str(pool))
 
-    return Source(cache, objects, pools, lambda state, _: holder(state))
+    return Source(cache, objects, pools=pools, holder=lambda state, _: holder(state))
 
 
 @dataclass(slots=True)

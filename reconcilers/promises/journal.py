@@ -164,7 +164,7 @@ def parse_promise(
         if parsed is None:
             return None
         promised.append(PromisedRange(parsed, space))
-    return Promise(kind, key, uid, resource_version, tuple(promised))
+    return Promise(kind, key, uid=uid, resourceVersion=resource_version, ranges=tuple(promised))
 
 
 def checksum_of(*parts: Any) -> str:
@@ -380,20 +380,20 @@ class AnnotatedJournal:
             _StoredPromise(
                 promise.key.namespace,
                 promise.key.name,
-                promise.uid,
-                promise.resourceVersion,
-                [
+                uid=promise.uid,
+                resource_version=promise.resourceVersion,
+                ranges=[
                     _StoredRange(part.range.start_text, part.range.end_text, part.space)
                     for part in promise.ranges
                 ],
-                "" if promise.kind == self.kind else promise.kind,
+                kind="" if promise.kind == self.kind else promise.kind,
             )
             for promise in journal.promises
         ]
         numbers = {name: str(revision) for name, revision in journal.revisions.items()}
         first, effects = numbers.pop(self.kind, ""), numbers.pop(self.effects, "")
         assert first or self.others, "only a fence writes a journal, and gives it a revision"
-        stored = _Stored(uid, first, promises, effects, numbers)
+        stored = _Stored(uid, first, promises=promises, effects=effects, others=numbers)
         return msgspec.json.encode(stored.with_checksum()).decode()
 
     def _parse(self, stored: _StoredPromise) -> Promise | None:
@@ -409,4 +409,6 @@ class AnnotatedJournal:
             return None
         key = Key(stored.namespace, stored.name)
         spans = [(part.start, part.end, part.space) for part in stored.ranges]
-        return parse_promise(kind, key, stored.uid, stored.resource_version, spans)
+        return parse_promise(
+            kind, key, uid=stored.uid, resource_version=stored.resource_version, spans=spans
+        )

@@ -107,7 +107,7 @@ class PoolMemories:
 
         def eligibility(still_open: Collection[Promise]) -> Eligibility:
             shares, now = self.memory_of(pool).shares, self._clock.monotonic()
-            return shares.eligibility(still_open, tenant_of, self._capacity, now)
+            return shares.eligibility(still_open, tenant_of, capacity=self._capacity, now=now)
 
         return Limits(eligibility, tenant_of)
 

@@ -528,7 +528,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         forgotten = [
             request_kind
             for request_kind in request_kinds
-            if request_kind.needs_fence(pool, journal, reading, limits)
+            if request_kind.needs_fence(pool, journal, reading=reading, limits=limits)
         ]
         seen = dict[str, Any]()
         for request_kind in forgotten:
@@ -546,9 +546,11 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
 
         limits = self._limits(pool, reading)
         choice = kind.choose(pool, journal, reading, limits)
-        reading, choice = await kind.confirm(pool, journal, reading, choice, limits)
+        reading, choice = await kind.confirm(
+            pool, journal, reading=reading, choice=choice, limits=limits
+        )
 
-        pool, journal = await self._promise(pool, journal, reading, choice)
+        pool, journal = await self._promise(pool, journal, reading=reading, choice=choice)
         memory = self._memories.memory_of(pool)
         due = memory.due.due(choice.journal.promises, self._clock.monotonic())
         work_of_kinds = [
@@ -566,10 +568,19 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         ]
         kept_by_kind = await run_concurrently(work_of_kinds, len(work_of_kinds))
         kept = [entry for of_kind in kept_by_kind for entry in of_kind]
-        later = await kind.finish(pool, reading, choice, kept, memory.shares)
+        later = await kind.finish(pool, reading, choice=choice, kept=kept, shares=memory.shares)
         served_kinds = {request_kind.request_resource.full_name for request_kind in request_kinds}
         now = self._clock.monotonic()
-        work = PassWork(pool, journal, choice, kept, memory, served_kinds, later, now)
+        work = PassWork(
+            pool,
+            journal,
+            choice=choice,
+            kept=kept,
+            memory=memory,
+            served_kinds=served_kinds,
+            later=later,
+            now=now,
+        )
         return kind.next_pass(work)
 
     def _check_stored(self, pool: PoolT) -> None:
@@ -662,7 +673,7 @@ def memories_for(
 ) -> PoolMemories:
     """Return a memory of promises in journals of one store, in which nothing is remembered yet."""
     room = journals.room(Journal())
-    return PoolMemories(clock, settings.foreign_patience, settings.resync, room)
+    return PoolMemories(clock, settings.foreign_patience, resync=settings.resync, capacity=room)
 
 
 def next_after_quiet_period(work: PassWork[Any, Any, Any], quiet_period: float) -> Outcome:
@@ -727,7 +738,9 @@ async def keep_promises(  # noqa: PLR0913 - the promises, and what is remembered
         and (request := request_kind.find_request(reading, promise)) is not None
     ]
     written = await request_kind.keep(pool, reading, [*earlier, *new])
-    return await void_refused(written, partial(request_kind.void_refused, pool), memory, clock)
+    return await void_refused(
+        written, partial(request_kind.void_refused, pool), memory=memory, clock=clock
+    )
 
 
 def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:

@@ -74,8 +74,8 @@ class _Line(Generic[P]):
     @classmethod
     def from_row(cls, number: int, row: Row, places: list[P]) -> "_Line[P]":
         if isinstance(row, TenantRow):
-            return cls(number, places, row.tenant, row.answer)
-        return cls(number, places, None, row)
+            return cls(number, places, tenant=row.tenant, answer=row.answer)
+        return cls(number, places, tenant=None, answer=row)
 
 
 class Turns(Iterator[P]):

@@ -192,7 +192,9 @@ class Shares:
         tenants = [(promise, tenant_of(promise.holder)) for promise in still_open]
         stuck = Counter(tenant for promise, tenant in tenants if promise.identity in self._stuck)
         open_by_tenant = Counter(tenant for _, tenant in tenants)
-        return Eligibility(self._deferrals, stuck, open_by_tenant, capacity // 2)
+        return Eligibility(
+            self._deferrals, stuck, open_by_tenant=open_by_tenant, most_open=capacity // 2
+        )
 
     def next_in(self, now: float) -> float | None:
         """Return in how many seconds the next deferral ends; None if there is none."""

@@ -79,8 +79,8 @@ def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) 
         return Finding(
             CREDENTIALS_VALID,
             False,
-            "CredentialsInvalid",
-            f"credentials secret {where} not found",
+            reason="CredentialsInvalid",
+            message=f"credentials secret {where} not found",
         )
     present = set(keys)
     missing = [key for key in required_keys(config) if key not in present]
@@ -88,10 +88,10 @@ def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) 
         return Finding(
             CREDENTIALS_VALID,
             False,
-            "CredentialsInvalid",
-            f"secret missing required keys: [{' '.join(missing)}]",
+            reason="CredentialsInvalid",
+            message=f"secret missing required keys: [{' '.join(missing)}]",
         )
-    return Finding(CREDENTIALS_VALID, True, "Ready", "credentials validated")
+    return Finding(CREDENTIALS_VALID, True, reason="Ready", message="credentials validated")
 
 
 def required_keys(config: ProviderConfig) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def required_keys(config: ProviderConfig) -> tuple[str, ...]:
 def unreadable(where: str) -> Finding:
     """Return the CredentialsValid condition where reading the Secret is not allowed."""
     message = f"credentials secret {where} may not be read: grant get on it"
-    return Finding(CREDENTIALS_VALID, False, "CredentialsInvalid", message)
+    return Finding(CREDENTIALS_VALID, False, reason="CredentialsInvalid", message=message)
 
 
 def clusters_unreadable(why: str) -> Finding:
@@ -116,7 +116,7 @@ def clusters_unreadable(why: str) -> Finding:
         why: which TenantClusters, and what a person has to do.
     """
     message = f"the ProviderConfig is not deleted, because these may refer to it: {why}"
-    return Finding(READY, False, CLUSTER_UNREADABLE, message)
+    return Finding(READY, False, reason=CLUSTER_UNREADABLE, message=message)
 
 
 def validity(config: ProviderConfig) -> Finding | None:
@@ -127,7 +127,9 @@ def validity(config: ProviderConfig) -> Finding | None:
     verdict = review_provider(config)
     if verdict.allowed:
         return None
-    return Finding(READY, False, VALIDATION_FAILED, f"validation errors: {verdict.sentence()}")
+    return Finding(
+        READY, False, reason=VALIDATION_FAILED, message=f"validation errors: {verdict.sentence()}"
+    )
 
 
 def refused_namespace(config: ProviderConfig, allowed: Sequence[str]) -> Finding | None:
@@ -137,7 +139,7 @@ def refused_namespace(config: ProviderConfig, allowed: Sequence[str]) -> Finding
         allowed: the namespaces that may; empty for all.
     """
     why = describe_refused_namespace(config.metadata.namespace, allowed)
-    return Finding(READY, False, NAMESPACE_NOT_ALLOWED, why) if why else None
+    return Finding(READY, False, reason=NAMESPACE_NOT_ALLOWED, message=why) if why else None
 
 
 def team(config: ProviderConfig) -> str:
@@ -150,7 +152,7 @@ def team(config: ProviderConfig) -> str:
 def unknown_team(name: str) -> Finding:
     """Return the Ready condition of a provider for a team that does not exist."""
     message = f"scope.teamRef: Team {name} does not exist"
-    return Finding(READY, False, VALIDATION_FAILED, message)
+    return Finding(READY, False, reason=VALIDATION_FAILED, message=message)
 
 
 def pools(
@@ -177,7 +179,7 @@ def pools(
         reason, message = VALIDATION_FAILED, "network.mode is 'ipam' but no poolRefs configured"
         if refused is not None:
             reason, message = refused.reason, refused.message
-        return Finding(POOL_AVAILABLE, False, reason, message), Capacity()
+        return Finding(POOL_AVAILABLE, False, reason=reason, message=message), Capacity()
     unread = unreadable_pools(config, unreadable)
     absent = [name for name in absent_pools(config, find) if name not in unread]
     also = f"; {describe_absent_pools(config, absent)}" if absent else ""
@@ -186,7 +188,7 @@ def pools(
     if len(absent) + len(unread) == len(names_in_order):
         reason, state = (POOL_UNREADABLE, "can be read") if unread else (POOL_NOT_FOUND, "exists")
         message = f"no configured pool {state}: {also.removeprefix('; ')}"
-        return Finding(POOL_AVAILABLE, False, reason, message), Capacity()
+        return Finding(POOL_AVAILABLE, False, reason=reason, message=message), Capacity()
     readable = (name for name in names_in_order if name not in unread)
     existing = [find(Key(config.metadata.namespace, name)) for name in readable]
     there = [pool for pool in existing if pool is not None and not pool.metadata.terminating]
@@ -196,9 +198,11 @@ def pools(
     if not any(free for free, _ in by_family.values()):
         if any(pool.status.observedGeneration == 0 for pool in there):
             message = "waiting for the NetworkPool controller"
-            return Finding(POOL_AVAILABLE, False, "Reconciling", message), Capacity()
+            return Finding(
+                POOL_AVAILABLE, False, reason="Reconciling", message=message
+            ), Capacity()
         message = f"all configured pools are exhausted{also}"
-        return Finding(POOL_AVAILABLE, False, "PoolExhausted", message), Capacity()
+        return Finding(POOL_AVAILABLE, False, reason="PoolExhausted", message=message), Capacity()
     several = len(by_family) > 1
     message = f"{count_noun(available, 'IP')} available (~{count_noun(tenants, 'tenant')})"
     if several:
@@ -211,7 +215,9 @@ def pools(
         estimatedTenants=cap_at_int32(tenants),
         families=tuple(starmap(_family, by_family.items())) if several else (),
     )
-    return Finding(POOL_AVAILABLE, True, "PoolAvailable", f"{message}{also}"), capacity
+    return Finding(
+        POOL_AVAILABLE, True, reason="PoolAvailable", message=f"{message}{also}"
+    ), capacity
 
 
 def _by_family(
@@ -231,7 +237,9 @@ def _by_family(
 def _family(family: FamilyName, counts: tuple[int, int]) -> FamilyCapacity:
     free, fitting = counts
     exact = str(free) if free > cap_at_int32(free) else None
-    return FamilyCapacity(family, cap_at_int32(free), exact, cap_at_int32(fitting))
+    return FamilyCapacity(
+        family, cap_at_int32(free), exactAvailableIPs=exact, estimatedTenants=cap_at_int32(fitting)
+    )
 
 
 def estimated_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) -> int:
@@ -253,5 +261,5 @@ def overall(evaluation: Evaluation) -> Finding:
     findings = (evaluation.credentials, *evaluation.findings)
     for finding in sorted(findings, key=lambda f: f.reason != NAMESPACE_NOT_ALLOWED):
         if not finding.status:
-            return Finding(READY, False, finding.reason, finding.message)
-    return Finding(READY, True, "Ready", "the provider can be used")
+            return Finding(READY, False, reason=finding.reason, message=finding.message)
+    return Finding(READY, True, reason="Ready", message="the provider can be used")

@@ -124,7 +124,9 @@ class ProviderConfigReconciler:
         wrong = wrong or evaluation.validity(config) or await self._team(config)
         if wrong is not None:
             findings.append(wrong)
-        evaluated = evaluation.pools(config, self._pools.get, self._pools.unreadable, namespaces)
+        evaluated = evaluation.pools(
+            config, self._pools.get, unreadable=self._pools.unreadable, namespaces=namespaces
+        )
         if evaluated is not None:
             findings.append(evaluated[0])
         return Evaluation(
@@ -182,7 +184,7 @@ class ProviderConfigReconciler:
             exists = await self._has_team(name)
             settings = self._settings.provider
             fresh = settings.resync if exists else settings.requeue_invalid
-            known = self._teams[config.metadata.key] = _Team(name, exists, now, fresh)
+            known = self._teams[config.metadata.key] = _Team(name, exists, at=now, fresh=fresh)
         return None if known.exists else evaluation.unknown_team(name)
 
     async def _has_team(self, name: str) -> bool:
@@ -215,8 +217,8 @@ class ProviderConfigReconciler:
             if result.capacity is not None
             else remove_condition(status.conditions, evaluation.POOL_AVAILABLE),
             [*findings, evaluation.overall(result)],
-            config.metadata.generation,
-            now,
+            generation=config.metadata.generation,
+            now=now,
         )
         change: dict[str, Any] = {}
         if render_conditions(conditions) != render_conditions(status.conditions):
@@ -282,7 +284,7 @@ class ProviderConfigReconciler:
         finding = evaluation.clusters_unreadable(reason)
         generation, before = config.metadata.generation, config.status.conditions
         conditions = render_conditions(
-            with_findings(before, [finding], generation, self._clock.now())
+            with_findings(before, [finding], generation=generation, now=self._clock.now())
         )
         if conditions != render_conditions(before):
             patch = {"conditions": conditions}

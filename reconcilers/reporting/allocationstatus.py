@@ -40,5 +40,5 @@ def conditions_with(
     """Return the conditions of an allocation with these findings set, as JSON values."""
     generation = allocation.metadata.generation
     return render_conditions(
-        with_findings(allocation.status.conditions, findings, generation, now)
+        with_findings(allocation.status.conditions, findings, generation=generation, now=now)
     )

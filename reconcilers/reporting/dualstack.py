@@ -23,10 +23,12 @@ def report_dual_stack(
     if allocation.spec.ipFamilyPolicy not in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}:
         return []
     if len(new_ranges) > 1:
-        return [Finding(DUAL_STACK, True, "DualStack", "it has a range of each family")]
+        return [
+            Finding(DUAL_STACK, True, reason="DualStack", message="it has a range of each family")
+        ]
     if pool.spec.secondary is None:
         message = f"NetworkPool {pool.metadata.name} has one family"
-        return [Finding(DUAL_STACK, False, "PoolSingleStack", message)]
+        return [Finding(DUAL_STACK, False, reason="PoolSingleStack", message=message)]
     lacked = next(
         word
         for family, word in familychoice.FAMILY_NAMES.items()
@@ -35,4 +37,4 @@ def report_dual_stack(
     message = (
         f"NetworkPool {pool.metadata.name} had no {lacked} range free when this was allocated"
     )
-    return [Finding(DUAL_STACK, False, "PoolExhausted", message)]
+    return [Finding(DUAL_STACK, False, reason="PoolExhausted", message=message)]

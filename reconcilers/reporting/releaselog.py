@@ -48,7 +48,9 @@ def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
     return {
         "allocation": str(key),
         "tenant": str(allocation.spec.tenantClusterRef.key),
-        **holder_fields(f"IPAllocation {key}", held_ranges, str(allocation.pool_key), reason),
+        **holder_fields(
+            f"IPAllocation {key}", held_ranges, pool=str(allocation.pool_key), reason=reason
+        ),
     }
 
 

@@ -161,7 +161,7 @@ class SpaceIndex:
             interval.pool
             for part in ranges
             for platform in self._platforms
-            for interval in self._touching(part, platform, None, None)
+            for interval in self._touching(part, platform, site=None, namespace=None)
         }
 
     def _others(
@@ -179,7 +179,7 @@ class SpaceIndex:
             groups = [*product(self._sites(offer.site), namespaces)]
             for part in offer.ranges:
                 touching = (
-                    self._touching(part, platform, site, namespace)
+                    self._touching(part, platform, site=site, namespace=namespace)
                     for (platform, site), namespace in groups
                 )
                 for interval in merge(*touching):
@@ -213,7 +213,7 @@ class SpaceIndex:
     def _touching(
         self, part: AddressRange, platform: str, site: str | None, namespace: str | None
     ) -> Iterator[Interval]:
-        intervals = self._groups.get(_Group(part.family, platform, site, namespace))
+        intervals = self._groups.get(_Group(part.family, platform, site=site, namespace=namespace))
         return intervals.touching(part.first, part.last) if intervals is not None else iter(())
 
     def _add(self, offer: Offer) -> None:
@@ -240,6 +240,6 @@ def _list_group_intervals(offer: Offer) -> Iterator[tuple[_Group, Interval]]:
     """Yield the intervals of an offer, each with every group in which it lies."""
     site, namespace = offer.site, offer.pool.key.namespace
     for part in offer.ranges:
-        interval = Interval(part.first, part.last, offer.pool, offer.part)
+        interval = Interval(part.first, part.last, pool=offer.pool, part=offer.part)
         for name, where in product((site.name, None), (namespace, None)):
-            yield _Group(part.family, site.platform, name, where), interval
+            yield _Group(part.family, site.platform, site=name, namespace=where), interval

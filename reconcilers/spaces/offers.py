@@ -75,7 +75,7 @@ def offer_of(
         site: where the addresses are used.
     """
     ascending = tuple(sorted(blocks, key=lambda block: (block.family, block.first)))
-    return (Offer(pool, ascending, part, site),) if ascending else ()
+    return (Offer(pool, ascending, part=part, site=site),) if ascending else ()
 
 
 def count_shared(first: Offer, second: Offer) -> Mapping[Family, int]:

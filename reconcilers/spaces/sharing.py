@@ -91,18 +91,18 @@ def overlapping_condition(
         unreadable: other pools of these kinds that cannot be decoded.
     """
     if sharing.sentence:
-        return Finding(OVERLAPPING, True, "PoolsOverlap", sharing.sentence)
+        return Finding(OVERLAPPING, True, reason="PoolsOverlap", message=sharing.sentence)
     kinds = _alternatives(sorted(compared, key=list(Kinds).index))
     if not unreadable:
         message = f"no other {kinds} hands out these addresses"
-        return Finding(OVERLAPPING, False, "NoOverlap", message)
+        return Finding(OVERLAPPING, False, reason="NoOverlap", message=message)
     labels = [f"{pool.kind} {pool.key}" for pool in sorted(unreadable)]
     pool_labels = name_with_count(labels, named_at_most=NAMED)
     message = (
         f"no other {kinds} that can be read hands out these addresses; what these pools hand out"
         f" is unknown, as they cannot be read: {pool_labels}; correct or delete them"
     )
-    return Finding(OVERLAPPING, None, "PoolsUnreadable", message)
+    return Finding(OVERLAPPING, None, reason="PoolsUnreadable", message=message)
 
 
 def _alternatives(kinds: Sequence[Kinds]) -> str:

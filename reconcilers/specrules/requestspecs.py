@@ -105,7 +105,9 @@ def find_impossibility(
         }
         if len(layouts) == 1 and not allocation.spec.names_families:
             pinned = next(iter(pins.values()), None)
-            return _find_family_impossibility(allocation, count, pool, layouts[0], pinned)
+            return _find_family_impossibility(
+                allocation, count, pool=pool, layout=layouts[0], pin=pinned
+            )
         choice = familychoice.choose_families(allocation, pool, tuple(by_family))
     except InvalidRequest as impossible:
         return Remark(SPEC, str(impossible))
@@ -115,7 +117,9 @@ def find_impossibility(
         return None
     required = choice.families if choice.second_required else choice.families[:1]
     remarks = (
-        _find_family_impossibility(allocation, count, pool, by_family[family], pins.get(family))
+        _find_family_impossibility(
+            allocation, count, pool=pool, layout=by_family[family], pin=pins.get(family)
+        )
         for family in required
     )
     return next(filter(None, remarks), None)
@@ -130,7 +134,7 @@ def _find_family_impossibility(
 ) -> Remark | None:
     """Return why one family of a pool could not serve a request even if it were empty."""
     if pin is None:
-        return _find_size_impossibility(allocation, count, pool, layout)
+        return _find_size_impossibility(allocation, count, pool=pool, layout=layout)
     try:
         layout.pinned_span(pin.range)
     except AllocatorError as impossible:

@@ -66,7 +66,7 @@ class BalancerWatches:
         self._kinds = kinds
         self._backends: list[_BackendWatches] = []
         for backend in kinds:
-            watches = tenant_watches(clusters, tenants, clock, settings)
+            watches = tenant_watches(clusters, tenants, clock=clock, settings=settings)
             caches = [
                 (
                     watched,

@@ -140,7 +140,11 @@ async def _read_others(
         pool_names = [
             name for name in reading.pool_names if name not in offers or offers[name].entries
         ]
-        others.append(OtherInside(kind, provider, tuple(offers.values()), pool_names, claim))
+        others.append(
+            OtherInside(
+                kind, provider, offers=tuple(offers.values()), pool_names=pool_names, claim=claim
+            )
+        )
     return others
 
 

@@ -144,7 +144,7 @@ def network_status(  # noqa: PLR0913 - the parts of a status
         ),
         ranges=_ranges(tenant, members, users),
         waiting=tuple(_with_time(request, before.waiting, now) for request in waiting),
-        lastRefusal=_last_refusal(before, states, growth, now),
+        lastRefusal=_last_refusal(before, states, growth=growth, now=now),
     )
 
 

@@ -330,7 +330,7 @@ class Projector:
         projection = await self._make_owned_projection(tenant, provider)
         try:
             begin = begin and bool(projection.entries)
-            await self._write(current, kind, projection, memory, begin=begin)
+            await self._write(current, kind, projection=projection, memory=memory, begin=begin)
             memory.lost_history = None
             self._log_available(tenant)
         except TenantUnavailable as error:
@@ -558,11 +558,15 @@ class Projector:
     ) -> None:
         """Write to the tenant; after a 401 once more, with credentials from a new read."""
         try:
-            await self._write_once(current, kind, projection, memory, begin=begin)
+            await self._write_once(
+                current, kind, projection=projection, memory=memory, begin=begin
+            )
         except TenantUnavailable as error:
             if error.reason != UNAUTHORIZED:
                 raise
-            await self._write_once(current, kind, projection, memory, begin=begin)
+            await self._write_once(
+                current, kind, projection=projection, memory=memory, begin=begin
+            )
 
     async def _write_once(
         self,

@@ -133,7 +133,9 @@ class Providers:
         default = None
         if tenant.spec.providerConfigRef is None:
             default = (await self._default(tenant)).key
-        return find_provider(tenant, self._configs, self._namespace, default)
+        return find_provider(
+            tenant, self._configs, default_namespace=self._namespace, platform_default=default
+        )
 
     async def _default(self, tenant: TenantCluster) -> "_Default":
         """Return the platform's default, by one read for all clusters that ask meanwhile.
@@ -196,7 +198,7 @@ class Providers:
         """Return why `tenant` gets no addresses by its provider; None if it does."""
         default = self._platform.key if self._platform is not None else None
         key = find_provider_key(tenant, self._namespace, default)
-        return find_obstacle(tenant, provider, key, self._namespaces)
+        return find_obstacle(tenant, provider, key=key, namespaces=self._namespaces)
 
 
 class DefaultNotRead(Exception):

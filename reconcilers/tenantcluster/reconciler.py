@@ -460,7 +460,9 @@ class TenantClusterReconciler:
         record = self._records.of(current.tenant)
         network = status.network_ready(True, "Ready", "cloud networking mode")
         is_changing = self._change.is_due(current.tenant)
-        return TenantPass(current, record, provider, network, is_changing=is_changing)
+        return TenantPass(
+            current, record, provider=provider, network_ready=network, is_changing=is_changing
+        )
 
     async def _report_problem(self, current: CurrentCluster, problem: ProviderProblem) -> Outcome:
         """Report why a cluster cannot request addresses; one that was Ready stays Ready."""
@@ -470,7 +472,9 @@ class TenantClusterReconciler:
             await self._writer.write(current, verdict)
             return Blocked(finding.reason, UNKNOWN_SECONDS)
         network = status_without_requests(tenant, members(self._allocations, tenant))
-        await self._writer.write(current, status.problem_verdict(tenant, finding, FAILED, network))
+        await self._writer.write(
+            current, status.problem_verdict(tenant, finding, phase=FAILED, network=network)
+        )
         return Blocked(finding.reason, self._settings.requeue_not_ready)
 
     async def _request_allocations(self, now: TenantPass) -> None:
@@ -503,13 +507,13 @@ class TenantClusterReconciler:
         """Note on the allocations what their release has to know of the tenant's Services."""
         balancers = balancer_members(self._allocations, now.tenant)
         serves = self._kinds.of(now.tenant).serves_in(now.tenant)
-        await note_for_release(self._client, balancers, services, serves)
+        await note_for_release(self._client, balancers, services=services, serves=serves)
 
     async def _follow_demand(self, now: TenantPass) -> None:
         """Grow or shrink the tenant, as its Services or its spec ask for."""
         assert now.services is not None, "demand follows from Services"
         now.seen = await self._observer.observe(
-            now.tenant, now.provider, now.services, now.record.elastic
+            now.tenant, now.provider, services=now.services, memory=now.record.elastic
         )
         change = decide_size(now.seen)
         created = await carry_out(
@@ -553,7 +557,7 @@ class TenantClusterReconciler:
         obsolete = (*self._not_in_cloud_mode, LOAD_BALANCER_READY)
         network = self._network_status(now, is_sized=False)
         findings = (now.network_ready, status.ready_finding())
-        verdict = status.Verdict(READY, findings, refs, obsolete, network)
+        verdict = status.Verdict(READY, findings, refs=refs, obsolete=obsolete, network=network)
         await self._writer.write(now.current, verdict)
         return SETTLED
 
@@ -637,8 +641,8 @@ class TenantClusterReconciler:
         return network_status(
             now.tenant,
             now.provider,
-            members(self._allocations, now.tenant),
-            now.states,
+            members=members(self._allocations, now.tenant),
+            states=now.states,
             network_ready=now.network_ready,
             services=now.services_seen,
             growth=now.size.refused if now.size is not None else None,
@@ -724,4 +728,6 @@ def _judge(now: TenantPass, network: TenantNetwork, identified: bool | None) -> 
         findings += new
         obsolete = (*obsolete, *ended)
     findings += [*unknown, overall]
-    return status.Verdict(phase, tuple(findings), status.refs(now.states), obsolete, network)
+    return status.Verdict(
+        phase, tuple(findings), refs=status.refs(now.states), obsolete=obsolete, network=network
+    )

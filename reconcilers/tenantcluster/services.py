@@ -36,7 +36,7 @@ class TenantServices:
         settings: TenantSettings,
     ) -> None:
         self._tenants = tenants
-        self.watches = tenant_watches(clusters, tenants, clock, settings)
+        self.watches = tenant_watches(clusters, tenants, clock=clock, settings=settings)
         """The open watches; a service of the manager runs them."""
         self.kind: ClusterKind[Service] = self.watches.kind(SERVICE)
         """What they watch."""

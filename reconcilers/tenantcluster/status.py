@@ -89,12 +89,12 @@ class Verdict:
 
 def ready_finding(message: str = "Cluster is ready") -> Finding:
     """Return the Ready condition of a cluster that is."""
-    return Finding(READY, True, "Ready", message)
+    return Finding(READY, True, reason="Ready", message=message)
 
 
 def degraded_finding(message: str) -> Finding:
     """Return the Ready condition of a cluster that stays Ready though a pass cannot go on."""
-    return Finding(READY, True, "ReconcileDegraded", message)
+    return Finding(READY, True, reason="ReconcileDegraded", message=message)
 
 
 def still_ready(projected: Finding, *, behind: bool) -> Finding:
@@ -107,12 +107,12 @@ def still_ready(projected: Finding, *, behind: bool) -> Finding:
 
 def not_ready(reason: str, message: str) -> Finding:
     """Return the Ready condition of a cluster that is not."""
-    return Finding(READY, False, reason, message)
+    return Finding(READY, False, reason=reason, message=message)
 
 
 def network_ready(status: bool, reason: str, message: str) -> Finding:
     """Return the NetworkReady condition."""
-    return Finding(NETWORK_READY, status, reason, message)
+    return Finding(NETWORK_READY, status, reason=reason, message=message)
 
 
 def allocations_unreadable(message: str) -> Finding:
@@ -142,7 +142,7 @@ def problem_verdict(
 
 def load_balancer_ready(status: bool, reason: str, message: str) -> Finding:
     """Return the LoadBalancerReady condition."""
-    return Finding(LOAD_BALANCER_READY, status, reason, message)
+    return Finding(LOAD_BALANCER_READY, status, reason=reason, message=message)
 
 
 def tenant_unavailable(tenant: TenantCluster, error: TenantUnavailable) -> Finding:
@@ -163,7 +163,7 @@ def tenant_unavailable(tenant: TenantCluster, error: TenantUnavailable) -> Findi
 
 def demand_met(status: bool, reason: str, message: str) -> Finding:
     """Return the condition of an elastic tenant that says whether its Services have addresses."""
-    return Finding(DEMAND_MET, status, reason, message)
+    return Finding(DEMAND_MET, status, reason=reason, message=message)
 
 
 def describe_identity(known: bool | None) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
@@ -196,7 +196,9 @@ def describe_problem(
     """
     if problem is None:
         return (), ()
-    return ((Finding(kind, False, reason, problem),), ()) if problem else ((), (kind,))
+    return (
+        ((Finding(kind, False, reason=reason, message=problem),), ()) if problem else ((), (kind,))
+    )
 
 
 def warnings(before: TenantCluster, verdict: Verdict) -> Iterator[tuple[str, str]]:
@@ -218,7 +220,7 @@ def _progress(verdict: Verdict) -> Sequence[Finding]:
     if overall is None or overall.status:
         return ()
     kind = STALLED if verdict.phase == FAILED else RECONCILING
-    return (Finding(kind, True, overall.reason, overall.message),)
+    return (Finding(kind, True, reason=overall.reason, message=overall.message),)
 
 
 def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, Any]:
@@ -241,7 +243,7 @@ def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, A
         if tenant.status.observedGeneration != tenant.metadata.generation:
             change["observedGeneration"] = tenant.metadata.generation
     kept = [known for known in tenant.status.conditions if known.type not in obsolete]
-    conditions = with_findings(kept, findings, tenant.metadata.generation, now)
+    conditions = with_findings(kept, findings, generation=tenant.metadata.generation, now=now)
     if render_conditions(conditions) != render_conditions(tenant.status.conditions):
         change["conditions"] = render_conditions(conditions)
     for name, value in verdict.refs.items():

@@ -160,7 +160,9 @@ class Feed:
         # The objects lack the pools of other platforms that did not change.
         tenants_in_pools = chain.from_iterable(map(tenants_in, all_documents))
         self._numbers = number_looks(objects, self._numbers, tenants_in_pools)
-        state = page_state(objects, now, all_documents, self._numbers, self._tenants)
+        state = page_state(
+            objects, now, pools=all_documents, numbers=self._numbers, tenants=self._tenants
+        )
         events = [escape_values(_event(event)) for event in self._latest()]
         return state | time_and_failures(now, failures) | {"events": events}
 

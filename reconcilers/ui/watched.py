@@ -122,14 +122,14 @@ class Watched:
         return cls(
             pools,
             informer(IP_ALLOCATION),
-            informer(TENANT_CLUSTER),
-            informer(PROVIDER_CONFIG),
-            events_of(
+            clusters=informer(TENANT_CLUSTER),
+            providers=informer(PROVIDER_CONFIG),
+            events=events_of(
                 transport, clock, namespace=readable_namespace(NETWORK_POOL, not_read) or ""
             ),
-            LiveViews(transport, clock, pools.cache, not_read=not_read),
-            pool_namespace,
-            not_read,
+            others=LiveViews(transport, clock, pools.cache, not_read=not_read),
+            pool_namespace=pool_namespace,
+            not_read=not_read,
         )
 
     @property
@@ -179,9 +179,9 @@ class Watched:
         return Objects(
             _by_key(self.pools.cache),
             _by_key(self.allocations.cache),
-            _by_key(self.clusters.cache),
-            _by_key(self.providers.cache),
-            unreadable,
+            clusters=_by_key(self.clusters.cache),
+            providers=_by_key(self.providers.cache),
+            unreadable=unreadable,
             owners_known=all(limit.kind != TENANT_CLUSTER.full_name for limit in not_read),
             integrations=views,
             not_read=not_read,

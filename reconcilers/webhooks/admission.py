@@ -163,7 +163,7 @@ def webhooks(
     pools, allocations = caches.pools, caches.allocations
     home, limit = settings.namespace, settings.pool.max_addresses
     allowed = settings.pool.namespaces
-    providers = Providers(client, caches.providers, clock, home)
+    providers = Providers(client, caches.providers, clock=clock, default_namespace=home)
     pool_validator = PoolValidator(
         *(client, pools, allocations, clock, limit),
         spaces=spaces,
@@ -175,12 +175,22 @@ def webhooks(
         clusters=caches.clusters,
         namespaces=allowed,
     )
-    cluster_validator = ClusterValidator(client, providers, spaces, allocations, home, allowed)
+    cluster_validator = ClusterValidator(
+        client,
+        providers,
+        spaces=spaces,
+        allocations=allocations,
+        default_namespace=home,
+        namespaces=allowed,
+    )
     return [
         webhook(NETWORK_POOL, pool_validator),
         webhook(IP_ALLOCATION, allocation_validator),
         webhook(TENANT_CLUSTER, cluster_validator, partial(review_release, client)),
-        webhook(PROVIDER_CONFIG, ProviderValidator(client, caches.clusters, home, allowed)),
+        webhook(
+            PROVIDER_CONFIG,
+            ProviderValidator(client, caches.clusters, default_namespace=home, namespaces=allowed),
+        ),
     ]
 
 

@@ -59,10 +59,10 @@ def review_creation(
         message = f"NetworkPool {new.pool_key} hands out nothing until its spec is corrected"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {message}: {contradicting}"])
     count = requestedranges.count_requested(new, pool)
-    impossible = requestspecs.find_impossibility(new, count, pool, geometry)
+    impossible = requestspecs.find_impossibility(new, count, pool=pool, layouts=geometry)
     if impossible is not None:
         return Verdict.from_causes([invalid(impossible.path, impossible.message)])
-    return Verdict.from_causes(warnings=_waiting_warnings(new, pool, geometry, view))
+    return Verdict.from_causes(warnings=_waiting_warnings(new, pool, geometry=geometry, view=view))
 
 
 def review_update(new: IPAllocation, old: IPAllocation | None) -> Verdict:
@@ -124,7 +124,7 @@ def _waiting_warnings(
         return
     pins = requestedranges.parse_pins(new)
     if not pins:
-        yield from _full(new, pool, asked, geometry)
+        yield from _full(new, pool, asked=asked, geometry=geometry)
         return
     if new.spec.count is not None and new.spec.count != pins[0].size:
         pin_field = field(requestspecs.locate_pins(new)).removeprefix("spec.")

@@ -96,17 +96,18 @@ def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of 
             *_holders(old, view, claimed_kinds),
             *(holding for holding in claimed if not holding.foreign),
         ]
-        left_out_addresses = _left_out(new, old, ours, max_addresses)
+        left_out_addresses = _left_out(new, old, holders=ours, max_addresses=max_addresses)
         field_of_ranges = _field_of_ranges(SPEC, new.spec)
         causes += limit_causes(
             (address.cause() for address in left_out_addresses),
             field_of_ranges,
-            "allocation would be left out",
-            "allocations would be left out",
+            single="allocation would be left out",
+            several="allocations would be left out",
         )
         foreign = [holding for holding in claimed if holding.foreign]
         foreign_warnings = [
-            address.warning() for address in _left_out(new, old, foreign, max_addresses)
+            address.warning()
+            for address in _left_out(new, old, holders=foreign, max_addresses=max_addresses)
         ]
         warnings += foreign_warnings[:MOST_NAMED]
         if len(foreign_warnings) > MOST_NAMED:
@@ -169,7 +170,9 @@ def review_deletion(
             continue  # it does not depend on the pool
         message = f"{refusal} {holding.holder} holds {holding.range.start_text}"
         causes.append(forbidden((), f"{message}. Delete the claim first"))
-    causes = limit_causes(causes, (), "allocation holds addresses", "allocations hold addresses")
+    causes = limit_causes(
+        causes, (), single="allocation holds addresses", several="allocations hold addresses"
+    )
     if not unknown:
         return Verdict.from_causes(causes)
     if not causes:
@@ -337,7 +340,7 @@ def _left_out(
             continue
         match = _find_layout(after, holder.range)
         if match is None:  # of a family that the pool loses
-            yield _outside(new, SECONDARY, holder.holder, holder.range.start_text)
+            yield _outside(new, SECONDARY, holder=holder.holder, address=holder.range.start_text)
             continue
         layout, span = match
         covered = [span] if before is None else _spans(had)
@@ -346,9 +349,11 @@ def _left_out(
         at = places[after.index(layout)]
         if outside:
             first = address_text(outside[0][0], layout.family)
-            yield _outside(new, at, holder.holder, first)
+            yield _outside(new, at, holder=holder.holder, address=first)
         for first_reserved, _ in islice(minus(lost, outside), 1):
-            yield _find_reservation(new, at, layout, holder.holder, first_reserved)
+            yield _find_reservation(
+                new, at, after=layout, holder=holder.holder, address=first_reserved
+            )
 
 
 def _find_layout(
@@ -386,5 +391,9 @@ def _find_reservation(
     reservation = next(reservation for reservation, parsed in pairs if parsed.contains(address))
     address_string = address_text(address, after.family)
     if reservation.field[0] == "reserved":
-        return _LeftOut((*at, *reservation.field), holder, address_string, reservation)
-    return _LeftOut((*SPEC, *reservation.field), holder, address_string, reservation)
+        return _LeftOut(
+            (*at, *reservation.field), holder, address=address_string, reserved=reservation
+        )
+    return _LeftOut(
+        (*SPEC, *reservation.field), holder, address=address_string, reserved=reservation
+    )

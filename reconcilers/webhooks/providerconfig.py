@@ -29,5 +29,7 @@ def review_deletion(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
         for key in sorted(referring)
     ]
     return Verdict.from_causes(
-        limit_causes(causes, (), "TenantCluster references it", "TenantClusters reference it")
+        limit_causes(
+            causes, (), single="TenantCluster references it", several="TenantClusters reference it"
+        )
     )

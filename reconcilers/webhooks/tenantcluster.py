@@ -56,7 +56,7 @@ def review_spec(new: TenantCluster, provision: Provision, spaces: SpaceIndex) ->
     warnings = [*_provider_warnings(new, provision)]
     manual = tenantspecs.parse_manual_pool(new)
     if isinstance(manual, AddressRange):
-        warnings += _by_hand(new, manual, provision, spaces)
+        warnings += _by_hand(new, manual, provision=provision, spaces=spaces)
     return Verdict(verdict.causes, (*verdict.warnings, *warnings))
 
 

@@ -138,10 +138,10 @@ class PoolValidator(_Validator):
             return networkpool.review_update(
                 new,
                 old,
-                view,
-                self._spaces,
-                self._limit,
-                others.ranges,
+                view=view,
+                spaces=self._spaces,
+                max_addresses=self._limit,
+                claimed=others.ranges,
                 claimed_kinds=others.kinds,
             )
 
@@ -176,7 +176,7 @@ class PoolValidator(_Validator):
 
         def review(view: View) -> Verdict:
             return networkpool.review_deletion(
-                old, view, others.ranges, unknown, claimed_kinds=others.kinds
+                old, view, claimed=others.ranges, unknown=unknown, claimed_kinds=others.kinds
             )
 
         try:
@@ -233,14 +233,18 @@ class AllocationValidator(_Validator):
             return self._reader.read_cached(new.pool_key)
 
         pool = self._pools.get(new.pool_key)
-        verdict = ipallocation.review_creation(new, pool, view, self._limit, self._namespaces)
+        verdict = ipallocation.review_creation(
+            new, pool, view=view, max_addresses=self._limit, namespaces=self._namespaces
+        )
         if pool is not None and verdict.allowed:
             return verdict
         try:
             pool = await self._client.get(NETWORK_POOL, new.pool_key)
         except NotFound:
             pool = None
-        return ipallocation.review_creation(new, pool, view, self._limit, self._namespaces)
+        return ipallocation.review_creation(
+            new, pool, view=view, max_addresses=self._limit, namespaces=self._namespaces
+        )
 
     async def review_update(self, new: IPAllocation, old: IPAllocation | None) -> Verdict:
         """Refuse a changed spec."""

@@ -66,16 +66,23 @@ def add_controllers(
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
     management = ClusterIdentity(shared.client, clock)
     kinds = load_balancer_kinds(clock, settings.tenant)
-    guard = TenantIdentities(management, clusters, allocations, kinds)
+    guard = TenantIdentities(management, clusters, allocations=allocations, kinds=kinds)
     records = TenantRecords()
-    tenants = TenantClients(shared.client, settings.tenant, clock, records, open_tenant, guard)
-    vanished = VanishedClusters(clusters, allocations, records, clock)
+    tenants = TenantClients(
+        shared.client,
+        settings.tenant,
+        clock=clock,
+        accesses=records,
+        open_transport=open_tenant,
+        guard=guard,
+    )
+    vanished = VanishedClusters(clusters, allocations, records=records, clock=clock)
     release = release or TenantReleaseCheck(
         shared.client,
         shared.informers.caches,
-        vanished,
-        records,
-        tenants,
+        vanished=vanished,
+        records=records,
+        tenants=tenants,
         kinds=kinds,
         recorder=shared.recorder,
         clock=clock,
@@ -86,7 +93,7 @@ def add_controllers(
     controllers.add_tenantclusters(
         shared, kinds, tenants, vanished=vanished, records=records, release=release
     )
-    controllers.add_tenant_clients(shared, tenants, vanished, records)
+    controllers.add_tenant_clients(shared, tenants, vanished=vanished, records=records)
     controllers.add_providerconfigs(shared)
     return tenants
 
@@ -140,10 +147,10 @@ def add_gauges(shared: Shared) -> None:
         Gauges(
             informers.pools.cache,
             informers.allocations.cache,
-            informers.providers.cache,
-            informers.clusters.cache,
-            shared.clock,
-            lambda: leading,
+            providers=informers.providers.cache,
+            clusters=informers.clusters.cache,
+            clock=shared.clock,
+            leading=lambda: leading,
             count_promises=count_promises,
         )
     )
@@ -165,6 +172,13 @@ def add_webhooks(shared: Shared) -> None:
             integrations.integration_webhooks(client, settings.integration, shared.spaces)
         )
     caches, clock = shared.informers.caches, shared.clock
-    ours = webhooks(client, caches, clock, settings, list_others, spaces=shared.spaces)
+    ours = webhooks(
+        client,
+        caches,
+        clock=clock,
+        settings=settings,
+        list_others=list_others,
+        spaces=shared.spaces,
+    )
     for webhook in (*ours, *added):
         shared.manager.add_webhook(webhook)

@@ -71,10 +71,15 @@ def add_networkpools(shared: Shared, sharing: Sharing = NOTHING_SHARED) -> None:
     passes = make_networkpool_passes(
         shared.client,
         pools.cache,
-        allocations.cache,
-        PoolEvents(shared.recorder, shared.clock, settings.pool.event_interval, shared.metrics),
-        shared.clock,
-        settings.pool,
+        allocations=allocations.cache,
+        events=PoolEvents(
+            shared.recorder,
+            shared.clock,
+            interval=settings.pool.event_interval,
+            metrics=shared.metrics,
+        ),
+        clock=shared.clock,
+        settings=settings.pool,
         claims=sharing.claims,
         observed=sharing.observed,
         spaces=shared.spaces,
@@ -116,8 +121,8 @@ def add_networkpools(shared: Shared, sharing: Sharing = NOTHING_SHARED) -> None:
             Watch(
                 allocations,
                 lambda allocation: [allocation.pool_key],
-                concerns,
-                choose_delay,
+                predicate=concerns,
+                delay=choose_delay,
                 unreadable=find_pools_of_unreadable,
             ),
         ],
@@ -140,10 +145,10 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
     reconciler = IPAllocationReconciler(
         shared.client,
         allocations,
-        informers.pools.cache,
-        release,
-        shared.clock,
-        settings.allocation,
+        pools=informers.pools.cache,
+        release=release,
+        clock=shared.clock,
+        settings=settings.allocation,
     )
 
     def find_unserved_by_key(pool: Key) -> Iterable[Key]:

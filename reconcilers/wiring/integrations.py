@@ -25,16 +25,16 @@ def add_integrations(shared: Shared) -> Sharing:
     """
     platforms = list(list_platforms(shared.settings.integration))
     for platform in platforms:
-        PoolSource(shared.manager, shared.clock, shared.spaces, platform)
+        PoolSource(shared.manager, shared.clock, spaces=shared.spaces, platform=platform)
     parts = IntegrationParts(
         shared.manager,
         shared.informers.pools,
-        shared.informers.allocations,
-        shared.recorder,
-        shared.clock,
-        shared.settings,
-        shared.spaces,
-        shared.overlaps,
+        allocations=shared.informers.allocations,
+        recorder=shared.recorder,
+        clock=shared.clock,
+        settings=shared.settings,
+        spaces=shared.spaces,
+        overlaps=shared.overlaps,
     )
     sharing = NOTHING_SHARED
     for platform in platforms:

@@ -37,11 +37,11 @@ def add_page(
     watched = Watched(
         informers.pools,
         informers.allocations,
-        informers.clusters,
-        informers.providers,
-        events,
-        others,
+        clusters=informers.clusters,
+        providers=informers.providers,
+        events=events,
+        others=others,
     )
-    page = Page(watched, transport, manager.clock, bind, cert_dir)
+    page = Page(watched, transport, clock=manager.clock, bind=bind, cert_dir=cert_dir)
     manager.add_service("ui", page.run, leader_only=False)
     return page

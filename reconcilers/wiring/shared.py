@@ -45,7 +45,10 @@ class Informers:
     def caches(self) -> Caches:
         """The caches of these informers."""
         return Caches(
-            self.pools.cache, self.allocations.cache, self.clusters.cache, self.providers.cache
+            self.pools.cache,
+            self.allocations.cache,
+            clusters=self.clusters.cache,
+            providers=self.providers.cache,
         )
 
     @classmethod
@@ -99,11 +102,11 @@ class Shared:
         return cls(
             manager,
             informers,
-            client,
-            recorder,
-            clock,
-            settings,
-            IpamMetrics(manager.metrics.registry),
-            spaces,
-            overlaps,
+            client=client,
+            recorder=recorder,
+            clock=clock,
+            settings=settings,
+            metrics=IpamMetrics(manager.metrics.registry),
+            spaces=spaces,
+            overlaps=overlaps,
         )

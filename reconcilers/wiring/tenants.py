@@ -81,10 +81,12 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     allocations = caches.allocations
     metrics = metrics or IpamMetrics()
     limit, allowed = settings.pool.max_addresses, settings.pool.namespaces
-    choice = PoolChoice(caches.pools, allocations, limit, allowed)
-    requester = Requester(client, allocations, choice, metrics, recorder)
-    services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
-    offers = BalancerWatches(kinds, caches.clusters, tenants, clock, settings.tenant)
+    choice = PoolChoice(caches.pools, allocations, max_addresses=limit, namespaces=allowed)
+    requester = Requester(client, allocations, choice=choice, metrics=metrics, recorder=recorder)
+    services = TenantServices(caches.clusters, tenants, clock=clock, settings=settings.tenant)
+    offers = BalancerWatches(
+        kinds, caches.clusters, tenants=tenants, clock=clock, settings=settings.tenant
+    )
     logged = StateLog()
     projector = Projector(
         client,
@@ -101,20 +103,30 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         client,
         caches.clusters,
         allocations,
-        providers=Providers(client, caches.providers, clock, settings.namespace, allowed),
+        providers=Providers(
+            client,
+            caches.providers,
+            clock=clock,
+            default_namespace=settings.namespace,
+            namespaces=allowed,
+        ),
         requester=requester,
         services=services,
-        observer=SizeObserver(caches, kinds, requester, clock, settings.tenant),
+        observer=SizeObserver(
+            caches, kinds, requester=requester, clock=clock, settings=settings.tenant
+        ),
         platform=PlatformLabel(tenants, logged, settings.tenant.platform_service),
         projector=projector,
-        installer=Installer(client, tenants, clock, settings.tenant, settings.namespace),
+        installer=Installer(
+            client, tenants, clock=clock, settings=settings.tenant, namespace=settings.namespace
+        ),
         kinds=kinds,
         change=ProviderChange(
             client, allocations, kinds=kinds, release=release, projector=projector, clock=clock
         ),
-        others=OtherBalancers(kinds, tenants, clock, projector.is_being_released),
+        others=OtherBalancers(kinds, tenants, clock=clock, is_kept=projector.is_being_released),
         announcements=Announcements(kinds, tenants, clock),
-        marked=MarkedReleaser(client, allocations, release, metrics),
+        marked=MarkedReleaser(client, allocations, release=release, metrics=metrics),
         teardown=Teardown(client, allocations),
         vanished=vanished,
         records=records,
@@ -124,4 +136,4 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         clock=clock,
         settings=settings.tenant,
     )
-    return TenantParts(reconciler, services, offers, choice)
+    return TenantParts(reconciler, services, offers=offers, choice=choice)

@@ -268,10 +268,10 @@ def test_ranges_held_outside_the_pool_do_not_matter_but_can_be_released() -> Non
         span("fd00::", "fd00::9"),
     ]
     space = Space(pool((0, 3)), strangers)
-    assert space.capacity() == Capacity(4, 4, 0, 0, 0)
+    assert space.capacity() == Capacity(4, 4, available=0, largest_free=0, fragmentation_percent=0)
     for stranger in strangers:
         space.release(stranger)
-    assert space.capacity() == Capacity(4, 0, 4, 4, 0)
+    assert space.capacity() == Capacity(4, 0, available=4, largest_free=4, fragmentation_percent=0)
 
 
 def test_a_held_range_of_ipv4_addresses_written_as_ipv6_counts() -> None:
@@ -285,15 +285,36 @@ def test_a_held_range_of_ipv4_addresses_written_as_ipv6_counts() -> None:
 @pytest.mark.parametrize(
     ("address_ranges", "capacity"),
     [
-        ([], Capacity(48, 0, 48, 32, 34)),  # 100 - 3200 // 48
-        ([span(0, 255)], Capacity(48, 48, 0, 0, 0)),
-        ([span(0, 31)], Capacity(48, 16, 32, 32, 0)),  # one block left
-        ([span(64, 95)], Capacity(48, 32, 16, 16, 0)),
-        ([span(40, 60)], Capacity(48, 0, 48, 32, 34)),  # in a gap only
-        ([span(0, 15)], Capacity(48, 0, 48, 32, 34)),  # in reserved space only
-        ([span(8, 17)], Capacity(48, 2, 46, 32, 31)),  # partly reserved
-        ([span(16, 17), span(17, 18)], Capacity(48, 3, 45, 32, 29)),  # 17 counts once
-        ([span(64, 64), span(70, 70)], Capacity(48, 2, 46, 25, 46)),  # 100 - 2500 // 46
+        (
+            [],
+            Capacity(48, 0, available=48, largest_free=32, fragmentation_percent=34),
+        ),  # 100 - 3200 // 48
+        ([span(0, 255)], Capacity(48, 48, available=0, largest_free=0, fragmentation_percent=0)),
+        (
+            [span(0, 31)],
+            Capacity(48, 16, available=32, largest_free=32, fragmentation_percent=0),
+        ),  # one block left
+        ([span(64, 95)], Capacity(48, 32, available=16, largest_free=16, fragmentation_percent=0)),
+        (
+            [span(40, 60)],
+            Capacity(48, 0, available=48, largest_free=32, fragmentation_percent=34),
+        ),  # in a gap only
+        (
+            [span(0, 15)],
+            Capacity(48, 0, available=48, largest_free=32, fragmentation_percent=34),
+        ),  # in reserved space only
+        (
+            [span(8, 17)],
+            Capacity(48, 2, available=46, largest_free=32, fragmentation_percent=31),
+        ),  # partly reserved
+        (
+            [span(16, 17), span(17, 18)],
+            Capacity(48, 3, available=45, largest_free=32, fragmentation_percent=29),
+        ),  # 17 counts once
+        (
+            [span(64, 64), span(70, 70)],
+            Capacity(48, 2, available=46, largest_free=25, fragmentation_percent=46),
+        ),  # 100 - 2500 // 46
     ],
 )
 def test_capacity_counts_what_lies_in_ranges_and_is_not_reserved(
@@ -305,7 +326,9 @@ def test_capacity_counts_what_lies_in_ranges_and_is_not_reserved(
 
 def test_fragmentation_nears_a_hundred_when_all_blocks_are_small() -> None:
     every_second = [span(at, at) for at in range(0, 256, 2)]
-    assert Space(pool(), every_second).capacity() == Capacity(256, 128, 128, 1, 100)
+    assert Space(pool(), every_second).capacity() == Capacity(
+        256, 128, available=128, largest_free=1, fragmentation_percent=100
+    )
 
 
 def test_the_documented_example_pool_counts_right() -> None:

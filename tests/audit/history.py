@@ -179,9 +179,9 @@ class History(Generic[V]):
                 yield Stay(
                     known.key,
                     uid,
-                    version.value,
-                    Interval(self._not_before(revision), end),
-                    certain if certain.begin < certain.end else None,
+                    value=version.value,
+                    possible=Interval(self._not_before(revision), end),
+                    certain=certain if certain.begin < certain.end else None,
                 )
 
     def _there_by(self, known: _Object[V], revision: int) -> float:

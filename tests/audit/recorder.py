@@ -92,10 +92,18 @@ async def recording(
         for key, transport in tenants.items()
         for observer in (
             _Observer(
-                SERVICE, transport, clock, kept.tenants[key].services, records.list_shown_addresses
+                SERVICE,
+                transport,
+                clock=clock,
+                history=kept.tenants[key].services,
+                view=records.list_shown_addresses,
             ),
             _Observer(
-                offers.resource, transport, clock, kept.tenants[key].pools, offers.list_addresses
+                offers.resource,
+                transport,
+                clock=clock,
+                history=kept.tenants[key].pools,
+                view=offers.list_addresses,
             ),
         )
     ]
@@ -106,9 +114,21 @@ async def recording(
 
     outside: list[_Observer[Any, Any]] = [
         _Observer(
-            IP_ALLOCATION, management, clock, kept.allocations, records.holding, look_inside
+            IP_ALLOCATION,
+            management,
+            clock=clock,
+            history=kept.allocations,
+            view=records.holding,
+            moved=look_inside,
         ),
-        _Observer(NETWORK_POOL, management, clock, kept.pools, records.promises, look_inside),
+        _Observer(
+            NETWORK_POOL,
+            management,
+            clock=clock,
+            history=kept.pools,
+            view=records.promises,
+            moved=look_inside,
+        ),
     ]
     observers = [*outside, *inside]
     async with anyio.create_task_group() as group:
@@ -185,7 +205,7 @@ class _Observer(Generic[T, V]):
             return
         assert not page.unreadable, page.unreadable
         seen = [self._sighting(item) for item in page.items]
-        self._history.note_list(began, self._clock.monotonic(), page.revision, seen)
+        self._history.note_list(began, self._clock.monotonic(), revision=page.revision, items=seen)
         self._last_began = began
         self._listed.set()
         self._listed = anyio.Event()
@@ -202,4 +222,4 @@ class _Observer(Generic[T, V]):
 
     def _sighting(self, obj: T) -> Sighting[V]:
         meta = obj.metadata
-        return Sighting(meta.key, meta.uid, meta.revision, self._view(obj))
+        return Sighting(meta.key, meta.uid, revision=meta.revision, value=self._view(obj))

@@ -54,13 +54,13 @@ def shown_but_free(records: Records) -> Iterator[Finding]:
     Then it was free in the management cluster, or another's.
     """
     for tenant, kept in records.tenants.items():
-        yield from _unheld(records, tenant, kept.services, "is shown by Service")
+        yield from _unheld(records, tenant, history=kept.services, verb="is shown by Service")
 
 
 def assignable_but_free(records: Records) -> Iterator[Finding]:
     """Find each address in a tenant's pool when no allocation of the tenant held it."""
     for tenant, kept in records.tenants.items():
-        yield from _unheld(records, tenant, kept.pools, "is in pool")
+        yield from _unheld(records, tenant, history=kept.pools, verb="is in pool")
 
 
 def _unheld(
@@ -104,7 +104,7 @@ def held_twice(records: Records) -> Iterator[Finding]:
 def shown_twice(records: Records) -> Iterator[Finding]:
     """Find each address that Services of two tenants showed at one time."""
     uses = [
-        _Taken(str(tenant), f"Service {stay.key} of {tenant}", span, stay.certain)
+        _Taken(str(tenant), f"Service {stay.key} of {tenant}", span=span, during=stay.certain)
         for tenant, kept in records.tenants.items()
         for stay in kept.services.stays()
         for span in stay.value
@@ -118,12 +118,12 @@ def _holders(records: Records) -> Iterator[_Taken]:
     for stay in records.allocations.stays():
         if stay.certain is not None and stay.value.span is not None:
             holder = f"{stay.key.name} of {stay.value.tenant}"
-            yield _Taken(stay.uid, holder, stay.value.span, stay.certain)
+            yield _Taken(stay.uid, holder, span=stay.value.span, during=stay.certain)
     for pool in records.pools.stays():
         if pool.certain is not None:
             for promise in pool.value.open:
                 holder = f"a promise of {pool.key.name} to {promise.uid}"
-                yield _Taken(promise.uid, holder, promise.span, pool.certain)
+                yield _Taken(promise.uid, holder, span=promise.span, during=pool.certain)
 
 
 def _clashes(uses: Sequence[_Taken], verb: str) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ KEY = Key("team", "web")
 
 
 def _sighting(revision: int, uid: str = "one") -> Sighting[str]:
-    return Sighting(KEY, uid, revision, f"version {revision}")
+    return Sighting(KEY, uid, revision=revision, value=f"version {revision}")
 
 
 def _only(history: History[str]) -> Stay[str]:
@@ -25,31 +25,31 @@ def _only(history: History[str]) -> Stay[str]:
 
 def test_what_two_lists_show_was_there_from_the_first_answer_to_the_second_question() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, 10, [_sighting(7)])
-    history.note_list(2.0, 2.2, 12, [_sighting(7)])
+    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
+    history.note_list(2.0, 2.2, revision=12, items=[_sighting(7)])
     assert _only(history).certain == Interval(1.2, 2.0)
     assert _only(history).possible == Interval(float("-inf"), float("inf"))
 
 
 def test_what_a_list_showed_once_is_not_certain_for_any_time() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, 10, [_sighting(7)])
+    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
     assert _only(history).certain is None
 
 
 def test_an_event_says_that_a_version_was_there_before_the_next_list() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, 5, [])
+    history.note_list(1.0, 1.2, revision=5, items=[])
     history.event(1.5, _sighting(7))
-    history.note_list(2.0, 2.2, 12, [_sighting(7)])
+    history.note_list(2.0, 2.2, revision=12, items=[_sighting(7)])
     assert _only(history).certain == Interval(1.5, 2.0)
     assert _only(history).possible.begin == 1.0, "the first list was older than it"
 
 
 def test_a_deletion_ends_what_is_possible_and_not_what_is_certain() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, 10, [_sighting(7)])
-    history.note_list(2.0, 2.2, 12, [_sighting(7)])
+    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
+    history.note_list(2.0, 2.2, revision=12, items=[_sighting(7)])
     history.deletion(2.7, "one")
     assert _only(history).certain == Interval(1.2, 2.0)
     assert _only(history).possible.end == 2.7
@@ -57,21 +57,21 @@ def test_a_deletion_ends_what_is_possible_and_not_what_is_certain() -> None:
 
 def test_an_object_missing_in_a_list_was_gone_when_the_answer_arrived() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, 10, [_sighting(7)])
-    history.note_list(2.0, 2.2, 12, [])
+    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
+    history.note_list(2.0, 2.2, revision=12, items=[])
     assert _only(history).possible.end == 2.2
 
 
 def test_an_object_younger_than_a_late_list_is_not_gone() -> None:
     history = History[str]()
     history.event(1.5, _sighting(7))
-    history.note_list(1.0, 2.2, 6, [])
+    history.note_list(1.0, 2.2, revision=6, items=[])
     assert _only(history).possible == Interval(1.0, float("inf"))
 
 
 def test_a_version_has_ended_when_a_later_one_was_seen() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, 10, [_sighting(7)])
+    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
     history.event(1.6, _sighting(11))
     first, second = history.stays()
     assert first.possible.end == 1.6
@@ -80,8 +80,8 @@ def test_a_version_has_ended_when_a_later_one_was_seen() -> None:
 
 def test_a_deletion_happened_between_the_last_list_with_the_object_and_its_event() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, 10, [_sighting(7)])
-    history.note_list(2.0, 2.2, 12, [_sighting(7)])
+    history.note_list(1.0, 1.2, revision=10, items=[_sighting(7)])
+    history.note_list(2.0, 2.2, revision=12, items=[_sighting(7)])
     history.event(2.5, _sighting(13))
     history.deletion(2.7, "one")
     assert list(history.ends()) == [("version 13", Interval(2.0, 2.7))]
@@ -89,8 +89,8 @@ def test_a_deletion_happened_between_the_last_list_with_the_object_and_its_event
 
 def test_the_next_look_is_the_first_list_asked_for_at_a_moment_or_later() -> None:
     history = History[str]()
-    history.note_list(1.0, 1.2, 10, [])
-    history.note_list(2.0, 2.2, 12, [])
+    history.note_list(1.0, 1.2, revision=10, items=[])
+    history.note_list(2.0, 2.2, revision=12, items=[])
     assert history.next_look(1.1) == 2.0
     assert history.next_look(2.1) == float("inf")
 
@@ -166,4 +166,6 @@ def _list(
     past = [fact for fact in truth if fact.during.begin <= looked]
     there = [fact for fact in past if looked < fact.during.end]
     revision = max((fact.revision + (fact.during.end <= looked) for fact in past), default=0)
-    history.note_list(began, ended, revision, [_sighting(fact.revision) for fact in there])
+    history.note_list(
+        began, ended, revision=revision, items=[_sighting(fact.revision) for fact in there]
+    )

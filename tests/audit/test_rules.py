@@ -34,16 +34,20 @@ class Scenario:
         for_services: bool = True,
     ) -> None:
         value = Holding(tenant, RANGE, for_services)
-        self._put(self.records.allocations, name, value, begin, end)
+        self._put(self.records.allocations, name, value=value, begin=begin, end=end)
 
     def promise(self, *promises: Promise, begin: float, end: float = FOREVER) -> None:
-        self._put(self.records.pools, "lab", Promises(BLOCK, promises), begin, end)
+        self._put(self.records.pools, "lab", value=Promises(BLOCK, promises), begin=begin, end=end)
 
     def show(self, tenant: Key, *, begin: float = 0.0, end: float = FOREVER) -> None:
-        self._put(self.records.tenants[tenant].services, "web", (FIRST,), begin, end)
+        self._put(
+            self.records.tenants[tenant].services, "web", value=(FIRST,), begin=begin, end=end
+        )
 
     def pool(self, tenant: Key, entries: Addresses, *, end: float = FOREVER) -> None:
-        self._put(self.records.tenants[tenant].pools, "default-pool", entries, 0.0, end)
+        self._put(
+            self.records.tenants[tenant].pools, "default-pool", value=entries, begin=0.0, end=end
+        )
 
     def findings(self) -> list[str]:
         histories: list[History[Any]] = list(self.records.histories())
@@ -54,7 +58,7 @@ class Scenario:
     def _put(
         self, history: History[Any], name: str, value: object, begin: float, end: float
     ) -> None:
-        self._facts.setdefault(id(history), []).append(_Fact(name, value, begin, end))
+        self._facts.setdefault(id(history), []).append(_Fact(name, value, begin=begin, end=end))
 
 
 @dataclass(frozen=True)
@@ -73,18 +77,20 @@ def _tell(history: History[Any], facts: list[_Fact]) -> None:
 
     def sighting(fact: _Fact) -> Sighting[object]:
         uid = f"{fact.name}-{fact.begin:.0f}"
-        return Sighting(Key("ns", fact.name), uid, 10 * moments.index(fact.begin), fact.value)
+        return Sighting(
+            Key("ns", fact.name), uid, revision=10 * moments.index(fact.begin), value=fact.value
+        )
 
     for number, moment in enumerate(moments):
         before = [sighting(fact) for fact in facts if fact.begin < moment <= fact.end]
-        history.note_list(moment, moment, 10 * number - 5, before)
+        history.note_list(moment, moment, revision=10 * number - 5, items=before)
         for fact in facts:
             if fact.begin == moment:
                 history.event(moment, sighting(fact))
             if fact.end == moment:
                 history.deletion(moment, sighting(fact).uid)
         after = [sighting(fact) for fact in facts if fact.begin <= moment < fact.end]
-        history.note_list(moment, moment, 10 * number + 5, after)
+        history.note_list(moment, moment, revision=10 * number + 5, items=after)
 
 
 def test_a_service_with_an_address_that_its_tenant_holds_is_no_finding() -> None:
@@ -176,8 +182,8 @@ def test_a_release_within_the_uncertainty_of_a_list_is_no_finding() -> None:
     scenario = Scenario()
     scenario.hold(A, end=60)
     services = scenario.records.tenants[A].services
-    addresses: Sighting[Addresses] = Sighting(Key("ns", "web"), "web", 1, (FIRST,))
-    services.note_list(1.0, 1.1, 1, [addresses])
-    services.note_list(59.9, 60.2, 1, [addresses])
+    addresses: Sighting[Addresses] = Sighting(Key("ns", "web"), "web", revision=1, value=(FIRST,))
+    services.note_list(1.0, 1.1, revision=1, items=[addresses])
+    services.note_list(59.9, 60.2, revision=1, items=[addresses])
     services.deletion(60.3, "web")
     assert scenario.findings() == []

@@ -99,8 +99,8 @@ async def measure_bare(
         if watched:
             await stack.enter_async_context(driver.watching())
         await driver.prepare(f"10.0.0.0/{prefix(number)}")
-        filling = await _phase(home, driver, (), numbers, watched=watched)
-        churn = await _phase(home, driver, going, coming, watched=watched)
+        filling = await _phase(home, driver, delete=(), create=numbers, watched=watched)
+        churn = await _phase(home, driver, delete=going, create=coming, watched=watched)
         await overlaps_left(driver, there)
     return {FILLING: filling, CHURN: churn}
 
@@ -118,7 +118,7 @@ async def _phase(
     server, store = (
         _read_cpu_seconds(process) - at for process, at in zip(processes, before, strict=True)
     )
-    return Bare(len(create), seconds, server, store)
+    return Bare(len(create), seconds, server=server, store=store)
 
 
 def _read_cpu_seconds(process: int | None) -> float:

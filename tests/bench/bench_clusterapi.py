@@ -123,7 +123,17 @@ class Bench:
         first = min(self._view.served_at.values()) - begun if name == FILLING else None
         seconds = self._view.moved - begun
         peak_memory = peak(self._meter.controller)
-        self.phases.append(Phase(name, number, seconds, first, cpu, writes, peak_memory))
+        self.phases.append(
+            Phase(
+                name,
+                number,
+                seconds=seconds,
+                first=first,
+                cpu=cpu,
+                writes=writes,
+                peak=peak_memory,
+            )
+        )
 
 
 async def measure(
@@ -151,7 +161,13 @@ async def measure(
                 await claimant.prepare()
                 async with running(start, Path(folder) / "product.log") as process:
                     groups = (provider.group, _EVENTS)
-                    meter = Meter(home.session, process.pid, home.server, home.counts, groups)
+                    meter = Meter(
+                        home.session,
+                        process.pid,
+                        server=home.server,
+                        counts=home.counts,
+                        groups=groups,
+                    )
                     bench = Bench(claimant, view, meter)
                     await bench.warm()
                     for number in numbers:

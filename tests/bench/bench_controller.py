@@ -96,18 +96,20 @@ async def prepare(of: Server, case: Case) -> None:
         for path in sorted(_CRDS.glob("*.yaml")):
             definition = yaml.safe_load(path.read_text(encoding="utf-8"))
             if definition.get("kind") == "CustomResourceDefinition":
-                await wire.ask("POST", extensions, msgspec.json.encode(definition), _JSON)
+                await wire.ask(
+                    "POST", extensions, body=msgspec.json.encode(definition), media=_JSON
+                )
         for plural in ("networkpools", "ipallocations", "providerconfigs", "tenantclusters"):
             await wire.ask("GET", f"{_GROUP}/{plural}?limit=1")  # answered as soon as it is served
         pool = body("NetworkPool", "default-pool", {"cidr": "10.0.0.0/12"})
-        await wire.ask("POST", f"{_GROUP}/networkpools", pool, _JSON)
+        await wire.ask("POST", f"{_GROUP}/networkpools", body=pool, media=_JSON)
         bench = body("ProviderConfig", "bench", provider)
-        await wire.ask("POST", f"{_GROUP}/providerconfigs", bench, _JSON)
+        await wire.ask("POST", f"{_GROUP}/providerconfigs", body=bench, media=_JSON)
         if case.allocation_count:
             of.tell(f"serve {case.allocation_count}")
         for number in range(case.tenants):
             tenant_body = body("TenantCluster", f"tenant-{number:04}", tenant)
-            await wire.ask("POST", f"{_GROUP}/tenantclusters", tenant_body, _JSON)
+            await wire.ask("POST", f"{_GROUP}/tenantclusters", body=tenant_body, media=_JSON)
 
 
 @asynccontextmanager
@@ -187,7 +189,7 @@ async def _ready(client: httpx.AsyncClient, port: int) -> bool:
 
 async def _first_grant(wire: Wire) -> None:
     """Ask for addresses, and wait until they are given."""
-    await wire.ask("POST", PATH, msgspec.json.encode(allocation("first")), _JSON)
+    await wire.ask("POST", PATH, body=msgspec.json.encode(allocation("first")), media=_JSON)
     with anyio.fail_after(PATIENCE):
         while True:
             first_allocation = msgspec.json.decode(await wire.ask("GET", f"{PATH}/first"))

@@ -133,7 +133,7 @@ async def serve_allocations(of: Server) -> None:
     definition = yaml.safe_load(_CRD.read_text(encoding="utf-8"))
     async with await of.connect() as wire:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        await wire.ask("POST", path, msgspec.json.encode(definition), _JSON)
+        await wire.ask("POST", path, body=msgspec.json.encode(definition), media=_JSON)
         # The watch answers as soon as the kind is served.
         await wire.ask("GET", f"{PATH}?limit=1")
 
@@ -144,7 +144,7 @@ async def create(of: Server, names: list[str]) -> None:
 
     async def one(wire: Wire) -> None:
         for name in remaining:
-            await wire.ask("POST", PATH, msgspec.json.encode(allocation(name)), _JSON)
+            await wire.ask("POST", PATH, body=msgspec.json.encode(allocation(name)), media=_JSON)
 
     await _on_connections(of, one)
 
@@ -171,7 +171,7 @@ async def patch(of: Server, names: list[str], patches: int) -> None:
             if name in revisions:
                 body["metadata"] = {"resourceVersion": revisions[name]}
             answer = await wire.ask(
-                "PATCH", f"{PATH}/{name}/status", msgspec.json.encode(body), _MERGE
+                "PATCH", f"{PATH}/{name}/status", body=msgspec.json.encode(body), media=_MERGE
             )
             match = _REVISION.search(answer)
             assert match is not None

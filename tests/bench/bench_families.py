@@ -76,7 +76,13 @@ async def measure(place: Open, number: int, families: Sequence[str]) -> Cost:
     address_count = sum(
         view.overlaps.size(listed_allocation.metadata.uid) for listed_allocation in listed
     )
-    return Cost(len(listed), address_count, view.moved - begun, cpu, len(view.overlaps.pairs))
+    return Cost(
+        len(listed),
+        address_count,
+        seconds=view.moved - begun,
+        cpu=cpu,
+        overlaps=len(view.overlaps.pairs),
+    )
 
 
 def show(name: str, costs: Mapping[tuple[str, ...], Cost]) -> None:

@@ -159,49 +159,54 @@ OF_CLUSTER_API = (
 WITH_CLAIMS = Settings(integration=(CLUSTER_API,))
 KINDS = {
     "allocations": Requests(
-        Settings(), (), _network_pool, _allocation, IP_ALLOCATION, (IP_ALLOCATION,)
+        Settings(),
+        (),
+        create_pool=_network_pool,
+        create=_allocation,
+        kind=IP_ALLOCATION,
+        written=(IP_ALLOCATION,),
     ),
     "claims": Requests(
         WITH_CLAIMS,
         OF_CLUSTER_API,
-        _in_cluster_pool,
-        partial(_claim, of=clusterapi.IN_CLUSTER_IP_POOL),
-        CLAIMS,
-        (CLAIMS, ADDRESSES),
+        create_pool=_in_cluster_pool,
+        create=partial(_claim, of=clusterapi.IN_CLUSTER_IP_POOL),
+        kind=CLAIMS,
+        written=(CLAIMS, ADDRESSES),
     ),
     "claims-of-networkpool": Requests(
         WITH_CLAIMS,
         OF_CLUSTER_API,
-        _network_pool,
-        partial(_claim, of=NETWORK_POOL),
-        CLAIMS,
-        (CLAIMS, ADDRESSES),
+        create_pool=_network_pool,
+        create=partial(_claim, of=NETWORK_POOL),
+        kind=CLAIMS,
+        written=(CLAIMS, ADDRESSES),
     ),
     "kkp": Requests(
         Settings(integration=(KUBERMATIC,)),
         kkp.KINDS,
-        _ipam_pool,
-        _cluster,
-        kkp.CLUSTERS,
-        (kkp.CLUSTERS, kkp.ALLOCATIONS),
+        create_pool=_ipam_pool,
+        create=_cluster,
+        kind=kkp.CLUSTERS,
+        written=(kkp.CLUSTERS, kkp.ALLOCATIONS),
         release=_release_cluster,
     ),
     "vitistack": Requests(
         Settings(integration=(VITISTACK,), vitistack=VitistackSettings(provider="us")),
         vitistack.KINDS,
-        _network,
-        _machine,
-        vitistack.ALLOCATIONS,
-        (vitistack.ALLOCATIONS,),
+        create_pool=_network,
+        create=_machine,
+        kind=vitistack.ALLOCATIONS,
+        written=(vitistack.ALLOCATIONS,),
         full=13,
     ),
     "metal3": Requests(
         Settings(integration=(METAL3,)),
         (metal3.POOLS, metal3.CLAIMS, metal3.ADDRESSES, *OF_CLUSTER_API[:3]),
-        _metal3_pool,
-        _metal3_claim,
-        metal3.CLAIMS,
-        (metal3.CLAIMS, metal3.ADDRESSES),
+        create_pool=_metal3_pool,
+        create=_metal3_claim,
+        kind=metal3.CLAIMS,
+        written=(metal3.CLAIMS, metal3.ADDRESSES),
     ),
 }
 
@@ -223,7 +228,9 @@ async def _fill(place: Site, requests: Requests, size: int) -> None:
     for number in range(1, size):
         for position, (kind, obj) in enumerate(stored):
             revision = 1_000_000 + number * len(stored) + position
-            place.home.api.restore_object(kind, _copy_for(obj, model, number, revision))
+            place.home.api.restore_object(
+                kind, _copy_for(obj, model, number=number, revision=revision)
+            )
 
 
 def _addresses(obj: Json) -> set[str]:

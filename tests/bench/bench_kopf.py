@@ -154,8 +154,12 @@ async def measure(framework: str, websites: int, single: int) -> Figures:
                 async with operator(framework, plane, folder) as process:
                     await http.post(at(SITES), json=website("first"))
                     figures.start = await children.wait(lambda all_: "first" in all_) - begun
-                    await _play_single(http, sites, children, single, figures)
-                    await _play_many(http, sites, children, websites, figures)
+                    await _play_single(
+                        http, sites, children=children, number=single, figures=figures
+                    )
+                    await _play_many(
+                        http, sites, children=children, number=websites, figures=figures
+                    )
                     figures.cpu = read_cpu_seconds(process)
                     figures.memory, figures.top = resident(process), peak(process)
             group.cancel_scope.cancel()

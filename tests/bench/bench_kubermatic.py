@@ -87,7 +87,7 @@ async def _at_once(place: Place, requests: Sequence[tuple[str, str, dict[str, An
 
     async def send(method: str, path: str, body: dict[str, Any]) -> None:
         async with limit:
-            await _send(place, method, path, body)
+            await _send(place, method, path=path, body=body)
 
     async with anyio.create_task_group() as group:
         for request in requests:
@@ -122,7 +122,7 @@ async def _pool(place: Place, dc: str, cidr: str) -> None:
     settings = {"type": "range", "poolCidr": cidr, "allocationRange": SIZE}
     body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMPool", "metadata": {"name": dc}}
     spec = {"datacenters": {dc: settings}}
-    await _send(place, "POST", f"{API}/ipampools", {**body, "spec": spec})
+    await _send(place, "POST", path=f"{API}/ipampools", body={**body, "spec": spec})
 
 
 @asynccontextmanager
@@ -152,9 +152,9 @@ async def measure(name: str, opened: Open, count: int) -> None:
     async with opened() as place:
         for definition in yaml.safe_load_all(CRDS.read_text(encoding="utf-8")):
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-            await _send(place, "POST", path, definition)
+            await _send(place, "POST", path=path, body=definition)
         home = {"metadata": {"name": names.DEFAULT_NAMESPACE}}
-        await _send(place, "POST", "/api/v1/namespaces", home)
+        await _send(place, "POST", path="/api/v1/namespaces", body=home)
         await _until_served(place)
         with tempfile.TemporaryDirectory() as folder:
             line, environment = ours(place.access, Path(folder))
@@ -169,12 +169,16 @@ async def measure(name: str, opened: Open, count: int) -> None:
                 await _pool(place, "warm", "10.255.0.0/24")
                 await seen_clusters.until("warm", 1)
                 await _at_once(place, await _clusters(place, "first", count))
-                async with _measure(f"{name}, a pool under", count, place, process.pid, 1):
+                async with _measure(
+                    f"{name}, a pool under", count, place=place, process=process.pid, sent=1
+                ):
                     await _pool(place, "first", "10.0.0.0/16")
                     await seen_clusters.until("first", count)
                 requests = await _clusters(place, "second", count)
                 await _pool(place, "second", "10.1.0.0/16")
-                async with _measure(f"{name}, at once", count, place, process.pid, count):
+                async with _measure(
+                    f"{name}, at once", count, place=place, process=process.pid, sent=count
+                ):
                     await _at_once(place, requests)
                     await seen_clusters.until("second", count)
                 group.cancel_scope.cancel()

@@ -129,7 +129,17 @@ async def measure(share: int = 1, rest_seconds: float = REST_SECONDS) -> Costs:
                 " while (walk.nextNode()) found += 1; return found; })()"
             )
             high = await page.value("document.documentElement.scrollHeight")
-    return Costs(first, rest, rest_of_server, key, change, nodes, high, received, decoded)
+    return Costs(
+        first,
+        rest,
+        rest_of_server=rest_of_server,
+        key=key,
+        change=change,
+        nodes=nodes,
+        high=high,
+        received=received,
+        decoded=decoded,
+    )
 
 
 async def _first_message(url: str) -> tuple[int, int]:

@@ -142,10 +142,10 @@ async def everything_else() -> None:
         gauges = Gauges(
             known,
             known_allocations,
-            providers,
-            clusters,
-            replica.lab.clock,
-            lambda: True,
+            providers=providers,
+            clusters=clusters,
+            clock=replica.lab.clock,
+            leading=lambda: True,
             count_promises=count_promises,
         )
         judge = AllocationValidator(

@@ -134,7 +134,7 @@ def command(place: str, allocations: Sequence[int], only: str | None, kind: str)
     if only in {None, CLIENT_GO} and (program := built_peer()) is not None:
         starts[CLIENT_GO] = partial(peer, program)
     for number in allocations:
-        _compare_controllers(starts, there, number, kind, bare=only in {None, NEITHER})
+        _compare_controllers(starts, there, number=number, kind=kind, bare=only in {None, NEITHER})
 
 
 def _compare_controllers(

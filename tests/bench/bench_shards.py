@@ -91,8 +91,8 @@ async def measure(place: Open, replicas: int) -> Shared:
         return Shared(
             view.moved - begun,
             used,
-            read_cpu_seconds(home.server) - server,
-            sorted(shard_counts.values()),
+            server=read_cpu_seconds(home.server) - server,
+            shard_counts=sorted(shard_counts.values()),
         )
 
 

@@ -97,7 +97,7 @@ async def _run(folder: Path, *arguments: str) -> Cost:
     if done.returncode not in MAY_FIND:
         raise click.ClickException(done.stderr.decode())
     counted = json.loads(await anyio.Path(result).read_text())
-    return Cost(counted["requests"], counted["cpu"], seconds, done.stdout.decode())
+    return Cost(counted["requests"], counted["cpu"], seconds=seconds, printed=done.stdout.decode())
 
 
 def show(name: str, case: Case, status: Cost, nothing: Cost) -> None:

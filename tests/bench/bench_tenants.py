@@ -119,8 +119,8 @@ async def running(platform: Platform) -> AsyncIterator[None]:
     clients = assemble(
         manager,
         platform.clock,
-        platform.settings,
-        lambda config: Bookmarked(platform.tenants[config.decode()], platform),
+        settings=platform.settings,
+        open_tenant=lambda config: Bookmarked(platform.tenants[config.decode()], platform),
     )
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
@@ -163,7 +163,7 @@ async def measure(tenants: int, unreachable: int) -> Cost:
         await platform.clock.advance(REST)
         rest = (process_time() - before) / REST
         requests = len(platform.server.requests) - asked
-    return Cost(began, holds, waited - THRESHOLD, cpu, rest, requests)
+    return Cost(began, holds, grown=waited - THRESHOLD, cpu=cpu, rest=rest, requests=requests)
 
 
 async def _until_grown(platform: Platform, names: list[str]) -> float:

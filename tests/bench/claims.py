@@ -51,14 +51,14 @@ def _path(version: str, plural: str) -> str:
 IN_CLUSTER = Provider(
     _GROUP,
     _path(f"{_GROUP}/v1beta2", "ipaddressclaims"),
-    _path(f"{_GROUP}/v1beta2", "ipaddresses"),
-    _path(f"{_GROUP}/v1alpha2", "inclusterippools"),
-    {
+    addresses=_path(f"{_GROUP}/v1beta2", "ipaddresses"),
+    pools=_path(f"{_GROUP}/v1alpha2", "inclusterippools"),
+    pool={
         "apiVersion": f"{_GROUP}/v1alpha2",
         "kind": "InClusterIPPool",
         "spec": {"addresses": ["10.0.0.0/16"], "prefix": 16, "gateway": "10.0.0.1"},
     },
-    {
+    claim={
         "apiVersion": f"{_GROUP}/v1beta2",
         "kind": "IPAddressClaim",
         "spec": {"poolRef": {"apiGroup": _GROUP, "kind": "InClusterIPPool", "name": POOL}},
@@ -68,9 +68,9 @@ IN_CLUSTER = Provider(
 METAL3 = Provider(
     _METAL3,
     _path(f"{_METAL3}/v1alpha1", "ipclaims"),
-    _path(f"{_METAL3}/v1alpha1", "ipaddresses"),
-    _path(f"{_METAL3}/v1alpha1", "ippools"),
-    {
+    addresses=_path(f"{_METAL3}/v1alpha1", "ipaddresses"),
+    pools=_path(f"{_METAL3}/v1alpha1", "ippools"),
+    pool={
         "apiVersion": f"{_METAL3}/v1alpha1",
         "kind": "IPPool",
         "spec": {
@@ -79,7 +79,7 @@ METAL3 = Provider(
             "prefix": 16,
         },
     },
-    {
+    claim={
         "apiVersion": f"{_METAL3}/v1alpha1",
         "kind": "IPClaim",
         "spec": {"pool": {"name": POOL, "namespace": NAMESPACE}},

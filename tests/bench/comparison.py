@@ -153,8 +153,10 @@ async def measure(start: Start, place: Open, number: int, kind: str) -> Measured
             async with driver.watching() as view:
                 await driver.prepare(f"10.0.0.0/{prefix(number)}")
                 async with running(command, Path(folder) / "controller.log") as process:
-                    meter = Meter(home.session, process.pid, home.server, home.counts)
-                    return await _measure(driver, view, meter, number)
+                    meter = Meter(
+                        home.session, process.pid, server=home.server, counts=home.counts
+                    )
+                    return await _measure(driver, view, meter=meter, number=number)
 
 
 async def _measure(driver: Driver, view: View, meter: Meter, number: int) -> Measured:
@@ -162,11 +164,11 @@ async def _measure(driver: Driver, view: View, meter: Meter, number: int) -> Mea
     idle = resident(meter.controller)
     numbers = range(number)
     going, coming, there = choose_replacements(number)
-    filling = await _phase(driver, meter, (), numbers, numbers)
-    churn = await _phase(driver, meter, going, coming, there)
+    filling = await _phase(driver, meter, delete=(), create=numbers, there=numbers)
+    churn = await _phase(driver, meter, delete=going, create=coming, there=there)
     remaining = await overlaps_left(driver, there)
     phases = {FILLING: filling, CHURN: churn}
-    return Measured(idle, phases, len(view.overlaps.pairs), remaining)
+    return Measured(idle, phases, overlaps=len(view.overlaps.pairs), overlaps_left=remaining)
 
 
 async def _phase(

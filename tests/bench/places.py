@@ -77,7 +77,7 @@ async def real(assets: Path, more: Definitions = ()) -> AsyncIterator[Place]:
     settings = read_settings({**os.environ, "KUBEBUILDER_ASSETS": str(assets)})
     before = children()
     tokens = token_line(_TOKEN, _ADMINISTRATOR)
-    async with real_control_plane(settings, None, "127.0.0.1:0", tokens) as plane:
+    async with real_control_plane(settings, None, listen="127.0.0.1:0", tokens=tokens) as plane:
         started = children() - before
         server, store = program("kube-apiserver", started), program("etcd", started)
         await plane.install_crds([*crds(), *more])

@@ -33,7 +33,7 @@ class Row:
 
 
 ROWS: Sequence[Row] = (
-    Row("allocations/s", lambda phase: phase.rate, "ratio >= 2", "ratio >= 2"),
+    Row("allocations/s", lambda phase: phase.rate, filling="ratio >= 2", churn="ratio >= 2"),
     Row("last fifth's rate / second's", lambda phase: phase.steadiness, ">= 0.8 with 10,000"),
     Row("p50 to Allocated, ms", lambda phase: 1000 * phase.latency(50)),
     Row("p99 to Allocated, ms", lambda phase: 1000 * phase.latency(99), "ratio <= 0.5"),
@@ -42,8 +42,8 @@ ROWS: Sequence[Row] = (
     Row(
         "API server's CPU each, ms",
         lambda phase: 1000 * phase.server / phase.number,
-        "ratio < 1",
-        "ratio < 1",
+        filling="ratio < 1",
+        churn="ratio < 1",
     ),
     Row("resident memory at the end, MiB", lambda phase: phase.resident, "<= 170 with 10,000"),
     Row("its peak until then, MiB", lambda phase: phase.peak),

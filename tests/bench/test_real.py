@@ -197,8 +197,8 @@ def test_the_table_shows_numbers_for_each_allocation_and_ratios(
     tables.show(
         100,
         {
-            "fast": Measured(60.0, {FILLING: fast, CHURN: fast}, 0, 0),
-            "slow": Measured(30.0, {FILLING: slow, CHURN: slow}, 3, 1),
+            "fast": Measured(60.0, {FILLING: fast, CHURN: fast}, overlaps=0, overlaps_left=0),
+            "slow": Measured(30.0, {FILLING: slow, CHURN: slow}, overlaps=3, overlaps_left=1),
         },
     )
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -245,8 +245,8 @@ def test_the_table_says_whether_twice_the_peers_rate_can_be_reached(
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     fast, slow = phase(1 / 1.5, 0.01), phase(1.0, 0.01)
     results = {
-        "ours": Measured(60.0, {FILLING: fast, CHURN: fast}, 0, 0),
-        "peer": Measured(60.0, {FILLING: slow, CHURN: slow}, 0, 0),
+        "ours": Measured(60.0, {FILLING: fast, CHURN: fast}, overlaps=0, overlaps_left=0),
+        "peer": Measured(60.0, {FILLING: slow, CHURN: slow}, overlaps=0, overlaps_left=0),
     }
     most = {"no watch": bare(rate, cpu), "one watch": bare(rate / 2, cpu * 2)}
     tables.show_bare(most, results, "peer")
@@ -329,7 +329,7 @@ def _start(name: str) -> Start:
 async def test_a_small_run_serves_every_allocation_and_counts_the_writes_of_the_controller(
     name: str,
 ) -> None:
-    measured = await measure(_start(name), partial(real, real_assets()), FEW, "nodes")
+    measured = await measure(_start(name), partial(real, real_assets()), number=FEW, kind="nodes")
     assert (measured.overlaps, measured.overlaps_left) == (0, 0)
     filling, churn = measured.phases[FILLING], measured.phases[CHURN]
     assert (filling.number, churn.number) == (FEW, FEW // 2)
@@ -346,7 +346,7 @@ async def test_a_small_run_serves_every_allocation_and_counts_the_writes_of_the_
 
 @pytest.mark.slow
 async def test_a_small_run_on_the_embedded_server_serves_every_allocation() -> None:
-    measured = await measure(bench_real.ours, start_embedded, FEW, "nodes")
+    measured = await measure(bench_real.ours, start_embedded, number=FEW, kind="nodes")
     assert (measured.overlaps, measured.overlaps_left) == (0, 0)
     filling, churn = measured.phases[FILLING], measured.phases[CHURN]
     assert (len(filling.served_times), len(churn.served_times)) == (FEW, FEW // 2)

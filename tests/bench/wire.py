@@ -35,7 +35,7 @@ class Wire:
         Raises:
             RuntimeError: the answer is a refusal.
         """
-        await self._send(method, path, body, media)
+        await self._send(method, path, body=body, media=media)
         code, length = await self._begin()
         if length is None:
             answer = b"".join([piece async for piece in self._pieces()])
@@ -47,7 +47,7 @@ class Wire:
 
     async def watch(self, path: str) -> AsyncIterator[bytes]:
         """Yield the pieces of an endless answer, as they were sent."""
-        await self._send("GET", path, b"", "")
+        await self._send("GET", path, body=b"", media="")
         code, _ = await self._begin()
         if code != 200:
             raise RuntimeError(f"GET {path} gave {code}")

@@ -179,7 +179,9 @@ async def contest(
     """
     kinds = kinds or await lbipam_definitions(read_settings())
     async with (
-        tenant_servers(folder, ["a"], kinds, CILIUM_OFFERS, "cilium") as here,
+        tenant_servers(
+            folder, ["a"], kinds=kinds, offers=CILIUM_OFFERS, provider="cilium"
+        ) as here,
         AsyncExitStack() as stack,
         here.record_clusters() as recording,
     ):

@@ -94,7 +94,9 @@ class RealSite:
         if await self.users(allocation):
             return None
         mark = self.basis + 1
-        withdrawal = Withdrawal(allocation, spans_of(allocation), mark, mark, OWNER, NoNote())
+        withdrawal = Withdrawal(
+            allocation, spans_of(allocation), mark=mark, position=mark, owner=OWNER, note=NoNote()
+        )
         try:
             return await balancer.acknowledgement(reading, withdrawal)
         except Conflict:
@@ -164,6 +166,6 @@ async def real_site(folder: Path, program: Path) -> AsyncIterator[RealSite]:
             operator.start()
             try:
                 await until(lambda: _serves_pools(client), bool)
-                yield RealSite(client, operator, plane, kubeconfig.read_text())
+                yield RealSite(client, operator, plane=plane, kubeconfig=kubeconfig.read_text())
             finally:
                 operator.kill()

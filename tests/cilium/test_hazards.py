@@ -62,7 +62,7 @@ async def touched_until_lost(race: Contest, allocated_range: AddressRange) -> No
         nonlocal touches
         touches += 1
         change = {"metadata": {"annotations": {"touched": str(touches)}}}
-        await edit(race.client, SERVICE, Key("default", STUCK), change)
+        await edit(race.client, SERVICE, key=Key("default", STUCK), change=change)
         shown_address = (await race.tenant.addresses()).get(STUCK, "")
         return not (shown_address and allocated_range.contains(shown_address))
 
@@ -211,7 +211,9 @@ async def serve(race: Contest, *versions: str) -> None:
     for version in definition["spec"]["versions"]:
         version["served"] = version["name"] in versions
     change = {"spec": {"versions": definition["spec"]["versions"]}}
-    await edit(race.client, DEFINITIONS, Key("", definition["metadata"]["name"]), change)
+    await edit(
+        race.client, DEFINITIONS, key=Key("", definition["metadata"]["name"]), change=change
+    )
 
 
 async def test_a_range_is_kept_for_a_while_after_another_operator_took_the_lease(

@@ -165,11 +165,18 @@ async def serving(
     """
     async with ControlPlane.start() as plane, administrator(plane) as admin:
         await install_kinds(plane, integration, more)
-        kubeconfig = await under_shipped_roles(plane, admin, where, integration)
+        kubeconfig = await under_shipped_roles(plane, admin, where=where, integration=integration)
         log = where / "log"
         with product(integration, kubeconfig, log) as process:
             admin_kubeconfig = plane.write_kubeconfig(where / "admin")
-            yield Server(plane, admin, kubeconfig, admin_kubeconfig, process, log)
+            yield Server(
+                plane,
+                admin,
+                kubeconfig=kubeconfig,
+                admin_kubeconfig=admin_kubeconfig,
+                process=process,
+                log=log,
+            )
         content = await anyio.Path(log).read_text(encoding="utf-8")
         assert "403 Forbidden" not in content, "the shipped roles do not suffice"
 

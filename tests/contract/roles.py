@@ -65,7 +65,9 @@ def rules(component: str = "rbac") -> Iterator[Rule]:
                     for verb in rule["verbs"]:
                         only = tuple(rule.get("resourceNames", ()))
                         name = role["metadata"]["name"]
-                        yield Rule(name, where, verb, group, resource, only)
+                        yield Rule(
+                            name, where, verb=verb, group=group, resource=resource, names=only
+                        )
 
 
 def ours(kind: str, name: str, spec: Json, namespace: str = HOME, **metadata: Any) -> Json:
@@ -106,7 +108,7 @@ def provider(name: str, **spec: Any) -> Json:
 
 def cluster(name: str, **spec: Any) -> Json:
     body = {"kubernetesVersion": "v1.31.0", "workers": {"replicas": 1}, **spec}
-    return ours("TenantCluster", name, body, "team")
+    return ours("TenantCluster", name, spec=body, namespace="team")
 
 
 def orphan() -> Json:

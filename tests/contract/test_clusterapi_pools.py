@@ -201,8 +201,8 @@ async def test_a_pool_keeps_what_is_in_use_and_is_kept_while_anything_is(pools: 
         for kind, name in ((IP, "used"), (GLOBAL_IP, "used-globally")):
             webhook = f"validation.{kind.lower()}.{GROUP}"
             assert (await pools.create(kind, ips("10.0.0.1-10.0.0.9"), name)).is_success
-            await pools.use(kind, name, "10.0.0.5", name)
-            await pools.use(kind, name, "10.0.0.50", f"{name}-outside")
+            await pools.use(kind, name, address="10.0.0.5", name=name)
+            await pools.use(kind, name, address="10.0.0.50", name=f"{name}-outside")
             narrowed = await pools.patch(kind, {"spec": {"excludedAddresses": ["10.0.0.5"]}}, name)
             assert narrowed.status_code == 400
             assert narrowed.json()["message"] == (

@@ -89,7 +89,7 @@ async def converting(plane: Plane, folder: Path) -> AsyncIterator[Manager]:
     """Run a manager that converts gizmos."""
     transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
     manager = Manager(transport, options=OPTIONS)
-    spoke = Spoke("v1", OldGizmo, to_v2, to_v1)
+    spoke = Spoke("v1", OldGizmo, to_hub=to_v2, from_hub=to_v1)
     manager.add_webhook(Conversion("/convert-gizmo", GIZMOS, Gizmo, spoke))
     try:
         async with anyio.create_task_group() as group:

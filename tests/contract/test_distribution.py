@@ -152,9 +152,13 @@ async def test_the_first_example_of_the_readme_runs_with_it(
         stderr=subprocess.STDOUT,
     ) as process:
         with anyio.fail_after(SECONDS):
-            await wait_for_object(admin, MAPS, "a", lambda a: labels(a).get("entries") == "1")
+            await wait_for_object(
+                admin, MAPS, name="a", holds=lambda a: labels(a).get("entries") == "1"
+            )
             await admin.patch(f"{MAPS}/a", json={"data": {"y": "2"}}, headers=MERGE)
-            await wait_for_object(admin, MAPS, "a", lambda a: labels(a).get("entries") == "2")
+            await wait_for_object(
+                admin, MAPS, name="a", holds=lambda a: labels(a).get("entries") == "2"
+            )
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
 

@@ -109,7 +109,7 @@ class Lab:
     async def add_second(self) -> None:
         """Give the pool its second family."""
         change = {"spec": {"secondary": self.second}}
-        await edit(self.client, NETWORK_POOL, self.pool, change)
+        await edit(self.client, NETWORK_POOL, key=self.pool, change=change)
 
     def offsets(self, allocation: IPAllocation) -> list[str]:
         """Return the ranges that an allocation holds, by family and without the pool's prefix."""

@@ -106,48 +106,54 @@ async def test_a_website_gets_a_deployment_a_host_and_a_status(
     operator = ours(plane, tmp_path, add) if framework == "controller" else None
     async with operator or kopf(plane, tmp_path, "websites"):
         await create(admin, SITES, website("blog", replicas=2))
-        child = await wait_for_object(admin, DEPLOYMENTS, "blog", lambda _: True)
+        child = await wait_for_object(admin, DEPLOYMENTS, name="blog", holds=lambda _: True)
         (owner,) = child["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"], owner["controller"]) == ("Website", "blog", True)
         await wait_for_object(
             admin,
             MAPS,
-            "routes",
-            lambda config_map: routes(config_map) == {"blog.example": "blog"},
+            name="routes",
+            holds=lambda config_map: routes(config_map) == {"blog.example": "blog"},
         )
         await wait_for_object(
-            admin, SITES, "blog", lambda site: ready(site) == ("False", "Starting")
+            admin, SITES, name="blog", holds=lambda site: ready(site) == ("False", "Starting")
         )
 
         await patch(
             admin, f"{DEPLOYMENTS}/blog/status", {"status": {"replicas": 2, "readyReplicas": 2}}
         )
         await wait_for_object(
-            admin, SITES, "blog", lambda site: ready(site) == ("True", "Serving")
+            admin, SITES, name="blog", holds=lambda site: ready(site) == ("True", "Serving")
         )
         await patch(admin, f"{SITES}/blog", {"spec": {"replicas": 3}})
         await wait_for_object(
-            admin, DEPLOYMENTS, "blog", lambda deployment: deployment["spec"]["replicas"] == 3
+            admin,
+            DEPLOYMENTS,
+            name="blog",
+            holds=lambda deployment: deployment["spec"]["replicas"] == 3,
         )
 
         await create(admin, SITES, website("thief", host="blog.example"))
         await wait_for_object(
-            admin, SITES, "thief", lambda site: ready(site) == ("False", "HostTaken")
+            admin, SITES, name="thief", holds=lambda site: ready(site) == ("False", "HostTaken")
         )
         assert (await admin.get(f"{DEPLOYMENTS}/thief")).status_code == 404
 
         assert (await admin.delete(f"{SITES}/blog")).is_success
         await wait_for_object(
-            admin, MAPS, "routes", lambda config_map: "blog" not in routes(config_map).values()
+            admin,
+            MAPS,
+            name="routes",
+            holds=lambda config_map: "blog" not in routes(config_map).values(),
         )
         if framework == "controller":  # kopf tries again after its delay of 60 s
             await wait_for_object(
                 admin,
                 MAPS,
-                "routes",
-                lambda config_map: routes(config_map) == {"blog.example": "thief"},
+                name="routes",
+                holds=lambda config_map: routes(config_map) == {"blog.example": "thief"},
             )
-            await wait_for_object(admin, DEPLOYMENTS, "thief", lambda _: True)
+            await wait_for_object(admin, DEPLOYMENTS, name="thief", holds=lambda _: True)
         await is_gone(admin, f"{SITES}/blog")
 
 
@@ -156,10 +162,12 @@ async def test_a_team_gets_defaults_rules_and_a_namespace(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path, framework: str
 ) -> None:
     await install(plane, framework)
-    async with team_operator(framework, plane, admin, tmp_path):
+    async with team_operator(framework, plane, admin=admin, folder=tmp_path):
         created = await create_once_served(admin, TEAMS, team("net", ["ann@example.com"]))
         assert created["spec"]["namespace"] == "team-net"
-        space = await wait_for_object(admin, "/api/v1/namespaces", "team-net", lambda _: True)
+        space = await wait_for_object(
+            admin, "/api/v1/namespaces", name="team-net", holds=lambda _: True
+        )
         assert space["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
 
         refused = await admin.post(TEAMS, json=team("ops", ["nobody"]))
@@ -175,8 +183,8 @@ async def test_a_team_gets_defaults_rules_and_a_namespace(
         await wait_for_object(
             admin,
             "/api/v1/namespaces",
-            "team-net",
-            lambda namespace: owners(namespace) == "bo@x.com, cy@x.com",
+            name="team-net",
+            holds=lambda namespace: owners(namespace) == "bo@x.com, cy@x.com",
         )
         if framework == "controller" and read_settings().kind != "embedded":
             await team_is_served_in_both_versions(admin)
@@ -194,8 +202,8 @@ async def team_is_served_in_both_versions(admin: httpx.AsyncClient) -> None:
     await wait_for_object(
         admin,
         "/api/v1/namespaces",
-        "team-net",
-        lambda namespace: owners(namespace) == "di@x.com, cy@x.com",
+        name="team-net",
+        holds=lambda namespace: owners(namespace) == "di@x.com, cy@x.com",
     )
     refused = await admin.patch(f"{OLD_TEAMS}/net", json={"spec": {"owner": "x"}}, headers=MERGE)
     assert (refused.status_code, "name the mail addresses" in refused.text) == (422, True)
@@ -256,7 +264,7 @@ async def team_operator(
         webhook_bind="127.0.0.1:0",
         webhook_self_signed=replace(teams.OPTIONS.webhook_self_signed, names=("127.0.0.1",)),
     )
-    async with ours(plane, folder, teams.Teams, options) as manager:
+    async with ours(plane, folder, add=teams.Teams, options=options) as manager:
         content = (EXAMPLES / "manifests" / "webhooks.yaml").read_text()
         for document in yaml.safe_load_all(content):
             (hook,) = document["webhooks"]
@@ -291,23 +299,23 @@ async def test_the_nodes_of_another_cluster_are_counted(
             first = await wait_for_object(
                 admin,
                 MAPS,
-                "far-nodes",
-                lambda config_map: config_map["data"] == {"nodes": "1", "ready": "1"},
+                name="far-nodes",
+                holds=lambda config_map: config_map["data"] == {"nodes": "1", "ready": "1"},
             )
             assert first["metadata"]["ownerReferences"][0]["uid"] == response["metadata"]["uid"]
             await add_node(far, "two", "False")
             await wait_for_object(
                 admin,
                 MAPS,
-                "far-nodes",
-                lambda config_map: config_map["data"] == {"nodes": "2", "ready": "1"},
+                name="far-nodes",
+                holds=lambda config_map: config_map["data"] == {"nodes": "2", "ready": "1"},
             )
             assert (await far.delete("/api/v1/nodes/one")).is_success
             await wait_for_object(
                 admin,
                 MAPS,
-                "far-nodes",
-                lambda config_map: config_map["data"] == {"nodes": "1", "ready": "0"},
+                name="far-nodes",
+                holds=lambda config_map: config_map["data"] == {"nodes": "1", "ready": "0"},
             )
 
 

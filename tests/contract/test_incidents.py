@@ -129,7 +129,7 @@ async def test_clusters_that_find_no_pool_are_red_for_operators_and_for_their_te
         assert sorted(item["waiting"] for item in items.values()) == [0, 2, 2]
 
         wider = {"spec": {"cidr": "10.40.0.0/26"}}
-        await edit(site.client, NETWORK_POOL, Key(HOME, "lab"), wider)
+        await edit(site.client, NETWORK_POOL, key=Key(HOME, "lab"), change=wider)
         await site.until(lambda: all(_reason(site, n, NETWORK_READY) == "Ready" for n in "abc"))
         _, findings = await _status(admin)
         assert not [finding for finding in findings.values() if "Wait" in finding["kind"]]
@@ -155,7 +155,7 @@ async def test_services_without_an_address_in_a_static_tenant_are_red_until_it_i
         assert _find_status(site, "a").network.loadBalancer.servicesWaiting == 1
 
         larger = {"spec": {"networking": {"lbPoolSize": 4}}}
-        await edit(site.client, TENANT_CLUSTER, Key("team", "a"), larger)
+        await edit(site.client, TENANT_CLUSTER, key=Key("team", "a"), change=larger)
         await site.until(lambda: _find_status(site, "a").network.loadBalancer.addresses == 4)
 
 

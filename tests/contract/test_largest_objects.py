@@ -130,7 +130,7 @@ async def test_the_largest_pool_can_be_created_and_changed_and_its_status_writte
     shared_admin: httpx.AsyncClient, family: Family
 ) -> None:
     name, spec = f"largest-{family}", largest_pool(family)
-    await create(shared_admin, "networkpools", "NetworkPool", spec, name)
+    await create(shared_admin, "networkpools", kind="NetworkPool", spec=spec, name=name)
     status = {
         "assignments": list(assignments(family)),
         "conditions": conditions("m" * 32_768),
@@ -154,7 +154,7 @@ async def test_the_largest_pool_of_both_families_is_far_from_what_etcd_takes(
     shared_admin: httpx.AsyncClient, record_property: Note
 ) -> None:
     spec = both({family: largest_pool(family) for family in FIRST})
-    await create(shared_admin, "networkpools", "NetworkPool", spec, "largest-both")
+    await create(shared_admin, "networkpools", kind="NetworkPool", spec=spec, name="largest-both")
     promises = [
         {
             **four,
@@ -187,7 +187,7 @@ async def test_the_largest_allocation_of_both_families_lists_its_addresses(
     reference = {"name": "n" * LONGEST_NAME, "namespace": "n" * 63}
     spec = {"poolRef": {"name": "lab"}, "tenantClusterRef": reference, "type": "nodes"}
     name, asks = "largest-both", {"ipFamilyPolicy": "RequireDualStack", "count": 2**31 - 1}
-    await create(shared_admin, "ipallocations", "IPAllocation", spec | asks, name)
+    await create(shared_admin, "ipallocations", kind="IPAllocation", spec=spec | asks, name=name)
     orders: tuple[tuple[Family, Family], ...] = ((4, 6), (6, 4))
     for first, second in orders:
         listed = LISTED_ADDRESSES[first]
@@ -223,7 +223,9 @@ async def test_the_largest_allocation_lists_its_addresses(
     reference = {"name": "n" * LONGEST_NAME, "namespace": "n" * 63}
     spec = {"poolRef": {"name": "lab"}, "tenantClusterRef": reference, "type": "nodes"}
     name, most = f"largest-{family}", LISTED_ADDRESSES[family]
-    await create(shared_admin, "ipallocations", "IPAllocation", spec | {"count": most}, name)
+    await create(
+        shared_admin, "ipallocations", kind="IPAllocation", spec=spec | {"count": most}, name=name
+    )
     status = {
         "phase": "Allocated",
         "startAddress": text(0, family),

@@ -53,10 +53,12 @@ async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
     names = await names_of_the_page(monkeypatch)
     async with kopf(plane, tmp_path, "websites"):
         await create(admin, SITES, website("blog"))
-        child = await wait_for_object(admin, DEPLOYMENTS, "blog", lambda _: True)
-        site = await wait_for_object(admin, SITES, "blog", lambda site: bool(site.get("status")))
+        child = await wait_for_object(admin, DEPLOYMENTS, name="blog", holds=lambda _: True)
+        site = await wait_for_object(
+            admin, SITES, name="blog", holds=lambda site: bool(site.get("status"))
+        )
         marked = await wait_for_object(
-            admin, SITES, "blog", lambda site: "annotations" in site["metadata"]
+            admin, SITES, name="blog", holds=lambda site: "annotations" in site["metadata"]
         )
     assert names["KOPF_FINALIZER"] in marked["metadata"]["finalizers"]
     assert any(name.startswith(names["KOPF_PREFIX"]) for name in marked["metadata"]["annotations"])
@@ -70,8 +72,8 @@ async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
         clean = await wait_for_object(
             admin,
             SITES,
-            "blog",
-            lambda site: (
+            name="blog",
+            holds=lambda site: (
                 site["metadata"].get("finalizers") == [websites.FINALIZER]
                 and not site["metadata"].get("annotations")
             ),
@@ -79,9 +81,14 @@ async def test_objects_of_a_kopf_operator_are_taken_over_without_a_new_child(
         assert clean["metadata"]["uid"] == site["metadata"]["uid"]
         await patch(admin, f"{SITES}/blog", {"spec": {"replicas": 3}})
         same = await wait_for_object(
-            admin, DEPLOYMENTS, "blog", lambda deployment: deployment["spec"]["replicas"] == 3
+            admin,
+            DEPLOYMENTS,
+            name="blog",
+            holds=lambda deployment: deployment["spec"]["replicas"] == 3,
         )
         assert same["metadata"]["uid"] == child["metadata"]["uid"]
         assert (await admin.delete(f"{SITES}/blog")).is_success
         await is_gone(admin, f"{SITES}/blog")
-        await wait_for_object(admin, MAPS, "routes", lambda config_map: routes(config_map) == {})
+        await wait_for_object(
+            admin, MAPS, name="routes", holds=lambda config_map: routes(config_map) == {}
+        )

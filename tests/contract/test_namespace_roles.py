@@ -84,7 +84,7 @@ async def add_gadget(admin: httpx.AsyncClient, namespace: str, name: str = "a") 
 async def child_is_there(admin: httpx.AsyncClient, namespace: str, name: str = "a") -> None:
     """Return once the ConfigMap of a gadget exists."""
     await wait_for_object(
-        admin, f"/api/v1/namespaces/{namespace}/configmaps", name, lambda _: True
+        admin, f"/api/v1/namespaces/{namespace}/configmaps", name=name, holds=lambda _: True
     )
 
 
@@ -108,7 +108,7 @@ async def test_namespaces_are_served_as_roles_and_the_set_allow_it(
         assert answer.status_code == 201, answer.text
     described = Manager(await connect(plane.write_kubeconfig(tmp_path / "admin")), options=OPTIONS)
     Operator(described, NamespaceSet(["blue", "green"]))
-    objects = grant(described, "gadgets", HOME, WRITES, watched=["red"])
+    objects = grant(described, "gadgets", namespace=HOME, writes=WRITES, watched=["red"])
     await described.aclose()
     assert not [manifest for manifest in objects if manifest["kind"].startswith("Cluster")]
     for manifest in objects:

@@ -22,9 +22,9 @@ async def test_a_writer_vanishes_once_another_one_has_written_all_of_its_fields(
     created = (await shared_admin.post(POOLS, json=body)).raise_for_status().json()
     path = f"{POOLS}/{created['metadata']['name']}/status"
     ours = names.FIELD_MANAGER
-    assert await writers(shared_admin, path, ours, "True") == {ours}
-    assert await writers(shared_admin, path, "manager", "False") == {ours, "manager"}
-    assert await writers(shared_admin, path, ours, "True") == {ours}
+    assert await writers(shared_admin, path, manager=ours, ready="True") == {ours}
+    assert await writers(shared_admin, path, manager="manager", ready="False") == {ours, "manager"}
+    assert await writers(shared_admin, path, manager=ours, ready="True") == {ours}
 
 
 async def writers(admin: httpx.AsyncClient, path: str, manager: str, ready: str) -> set[str]:

@@ -53,9 +53,13 @@ async def test_the_first_example_labels_config_maps_with_their_number_of_entries
     created = await admin.post(MAPS, json={"metadata": {"name": "a"}, "data": {"x": "1"}})
     assert created.status_code == 201
     async with running(examples()[0], plane, tmp_path):
-        await wait_for_object(admin, MAPS, "a", lambda a: labels(a).get("entries") == "1")
+        await wait_for_object(
+            admin, MAPS, name="a", holds=lambda a: labels(a).get("entries") == "1"
+        )
         await admin.patch(f"{MAPS}/a", json={"data": {"y": "2"}}, headers=MERGE)
-        await wait_for_object(admin, MAPS, "a", lambda a: labels(a).get("entries") == "2")
+        await wait_for_object(
+            admin, MAPS, name="a", holds=lambda a: labels(a).get("entries") == "2"
+        )
 
 
 async def test_the_second_example_keeps_an_owned_config_map_in_labelled_namespaces(
@@ -68,15 +72,19 @@ async def test_the_second_example_keeps_an_owned_config_map_in_labelled_namespac
     maps = "/api/v1/namespaces/blue/configmaps"
     async with running(examples()[1], plane, tmp_path):
         first = await wait_for_object(
-            admin, maps, "team", lambda team: team["data"] == {"team": "net"}
+            admin, maps, name="team", holds=lambda team: team["data"] == {"team": "net"}
         )
         (reference,) = first["metadata"]["ownerReferences"]
         assert (reference["kind"], reference["uid"]) == ("Namespace", owner)
         await admin.patch(f"{maps}/team", json={"data": {"team": "other"}}, headers=MERGE)
-        await wait_for_object(admin, maps, "team", lambda team: team["data"] == {"team": "net"})
+        await wait_for_object(
+            admin, maps, name="team", holds=lambda team: team["data"] == {"team": "net"}
+        )
         assert (await admin.delete(f"{maps}/team")).is_success
         uid = first["metadata"]["uid"]
-        await wait_for_object(admin, maps, "team", lambda team: team["metadata"]["uid"] != uid)
+        await wait_for_object(
+            admin, maps, name="team", holds=lambda team: team["metadata"]["uid"] != uid
+        )
 
 
 def labels(obj: dict[str, Any]) -> dict[str, str]:

@@ -104,7 +104,7 @@ def claim_on(group: str, kind: str) -> Json:
 ALLOCATION_ROUTE = Request(
     "An IPAllocation",
     f"{HOME}/ipallocations",
-    {
+    body={
         "apiVersion": names.API_VERSION,
         "kind": "IPAllocation",
         "metadata": {"name": "one"},
@@ -115,18 +115,18 @@ ALLOCATION_ROUTE = Request(
             "count": 3,
         },
     },
-    f"{HOME}/networkpools",
-    NETWORK_POOL,
-    lambda allocation: allocation["status"].get("phase") == "Allocated",
+    pool_collection=f"{HOME}/networkpools",
+    pool=NETWORK_POOL,
+    is_served=lambda allocation: allocation["status"].get("phase") == "Allocated",
 )
 CLAIM_ROUTE = Request(
     "A claim on a NetworkPool",
     CLAIMS,
-    claim_on(names.GROUP, "NetworkPool"),
-    f"{HOME}/networkpools",
-    NETWORK_POOL,
-    lambda claim: "addressRef" in claim["status"],
-    ("clusterapi",),
+    body=claim_on(names.GROUP, "NetworkPool"),
+    pool_collection=f"{HOME}/networkpools",
+    pool=NETWORK_POOL,
+    is_served=lambda claim: "addressRef" in claim["status"],
+    integration=("clusterapi",),
 )
 IN_CLUSTER_ROUTE = replace(
     CLAIM_ROUTE,

@@ -119,7 +119,7 @@ async def test_an_operator_works_under_the_roles_that_are_made_of_its_manager(
     ).status_code == 201
     described = Manager(await connect(plane.write_kubeconfig(tmp_path / "admin")), options=OPTIONS)
     Gadgets(described)
-    for manifest in grant(described, "gadgets", HOME, WRITES):
+    for manifest in grant(described, "gadgets", namespace=HOME, writes=WRITES):
         await create(admin, manifest)
     await described.aclose()
     serving_options = replace(OPTIONS, health_bind=":8081")
@@ -158,14 +158,18 @@ async def the_gadget_is_kept(admin: httpx.AsyncClient) -> None:
     assert spec["extra"] == {"kept": {"as": "it is"}}
 
     maps = "/api/v1/namespaces/default/configmaps"
-    await wait_for_object(admin, maps, "a", lambda child: child["data"] == {"most": "3"})
     await wait_for_object(
-        admin, PATH, "a", lambda gadget: gadget.get("status", {}).get("replicas") == 3
+        admin, maps, name="a", holds=lambda child: child["data"] == {"most": "3"}
+    )
+    await wait_for_object(
+        admin, PATH, name="a", holds=lambda gadget: gadget.get("status", {}).get("replicas") == 3
     )
     scaled = await ask(
         admin, "PATCH", f"{PATH}/a/scale", json={"spec": {"replicas": 5}}, headers=MERGE
     )
     assert scaled.is_success, scaled.text
-    await wait_for_object(admin, maps, "a", lambda child: child["data"] == {"most": "5"})
+    await wait_for_object(
+        admin, maps, name="a", holds=lambda child: child["data"] == {"most": "5"}
+    )
     assert (await ask(admin, "DELETE", f"{PATH}/a")).is_success
     await is_gone(admin, f"{PATH}/a")

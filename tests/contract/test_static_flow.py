@@ -108,7 +108,9 @@ class Site:
                 clock = SystemClock()
                 manager = Manager(self.transport, clock=clock, options=ManagerOptions())
                 way = hiding(settings.tenant) if hidden else None
-                stack.push_async_callback(assemble(manager, clock, settings, way).aclose)
+                stack.push_async_callback(
+                    assemble(manager, clock, settings=settings, open_tenant=way).aclose
+                )
                 group.start_soon(manager.run)
             yield
             group.cancel_scope.cancel()
@@ -156,7 +158,7 @@ async def test_a_tenant_gets_its_addresses_and_gives_them_back(site: Site) -> No
         await site.until(lambda: _find_projected(site) == ("10.40.0.0-10.40.0.7",))
 
         spec = {"addresses": ["10.99.0.0/24"]}
-        drifted = await edit(site.client, IP_ADDRESS_POOL, PROJECTED, {"spec": spec})
+        drifted = await edit(site.client, IP_ADDRESS_POOL, key=PROJECTED, change={"spec": spec})
         drift = drifted.metadata.revision
         await site.until(lambda: _find_projected(site, after=drift) == ("10.40.0.0-10.40.0.7",))
 

@@ -63,7 +63,14 @@ def _role() -> Manifest:
 def _rules() -> list[Rule]:
     """Return every single thing that the role of the page allows."""
     return [
-        Rule("tenant", "", verb, group, resource, tuple(rule.get("resourceNames", ())))
+        Rule(
+            "tenant",
+            "",
+            verb=verb,
+            group=group,
+            resource=resource,
+            names=tuple(rule.get("resourceNames", ())),
+        )
         for rule in _role()["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -129,7 +136,7 @@ async def test_the_page_about_cilium_lists_every_right_in_a_tenant_and_no_other(
         await enter(run_in_background([manager.run]))
         await apply(platform, ours("NetworkPool", "lab", {"cidr": "10.40.0.0/26"}))
         await apply(platform, provider("default"))
-        await _play(platform, inside, tenant, tmp_path)
+        await _play(platform, inside, tenant=tenant, folder=tmp_path)
     calls = [call for call in proxy.calls if call.resource]
     rules = _rules()
     refused = {_describe(call) for call in calls if not any(rule.covers(call) for rule in rules)}

@@ -112,7 +112,7 @@ async def test_an_api_server_trusts_our_webhooks_and_enforces_their_answers(
             ("ValidatingWebhookConfiguration", "rules", "/judge", ["CREATE", "UPDATE"]),
             ("MutatingWebhookConfiguration", "defaults", "/place", ["CREATE"]),
         ):
-            body = configuration(kind, name, url + path, operations)
+            body = configuration(kind, name, url=url + path, operations=operations)
             created = await admin.post(f"{ADMISSION}/{kind.lower()}s", json=body)
             assert created.status_code == 201, created.text
 

@@ -27,7 +27,7 @@ from tests.controller.widgets import WIDGETS, Widget, listing, widget, wire
 
 A = Key("default", "a")
 COLLECTION = "/apis/example.com/v1/namespaces/default/widgets"
-AT = Version("default", "a", "uid-a", "7")
+AT = Version("default", "a", uid="uid-a", resourceVersion="7")
 
 
 class Recording(Scripted):
@@ -154,7 +154,13 @@ async def test_a_replacement_carries_version_and_uid() -> None:
     }
 
 
-@pytest.mark.parametrize("blank", [Version("default", "a", "", "7"), Version("", "a", "u", "")])
+@pytest.mark.parametrize(
+    "blank",
+    [
+        Version("default", "a", uid="", resourceVersion="7"),
+        Version("", "a", uid="u", resourceVersion=""),
+    ],
+)
 async def test_no_write_is_sent_without_a_version_as_precondition(blank: Version) -> None:
     client, server = answering()
     with pytest.raises(MalformedAnswer, match="to be a precondition"):

@@ -146,7 +146,9 @@ def test_a_plugin_is_run_without_the_terminal_where_it_must_not_ask(
     tmp_path: Path, terminal: tuple[int, int]
 ) -> None:
     file = plugin(tmp_path, ASKS.replace("TOLD", str(tmp_path / "told")))
-    printed, screen = connect_on_terminal(terminal, file, terminal[1], "must not ask")
+    printed, screen = connect_on_terminal(
+        terminal, file, stdin=terminal[1], may_ask="must not ask"
+    )
     assert "the code: " not in screen
     assert printed == "Bearer none"
 

@@ -89,7 +89,7 @@ async def test_other_tasks_run_while_a_long_page_is_decoded() -> None:
     turns = Turns()
     server = cast("Transport", OnePage(20 * SLICE))
     async with counting(turns):
-        page = await list_all(server, WIDGETS, "", {"resourceVersion": "0"})
+        page = await list_all(server, WIDGETS, namespace="", query={"resourceVersion": "0"})
     assert len(page.items) == 20 * SLICE
     assert page.items[-1] == widget(f"w{20 * SLICE - 1}", 20 * SLICE)
     assert turns.count >= 19
@@ -244,7 +244,7 @@ async def test_other_tasks_run_while_a_controller_gets_its_first_keys() -> None:
     done: list[Key] = []
     informer = await synced_informer(clock)
     job = ControllerJob(controller_of(clock, done, None), [Trigger(informer, to_self)])
-    assert await start(job, Turns(), COUNT, done) >= SLICES - 1
+    assert await start(job, Turns(), expected=COUNT, done=done) >= SLICES - 1
     assert sorted(done) == sorted(cached.metadata.key for cached in informer.cache)
 
 

@@ -57,8 +57,8 @@ class Loop:
         self.reflector = Reflector(
             self.server,
             self.clock,
-            self.cache,
-            scope or Scope(),
+            cache=self.cache,
+            scope=scope or Scope(),
             randomness=random.Random(1),
         )
 
@@ -172,7 +172,7 @@ async def test_a_server_that_ends_every_watch_at_once_gets_few_requests() -> Non
     [
         NoAnswer("refused"),
         ServerFailure(503, "", "no upstream"),
-        error_from_response(503, "text/html", {}, b"<html>", "GET /"),
+        error_from_response(503, "text/html", headers={}, data=b"<html>", request="GET /"),
     ],
     ids=["refused", "503", "a page with 503"],
 )

@@ -390,8 +390,8 @@ def test_roles_allow_what_is_watched_and_what_is_declared() -> None:
     objects = grant(
         manager,
         "op",
-        "home",
-        [Writes(GADGETS, ("patch",), status=True, owner=True), Writes.children(WIDGETS)],
+        namespace="home",
+        writes=[Writes(GADGETS, ("patch",), status=True, owner=True), Writes.children(WIDGETS)],
     )
     assert set(list_allowed(objects)) == {
         ("", "gadgets", "get list watch patch", ()),
@@ -412,7 +412,10 @@ def test_roles_allow_what_is_watched_and_what_is_declared() -> None:
 
 def test_a_kind_that_is_watched_in_namespaces_is_allowed_in_these_only() -> None:
     objects = grant(
-        manager_of(ManagerOptions(), "a", "b"), "op", "home", [Writes(GADGETS, ("patch",))]
+        manager_of(ManagerOptions(), "a", "b"),
+        "op",
+        namespace="home",
+        writes=[Writes(GADGETS, ("patch",))],
     )
     assert {rule for rule in list_allowed(objects) if rule[1] == "gadgets"} == {
         ("a", "gadgets", "get list watch patch", ()),
@@ -426,7 +429,7 @@ def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there(
     manager.informer(GADGETS, namespaces=spaces)
     manager.recorder("example.com/gadgets")
     writes = [Writes(GADGETS, ("patch",)), Writes.children(WIDGETS)]
-    objects = grant(manager, "op", "home", writes, watched=["b"])
+    objects = grant(manager, "op", namespace="home", writes=writes, watched=["b"])
     assert set(list_allowed(objects)) == {
         (space, *rule)
         for space in ("a", "b")
@@ -438,9 +441,9 @@ def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there(
     }
     assert {manifest["kind"] for manifest in objects} == {"ServiceAccount", "Role", "RoleBinding"}
     spaces.remove("a")
-    assert [manifest["kind"] for manifest in grant(manager, "op", "home", writes)] == [
-        "ServiceAccount"
-    ]
+    assert [
+        manifest["kind"] for manifest in grant(manager, "op", namespace="home", writes=writes)
+    ] == ["ServiceAccount"]
     assert list_unwatched(manager) == ["gadgets.example.com"]
     assert list_unwatched(manager, ["b"]) == []
 
@@ -449,7 +452,7 @@ def test_a_written_kind_that_is_cluster_scoped_is_allowed_in_the_whole_cluster()
     manager = Manager(FakeApi(VirtualClock()), options=ManagerOptions())
     manager.informer(GADGETS, namespaces=NamespaceSet(["a"]))
     nodes = Resource("", "v1", "Node", "nodes", MetadataOnly, namespaced=False)
-    objects = grant(manager, "op", "home", [Writes(nodes, ("patch",))])
+    objects = grant(manager, "op", namespace="home", writes=[Writes(nodes, ("patch",))])
     assert ("", "nodes", "patch", ()) in set(list_allowed(objects))
 
 
@@ -639,7 +642,7 @@ def test_the_printed_rules_have_the_operations_of_each_webhook() -> None:
     manager = manager_of(ManagerOptions(webhook_bind=":9443"), "")
     manager.add_webhook(Webhook("/a", handle, Gadget, operations=("DELETE", "UPDATE", "DELETE")))
     manager.add_webhook(Webhook("/b", handle, Gadget))
-    _, configuration = register_webhooks(manager, "op", "home", [KIND])
+    _, configuration = register_webhooks(manager, "op", namespace="home", kinds=[KIND])
     operations = [webhook["rules"][0]["operations"] for webhook in configuration["webhooks"]]
     assert operations == [["DELETE", "UPDATE"], ["CREATE", "UPDATE"]]
 
@@ -678,6 +681,6 @@ def test_a_type_of_all_kinds_gives_no_rules_and_hides_no_other_type() -> None:
         manager.informer(Resource("example.com", "v1", kind, plural, MetadataOnly))
     manager.add_webhook(Webhook("/validate-gadget", handle, Gadget))
     manager.add_webhook(Webhook("/validate-any", handle, MetadataOnly))
-    _, configuration = register_webhooks(manager, "op", "home", [KIND])
+    _, configuration = register_webhooks(manager, "op", namespace="home", kinds=[KIND])
     (webhook,) = configuration["webhooks"]
     assert webhook["clientConfig"]["service"]["path"] == "/validate-gadget"

@@ -57,8 +57,8 @@ def test_a_kubeconfig_as_kubeadm_writes_it_is_accepted() -> None:
     assert credentials == TenantCredentials(
         "https://127.0.0.1:6443",
         authority.decode(),
-        pair.certificate.decode(),
-        pair.key.decode(),
+        certificate=pair.certificate.decode(),
+        key=pair.key.decode(),
         server_name="api.example.com",
     )
 

@@ -48,7 +48,7 @@ def owned_by(*owners: OwnerReference) -> Widget:
 
 
 def test_an_object_maps_to_its_controlling_owner_of_that_kind_and_group() -> None:
-    owner = OwnerReference("apps/v1", "ReplicaSet", "web", "u", controller=True)
+    owner = OwnerReference("apps/v1", "ReplicaSet", name="web", uid="u", controller=True)
     replica_sets = Resource("apps", "v1", "ReplicaSet", "replicasets", Widget)
     mapping = to_owner(replica_sets)
     assert list(mapping(owned_by(owner))) == [Key("default", "web")]

@@ -51,7 +51,7 @@ class Harness:
             return SETTLED
         self.seen.append("unreadable")
         assert isinstance(failure, DecodeFailure)
-        await release_unreadable(self.manager.client, WIDGETS, failure, FINALIZER)
+        await release_unreadable(self.manager.client, WIDGETS, failure=failure, name=FINALIZER)
         return Blocked("Unreadable")
 
 

@@ -131,11 +131,11 @@ def commands(document: str, heading: str = "") -> Iterator[Command]:
             open_line = joined
             continue
         open_line = ""
-        yield Command(joined.replace("\\\n", ""), True, document, begun)
+        yield Command(joined.replace("\\\n", ""), True, document=document, line=begun)
     sentences = _sentences(content, fences=fences)
     for match in re.finditer(r"`((?:butler-ipam|kubectl|make|python|helm) [^`]+)`", sentences):
         line_number = sentences[: match.start()].count("\n") + 1
-        yield Command(" ".join(match[1].split()), False, document, line_number)
+        yield Command(" ".join(match[1].split()), False, document=document, line=line_number)
 
 
 def _sentences(content: str, *, fences: bool) -> str:

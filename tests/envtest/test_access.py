@@ -68,7 +68,7 @@ def test_a_rule_allows_its_verbs_groups_and_resources_only() -> None:
     assert allows(rule, Attributes("get", "lab", "gauges"))
     assert not allows(rule, Attributes("list", "lab", "gauges"))
     assert not allows(rule, Attributes("get", "", "gauges"))
-    assert not allows(rule, Attributes("get", "lab", "gauges", "status"))
+    assert not allows(rule, Attributes("get", "lab", resource="gauges", subresource="status"))
 
 
 def test_rules_match_wildcards_names_subresources_and_paths() -> None:
@@ -77,8 +77,8 @@ def test_rules_match_wildcards_names_subresources_and_paths() -> None:
     rule = {"verbs": ["*"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
     paths = {"verbs": ["get"], "nonResourceURLs": ["/metrics", "/logs/*", "/all/**"]}
 
-    assert allows(anything, Attributes("x", "y", "z", "status"))
-    assert allows(status, Attributes("x", "y", "z", "status"))
+    assert allows(anything, Attributes("x", "y", resource="z", subresource="status"))
+    assert allows(status, Attributes("x", "y", resource="z", subresource="status"))
     assert not allows(status, Attributes("x", "y", "z"))
     assert allows(rule, Attributes("get", "", "pods", name="a"))
     assert not allows(rule, Attributes("get", "", "pods", name="b"))

@@ -204,12 +204,20 @@ async def test_long_lines_and_many_headers_are_taken(http: httpx.AsyncClient) ->
 async def test_a_patch_that_is_no_patch_is_refused(http: httpx.AsyncClient) -> None:
     await http.post(PATH, json=gauge("a"))
     for kind in ("json-patch", "merge-patch"):
-        code, _ = await send(http, b'{"spec"', f"application/{kind}+json", f"{PATH}/a", "PATCH")
+        code, _ = await send(
+            http, b'{"spec"', kind=f"application/{kind}+json", path=f"{PATH}/a", method="PATCH"
+        )
         assert code == 400
-    code, _ = await send(http, b'"text"', "application/merge-patch+json", f"{PATH}/a", "PATCH")
+    code, _ = await send(
+        http, b'"text"', kind="application/merge-patch+json", path=f"{PATH}/a", method="PATCH"
+    )
     assert code == 400
     code, _ = await send(
-        http, b"a: [", "application/apply-patch+yaml", f"{PATH}/a?fieldManager=x", "PATCH"
+        http,
+        b"a: [",
+        kind="application/apply-patch+yaml",
+        path=f"{PATH}/a?fieldManager=x",
+        method="PATCH",
     )
     assert code == 400
 

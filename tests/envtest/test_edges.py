@@ -59,7 +59,9 @@ async def test_ownership_is_reset_as_the_kind_allows(
 ) -> None:
     body = gauge("a", count=1) if path == PATH else config("a") | {"data": {"k": "v"}}
     await http.post(path, json=body)
-    await send(http, "PATCH", f"{path}/a", {"metadata": {"managedFields": entries}}, MERGE)
+    await send(
+        http, "PATCH", path=f"{path}/a", body={"metadata": {"managedFields": entries}}, kind=MERGE
+    )
 
     meta = (await http.get(f"{path}/a")).json()["metadata"]
     assert ("managedFields" in meta) is stays
@@ -86,7 +88,7 @@ async def test_owners_that_cannot_be_are_refused(
 ) -> None:
     body = gauge("a") if path == PATH else config("a")
     body["metadata"]["ownerReferences"] = owners
-    code, message = await send(http, "POST", path, body)
+    code, message = await send(http, "POST", path=path, body=body)
 
     assert code == 422
     assert content in message
@@ -98,9 +100,9 @@ async def test_metadata_that_is_no_object_is_refused(
 ) -> None:
     await http.post(PATH, json=gauge("a"))
     fault = f"json: cannot unmarshal {word} into Go"
-    custom = await send(http, "POST", PATH, {**gauge("b"), "metadata": value})
-    builtin = await send(http, "POST", MAPS, {**config("b"), "metadata": value})
-    patched = await send(http, "PATCH", f"{PATH}/a", {"metadata": value}, MERGE)
+    custom = await send(http, "POST", path=PATH, body={**gauge("b"), "metadata": value})
+    builtin = await send(http, "POST", path=MAPS, body={**config("b"), "metadata": value})
+    patched = await send(http, "PATCH", path=f"{PATH}/a", body={"metadata": value}, kind=MERGE)
 
     assert custom[0] == builtin[0] == 400
     assert custom[1].endswith(f"{fault} value of type v1.ObjectMeta")
@@ -120,7 +122,7 @@ async def test_metadata_that_is_no_object_is_refused(
 async def test_a_custom_resource_says_what_it_is(
     http: httpx.AsyncClient, data: bytes, part: str
 ) -> None:
-    code, message = await send(http, "POST", PATH, data)
+    code, message = await send(http, "POST", path=PATH, body=data)
 
     assert code == 400
     assert part in message
@@ -129,10 +131,10 @@ async def test_a_custom_resource_says_what_it_is(
 async def test_a_kind_that_a_version_does_not_have_is_not_registered(
     http: httpx.AsyncClient,
 ) -> None:
-    strange = await send(http, "POST", MAPS, {**config("a"), "kind": "Gauge"})
-    other = await send(http, "POST", MAPS, {**config("a"), "kind": "Secret"})
+    strange = await send(http, "POST", path=MAPS, body={**config("a"), "kind": "Gauge"})
+    other = await send(http, "POST", path=MAPS, body={**config("a"), "kind": "Secret"})
     await http.post(MAPS, json=config("a"))
-    patched = await send(http, "PATCH", f"{MAPS}/a", {"kind": "Other"}, MERGE)
+    patched = await send(http, "PATCH", path=f"{MAPS}/a", body={"kind": "Other"}, kind=MERGE)
 
     assert 'no kind "Gauge" is registered for version "v1"' in strange[1]
     assert other[1].endswith("converting (v1.Secret) to (core.ConfigMap): unknown conversion")
@@ -166,18 +168,23 @@ async def test_a_patch_that_is_no_object_is_refused_in_its_own_words(
 ) -> None:
     await http.post(MAPS, json=config("a"))
 
-    assert await send(http, "PATCH", f"{MAPS}/a?fieldManager=m", data, kind) == (code, message)
+    assert await send(http, "PATCH", path=f"{MAPS}/a?fieldManager=m", body=data, kind=kind) == (
+        code,
+        message,
+    )
 
 
 async def test_a_missing_object_is_reported_before_a_faulty_patch(http: httpx.AsyncClient) -> None:
-    assert (await send(http, "PATCH", f"{MAPS}/none", b"[]", MERGE))[0] == 404
+    assert (await send(http, "PATCH", path=f"{MAPS}/none", body=b"[]", kind=MERGE))[0] == 404
 
 
 async def test_a_conflict_wins_over_a_wrong_name(http: httpx.AsyncClient) -> None:
     await http.post(PATH, json=gauge("a", count=1))
-    code, _ = await send(http, "PATCH", f"{PATH}/a?fieldManager=m", gauge("other", count=7), APPLY)
+    code, _ = await send(
+        http, "PATCH", path=f"{PATH}/a?fieldManager=m", body=gauge("other", count=7), kind=APPLY
+    )
     same, message = await send(
-        http, "PATCH", f"{PATH}/a?fieldManager=m", gauge("other", count=1), APPLY
+        http, "PATCH", path=f"{PATH}/a?fieldManager=m", body=gauge("other", count=1), kind=APPLY
     )
 
     assert (code, same) == (409, 400)
@@ -187,7 +194,9 @@ async def test_a_conflict_wins_over_a_wrong_name(http: httpx.AsyncClient) -> Non
 async def test_an_apply_that_creates_names_the_object(http: httpx.AsyncClient) -> None:
     body = gauge("a")
     del body["metadata"]["name"]
-    code, message = await send(http, "PATCH", f"{PATH}/a?fieldManager=m", body, APPLY)
+    code, message = await send(
+        http, "PATCH", path=f"{PATH}/a?fieldManager=m", body=body, kind=APPLY
+    )
 
     assert (code, message.endswith("name must be provided")) == (400, True)
 
@@ -199,7 +208,9 @@ async def test_keys_that_stand_twice_in_an_apply_are_reported_or_refused(
     data = f'{{{head},"spec":{{"count":1,"count":2}}}}'.encode()
     path = f"{PATH}/a?fieldManager=m"
     reported = await http.patch(path, content=data, headers={"Content-Type": APPLY})
-    refused = await send(http, "PATCH", f"{path}&fieldValidation=Strict", data, APPLY)
+    refused = await send(
+        http, "PATCH", path=f"{path}&fieldValidation=Strict", body=data, kind=APPLY
+    )
 
     assert reported.headers["Warning"] == '299 - "duplicate field \\"spec.count\\""'
     assert refused[0] == 400
@@ -207,8 +218,8 @@ async def test_keys_that_stand_twice_in_an_apply_are_reported_or_refused(
 
 
 async def test_finalizers_of_built_in_kinds_need_a_domain(http: httpx.AsyncClient) -> None:
-    created = await send(http, "POST", MAPS, config("a", finalizers=["plain"]))
-    known = await send(http, "POST", MAPS, config("b", finalizers=["orphan", "a.b/c"]))
+    created = await send(http, "POST", path=MAPS, body=config("a", finalizers=["plain"]))
+    known = await send(http, "POST", path=MAPS, body=config("b", finalizers=["orphan", "a.b/c"]))
 
     assert (created[0], known[0]) == (422, 201)
     assert "metadata.finalizers[0]" in created[1]
@@ -252,14 +263,14 @@ async def test_a_scale_that_is_none_is_refused(
 ) -> None:
     await http.post(PATH, json=gauge("a", count=1))
 
-    assert (await send(http, "PATCH", f"{PATH}/a/scale", data, MERGE))[0] == patched
-    assert (await send(http, "PUT", f"{PATH}/a/scale", data))[0] == 400
+    assert (await send(http, "PATCH", path=f"{PATH}/a/scale", body=data, kind=MERGE))[0] == patched
+    assert (await send(http, "PUT", path=f"{PATH}/a/scale", body=data))[0] == 400
 
 
 async def test_a_scale_has_the_name_of_its_object(http: httpx.AsyncClient) -> None:
     await http.post(PATH, json=gauge("a", count=1))
     scale = {"metadata": {"name": "b"}, "spec": {"replicas": 3}}
-    code, message = await send(http, "PUT", f"{PATH}/a/scale", scale)
+    code, message = await send(http, "PUT", path=f"{PATH}/a/scale", body=scale)
 
     assert code == 400
     assert message == "the name of the object (b) does not match the name on the URL (a)"

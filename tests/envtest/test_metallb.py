@@ -176,8 +176,10 @@ async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
         await create(http, "/api/v1/namespaces", NAMESPACE)
         async with metallb_controller(plane.kubeconfig(), settings) as metallb:
             assert metallb.version
-            await create(http, POOLS, "pool", {"addresses": ["192.0.2.7-192.0.2.8"]})
-            await create(http, SERVICES, "web", {"type": "LoadBalancer", "ports": [{"port": 80}]})
+            await create(http, POOLS, name="pool", spec={"addresses": ["192.0.2.7-192.0.2.8"]})
+            await create(
+                http, SERVICES, name="web", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}
+            )
             assert await address(http, "web") == "192.0.2.7"
             assert "metallb_allocator_addresses_in_use_total" in await metallb.metrics()
 

@@ -101,7 +101,9 @@ def of_document(document: Mapping[str, Any]) -> Iterator[Operation]:
                 for parameter in described.get("parameters", ())
                 if "name" in parameter
             ]
-            yield Operation(path, method.upper(), kind, schema, schemas, names)
+            yield Operation(
+                path, method.upper(), kind=kind, schema=schema, schemas=schemas, parameters=names
+            )
 
 
 def values(

@@ -72,7 +72,7 @@ def test_a_scan_is_sorted_and_begins_behind_its_start(
 
 
 def event(revision: int, at: float = 0.0) -> Event:
-    return Event("ADDED", revision, Stored("k", revision, b"{}"), None, at)
+    return Event("ADDED", revision, current=Stored("k", revision, b"{}"), previous=None, at=at)
 
 
 def test_a_log_forgets_its_oldest_entries_when_it_is_full() -> None:

@@ -337,7 +337,7 @@ async def estate(seed: int = 0) -> AsyncIterator[Estate[Proxy]]:
         planes: list[Plane] = [await enter(ControlPlane.start()) for _ in range(2)]
         proxies = [await enter(Proxy.before(plane, seed=seed)) for plane in planes]
         witness, group = await enter(_watch_clusters(planes[0], planes[1], proxies[1]))
-        yield Estate(proxies[0], proxies[1], witness, group)
+        yield Estate(proxies[0], proxies[1], witness=witness, group=group)
 
 
 @asynccontextmanager
@@ -353,9 +353,9 @@ async def bare_estate(
     """
     async with (
         ControlPlane.start(force_embedded=True) as tenant,
-        _watch_clusters(plane, tenant, tenant, cidr) as (witness, group),
+        _watch_clusters(plane, tenant, tenant_as_seen=tenant, cidr=cidr) as (witness, group),
     ):
-        yield Estate(seen_at or plane, tenant, witness, group)
+        yield Estate(seen_at or plane, tenant, witness=witness, group=group)
 
 
 @asynccontextmanager

@@ -158,7 +158,7 @@ class Parts:
             changed = {"etcd-servers": f"http://{HOST}:{pipe.port}", "secure-port": str(port)}
             changed |= {name.replace("_", "-"): value for name, value in flags.items()}
             second = SecondServer(
-                self, plane, await self.again(self._apiserver, plane, changed), pipe
+                self, plane, child=await self.again(self._apiserver, plane, changed), etcd=pipe
             )
             try:
                 yield second

@@ -117,7 +117,9 @@ async def proxied_plane(seed: int = 0, *, streams: bool = False) -> AsyncIterato
             async with transport_to(plane) as direct, transport_to(proxy) as through:
                 if streams and not await _streams_lists(direct):
                     pytest.skip("this kube-apiserver streams no lists: WatchList is off in it")
-                yield ProxiedPlane(plane, proxy, Client(direct), Client(through), through)
+                yield ProxiedPlane(
+                    plane, proxy, direct=Client(direct), client=Client(through), transport=through
+                )
 
 
 async def _streams_lists(transport: Transport) -> bool:

@@ -48,7 +48,9 @@ async def _proxied_plane(
         await second.plane.install_crds([crd()])
         async with transport_to(plane) as direct, transport_to(proxy) as through:
             yield (
-                ProxiedPlane(plane, proxy, Client(direct), Client(through), through),
+                ProxiedPlane(
+                    plane, proxy, direct=Client(direct), client=Client(through), transport=through
+                ),
                 parts,
                 second,
             )

@@ -87,7 +87,7 @@ async def test_a_new_leader_with_a_lagging_cache_hands_out_no_range_that_is_take
             await here.witness.until(here.witness.promises_left)
             here.kill(0)
             lists = way.live_lists
-            await edit(here.client, NETWORK_POOL, POOL, {"spec": {"cidr": WIDER}})
+            await edit(here.client, NETWORK_POOL, key=POOL, change={"spec": {"cidr": WIDER}})
             await here.witness.until(lambda: _differs(here, n1=ALLOCATED))
             assert here.witness.clashes == []
             assert behind.position < _find_written_revision(here, "n2", "n3"), "it was not behind"

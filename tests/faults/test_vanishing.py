@@ -101,7 +101,7 @@ async def _storm(here: Estate[Plane], pairs: int, longest: float) -> None:
     async def pair(http: httpx.AsyncClient, kind: str, number: int, pause: float) -> None:
         resource, key, spec = _SPECS[kind](number)
         async with limit:
-            await create(http, resource, key, spec)
+            await create(http, resource, key=key, spec=spec)
             await anyio.sleep(pause)
             gone = await http.delete(resource.path(key))
             assert gone.status_code == 200, gone.text
@@ -192,7 +192,7 @@ async def test_a_pool_that_vanishes_leaves_its_ranges_to_those_who_hold_them(
         await here.witness.until(lambda: "not gone yet" if "n2" in _read_held_ranges(here) else "")
         rest = WHOLE_POOL - 4 * 5
         async with people(here.management) as http:
-            await create(http, NETWORK_POOL, POOL, {"cidr": "10.40.0.0/26"})
+            await create(http, NETWORK_POOL, key=POOL, spec={"cidr": "10.40.0.0/26"})
         for number in range(rest):
             await here.create_allocation(f"nn{number}")
         await here.witness.until(here.witness.describe_unsettled)
@@ -256,7 +256,7 @@ async def test_a_request_for_a_tenant_that_vanishes_leaves_nothing_and_is_not_wa
         owner = {"name": CLUSTER.name, "namespace": CLUSTER.namespace}
         spec = _allocation(tenantClusterRef=owner, type="loadbalancer", count=WHOLE_POOL // 2)
         async with people(here.management) as http:
-            await create(http, IP_ALLOCATION, key, spec)
+            await create(http, IP_ALLOCATION, key=key, spec=spec)
         async with vanishing(here, IP_ALLOCATION, key):
             await here.witness.until(lambda: _describe_unprojected(here, key))
             was = _read_held_ranges(here)["extra"]

@@ -42,7 +42,7 @@ INSTALLERS = {
 
 def render(**values: Any) -> dict[str, dict[str, Any]]:
     """Return the objects that the chart installs, by kind and name."""
-    documents = Chart(CHART, values, "butler-ipam", "butler-system").documents()
+    documents = Chart(CHART, values, release="butler-ipam", namespace="butler-system").documents()
     return {
         f"{document['kind']}/{document['metadata']['name']}": document
         for document in documents
@@ -335,7 +335,7 @@ def test_arguments_and_settings_reach_the_command_as_they_were_written() -> None
 def test_a_long_name_and_a_release_of_digits_make_valid_objects() -> None:
     values = {"fullnameOverride": LONGEST_NAME}
     assert list_faults(values) == []
-    objects = Chart(CHART, values, "2024", "butler-system").documents()
+    objects = Chart(CHART, values, release="2024", namespace="butler-system").documents()
     services = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "Service"]
     assert len(services) == 2
     assert all(len(name) <= 63 for name in services)
@@ -349,7 +349,9 @@ async def test_an_api_server_takes_whatever_is_rendered() -> None:
     async with server() as (http, plurals):
         for values in VALUE_SETS.values():
             assert list_faults(values) == []
-            for document in Chart(CHART, values, "butler-ipam", "butler-system").documents():
+            for document in Chart(
+                CHART, values, release="butler-ipam", namespace="butler-system"
+            ).documents():
                 if (encoded := json.dumps(document)) in tried:
                     continue
                 tried.add(encoded)

@@ -64,12 +64,14 @@ async def made_cluster(cluster: Cluster) -> Json:
         ("controlPlaneRef", "controlplane", "LabControlPlane", {}, "controlPlaneInitialized"),
     ):
         group = f"{part}.cluster.x-k8s.io"
-        await create(cluster, f"{group}/v1", kind, "lab", spec)
+        await create(cluster, f"{group}/v1", kind=kind, name="lab", spec=spec)
         status = json.dumps({"status": {"initialization": {there: True}}})
         patch = ("patch", kind.lower(), "lab", "-n", NAMESPACE, "--subresource=status")
         await cluster.kubectl(*patch, "--type=merge", f"--patch={status}")
         refs[field] = {"apiGroup": group, "kind": kind, "name": "lab"}
-    created = await create(cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", refs)
+    created = await create(
+        cluster, "cluster.x-k8s.io/v1beta2", kind="Cluster", name="lab", spec=refs
+    )
     for kind in ("InfrastructureReady", "ControlPlaneInitialized"):
         await core_says(cluster, kind, "True")
     return created
@@ -90,7 +92,7 @@ async def core_says(cluster: Cluster, kind: str, status: str) -> None:
 async def make_pools(cluster: Cluster) -> None:
     """Make a pool of the namespace and one of the whole cluster."""
     spec = {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "gateway": "10.0.0.1"}
-    await create(cluster, f"{IPAM}/v1alpha2", "InClusterIPPool", "lab", spec)
+    await create(cluster, f"{IPAM}/v1alpha2", kind="InClusterIPPool", name="lab", spec=spec)
     wide = {
         "apiVersion": f"{IPAM}/v1alpha2",
         "kind": WIDE["kind"],

@@ -144,7 +144,7 @@ async def populate(cluster: Cluster, *, answered: bool = True) -> None:
     """
     await cluster.kubectl("create", "namespace", NAMESPACE)
     created = await create(
-        cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", {"paused": False}
+        cluster, "cluster.x-k8s.io/v1beta2", kind="Cluster", name="lab", spec={"paused": False}
     )
     ready = {
         "type": "ControlPlaneInitialized",
@@ -157,7 +157,7 @@ async def populate(cluster: Cluster, *, answered: bool = True) -> None:
     patch = ("patch", "cluster", "lab", "-n", NAMESPACE, "--subresource=status", "--type=merge")
     await cluster.kubectl(*patch, f"--patch={json.dumps({'status': status})}")
     spec = {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "gateway": "10.0.0.1"}
-    pool = await create(cluster, f"{IPAM}/v1alpha2", "InClusterIPPool", "lab", spec)
+    pool = await create(cluster, f"{IPAM}/v1alpha2", kind="InClusterIPPool", name="lab", spec=spec)
     for name, address in (("a", "10.0.0.10"), ("b", "10.0.0.15")):
         claim = await make_claim(cluster, name, created, served_before=answered)
         if answered:

@@ -207,7 +207,9 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
         transport = await connect(kubeconfig)
         manager = Manager(transport, options=OPTIONS)
-        ways = assemble(manager, SystemClock(), SETTINGS, hiding(SETTINGS.tenant))
+        ways = assemble(
+            manager, SystemClock(), settings=SETTINGS, open_tenant=hiding(SETTINGS.tenant)
+        )
         informer = Informer(IP_ALLOCATION, transport, SystemClock())
         clusters = Informer(TENANT_CLUSTER, transport, SystemClock())
         changed = [anyio.Event()]
@@ -244,16 +246,16 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
             await http.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
             async with run_in_background([manager.run, informer.run, clusters.run]):
                 await manager.wait_serving()
-                await create(http, "networkpools", "lab", POOL)
-                await create(http, "providerconfigs", "proxmox", PROVIDER)
-                await create(http, "ipallocations", "served", request(4))
+                await create(http, "networkpools", name="lab", spec=POOL)
+                await create(http, "providerconfigs", name="proxmox", spec=PROVIDER)
+                await create(http, "ipallocations", name="served", spec=request(4))
                 await _admit_to(http, "one", await anyio.Path(kubeconfig).read_text())
-                await create(http, "tenantclusters", "one", TENANT)
+                await create(http, "tenantclusters", name="one", spec=TENANT)
                 await _admit_to(http, "observed", await anyio.Path(kubeconfig).read_text())
                 observed = TENANT | {"managementPolicy": {"mode": "Observe"}}
-                await create(http, "tenantclusters", "observed", observed)
+                await create(http, "tenantclusters", name="observed", spec=observed)
                 await until(looked_after)
-                await create(http, "ipallocations", "refused", request(256))
+                await create(http, "ipallocations", name="refused", spec=request(256))
                 await until(is_one_refused)
                 await _claim(http)
                 await _ask_for_a_cluster(http)

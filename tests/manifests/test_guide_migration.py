@@ -128,25 +128,29 @@ async def live_butler(cluster: Cluster) -> None:
         _make_object(
             "TenantCluster",
             "app",
-            {
+            spec={
                 "kubernetesVersion": "v1.33.1",
                 "workers": {"replicas": 1},
                 "providerConfigRef": {"name": "provider"},
             },
-            {"phase": "Ready", "conditions": [ready], "lbAllocationRef": {"name": "team-app-lb"}},
+            status={
+                "phase": "Ready",
+                "conditions": [ready],
+                "lbAllocationRef": {"name": "team-app-lb"},
+            },
             namespace="team-platform",
             finalizer="tenantcluster",
         ),
         _make_object(
             "IPAllocation",
             "team-platform-app-lb",
-            {
+            spec={
                 "poolRef": {"name": "pool"},
                 "tenantClusterRef": {"name": "app", "namespace": "team-platform"},
                 "type": "loadbalancer",
                 "count": 8,
             },
-            {
+            status={
                 "phase": "Allocated",
                 "startAddress": "10.0.0.0",
                 "endAddress": "10.0.0.7",

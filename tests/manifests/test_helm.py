@@ -103,7 +103,9 @@ def test_helm_renders_what_the_renderer_of_the_tests_renders(
     done = template(tmp_path, values)
     assert (done.returncode, done.stderr) == (0, "")
     theirs = by_name(list(read_all_yaml(done.stdout)))
-    assert theirs == by_name(list(Chart(CHART, values, RELEASE, HOME).documents()))
+    assert theirs == by_name(
+        list(Chart(CHART, values, release=RELEASE, namespace=HOME).documents())
+    )
 
 
 def test_helm_refuses_by_the_schema_what_cannot_be_meant(tmp_path: Path) -> None:

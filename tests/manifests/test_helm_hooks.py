@@ -98,7 +98,7 @@ async def test_helm_test_fails_where_the_audit_finds_an_error(release: Cluster) 
 
 def pods(**values: Any) -> list[dict[str, Any]]:
     """Return the pods that come of the chart: of the Deployment, and of `helm test`."""
-    documents = Chart(CHART, values, "butler-ipam", HOME).documents()
+    documents = Chart(CHART, values, release="butler-ipam", namespace=HOME).documents()
     [deployment] = [document for document in documents if document["kind"] == "Deployment"]
     template = deployment["spec"]["template"]
     meta = template["metadata"] | {"name": "of-deployment", "namespace": HOME}

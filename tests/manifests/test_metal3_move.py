@@ -70,7 +70,7 @@ async def run_managed(clusterctl: Clusterctl, folder: Path) -> AsyncIterator[Clu
 async def make_cluster(cluster: Cluster) -> Json:
     """Make a Cluster whose machines are there; return it."""
     created = await create(
-        cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", {"paused": False}
+        cluster, "cluster.x-k8s.io/v1beta2", kind="Cluster", name="lab", spec={"paused": False}
     )
     await say_ready(cluster)
     return created
@@ -100,7 +100,7 @@ async def make_claims(cluster: Cluster, owner: Json) -> None:
         "prefix": 24,
         "gateway": "10.0.0.1",
     }
-    await create(cluster, f"{GROUP}/v1alpha1", "IPPool", "lab", pool)
+    await create(cluster, f"{GROUP}/v1alpha1", kind="IPPool", name="lab", spec=pool)
     reference = {"apiGroup": GROUP, "kind": "IPPool", "name": "lab"}
     for number, name in enumerate(NAMES):
         if number % 2 == 0:

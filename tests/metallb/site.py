@@ -61,7 +61,9 @@ async def site(folder: Path, tenants: Sequence[str] = ("a",)) -> AsyncIterator[S
     # After many Services MetalLB often needs more than 20 s to end; there is nothing to save.
     settings = replace(read_settings(), stop_seconds=1.0)
     async with (
-        tenant_servers(folder, tenants, definitions(settings), METALLB_OFFERS) as servers,
+        tenant_servers(
+            folder, tenants, kinds=definitions(settings), offers=METALLB_OFFERS
+        ) as servers,
         AsyncExitStack() as stack,
     ):
         tenants_by_name: dict[str, Tenant] = {}
@@ -69,7 +71,13 @@ async def site(folder: Path, tenants: Sequence[str] = ("a",)) -> AsyncIterator[S
             await server.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
             config = server.plane.kubeconfig()
             metallb = await stack.enter_async_context(metallb_controller(config, settings))
-            tenants_by_name[name] = Tenant(server.key, server.plane, server.transport, metallb)
+            tenants_by_name[name] = Tenant(
+                server.key, server.plane, transport=server.transport, metallb=metallb
+            )
         yield Site(
-            servers.plane, servers.transport, tenants_by_name, servers.kubeconfig, servers.offers
+            servers.plane,
+            servers.transport,
+            tenants=tenants_by_name,
+            kubeconfig=servers.kubeconfig,
+            offers=servers.offers,
         )

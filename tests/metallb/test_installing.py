@@ -92,7 +92,7 @@ async def test_the_manifest_of_metallb_is_installed_and_services_are_served(
             lambda told: told == APPLIED or told[0] == "True",
         )
         async with metallb_controller(plane.kubeconfig(), settings) as metallb:
-            tenant = Tenant(Key(TEAM, "a"), plane, transport, metallb)
+            tenant = Tenant(Key(TEAM, "a"), plane, transport=transport, metallb=metallb)
             await here.ready("a")
             await tenant.serve("web")
             assert set(await tenant.wait_until_served("web")) == {"web"}

@@ -148,14 +148,24 @@ class Replica:
         management = ClusterIdentity(self.client, clock)
         by_default = kind or MetalLBKind(clock, settings.tenant)
         balancers = LoadBalancerKinds({DEFAULT_LOAD_BALANCER: by_default, **(kinds or {})})
-        guard = TenantIdentities(management, clusters, allocations, balancers)
+        guard = TenantIdentities(management, clusters, allocations=allocations, kinds=balancers)
         self.records = TenantRecords()
         self.tenants = TenantClients(
-            self.client, settings.tenant, clock, self.records, lab.open_tenant, guard
+            self.client,
+            settings.tenant,
+            clock=clock,
+            accesses=self.records,
+            open_transport=lab.open_tenant,
+            guard=guard,
         )
         self.pools = self.make_pool_reconciler()
         self.allocations = IPAllocationReconciler(
-            self.client, allocations, pools, self.gate, clock, settings.allocation
+            self.client,
+            allocations,
+            pools=pools,
+            release=self.gate,
+            clock=clock,
+            settings=settings.allocation,
         )
         self.providers = ProviderConfigReconciler(
             self.client,
@@ -175,14 +185,14 @@ class Replica:
             clock=clock,
             settings=settings.orphans,
         )
-        vanished = VanishedClusters(clusters, allocations, self.records, clock)
-        known = Caches(pools, allocations, clusters, providers)
+        vanished = VanishedClusters(clusters, allocations, records=self.records, clock=clock)
+        known = Caches(pools, allocations, clusters=clusters, providers=providers)
         self.tenant_gate = TenantReleaseCheck(
             self.client,
             known,
-            vanished,
-            self.records,
-            self.tenants,
+            vanished=vanished,
+            records=self.records,
+            tenants=self.tenants,
             kinds=balancers,
             recorder=recorder,
             clock=clock,
@@ -223,10 +233,10 @@ class Replica:
         return make_networkpool_passes(
             client or self.client,
             self.caches["networkpools"],
-            self.caches["ipallocations"],
-            PoolEvents(recorder, clock, settings.event_interval),
-            clock,
-            settings,
+            allocations=self.caches["ipallocations"],
+            events=PoolEvents(recorder, clock, settings.event_interval),
+            clock=clock,
+            settings=settings,
             claims=claims,
             observed=observed,
         )

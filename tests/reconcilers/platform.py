@@ -46,7 +46,10 @@ class Platform:
             self.server, clock=self.clock, options=ManagerOptions(detect_mutations=True)
         )
         tenants = assemble(
-            manager, self.clock, self.settings, lambda config: self.tenants[config.decode()]
+            manager,
+            self.clock,
+            settings=self.settings,
+            open_tenant=lambda config: self.tenants[config.decode()],
         )
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)

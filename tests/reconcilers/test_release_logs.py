@@ -150,7 +150,7 @@ async def test_an_ipamallocation_that_comes_and_goes_between_two_passes_is_logge
 async def test_an_ipamallocation_that_becomes_unreadable_is_not_logged_as_released() -> None:
     async with _kkp_cluster_with_addresses() as place:
         with capture_logs() as lines:
-            await place.edit(ALLOCATIONS, "p", {"spec": {"type": 7}}, "cluster-a")
+            await place.edit(ALLOCATIONS, "p", patch={"spec": {"type": 7}}, namespace="cluster-a")
             await place.home.pass_by(5)
     assert not [line for line in lines if line["event"] == "released IPAMAllocation"]
 

@@ -116,7 +116,13 @@ class Cluster:
     def start(self, *names: str, leader_elect: bool = True) -> list[Replica]:
         """Start replicas; return them. Without election and shards each of them leads."""
         replicas = [
-            Replica(name, self.api, self.settings, self.shards, leader_elect=leader_elect)
+            Replica(
+                name,
+                self.api,
+                settings=self.settings,
+                shards=self.shards,
+                leader_elect=leader_elect,
+            )
             for name in names
         ]
         for name in replicas:

@@ -107,7 +107,7 @@ class Replica:
         transport = Through(api, platform.server, lambda _: None)
         self.manager = Manager(transport, clock=platform.clock, options=options)
         self.tenants: TenantClients = assemble(
-            self.manager, platform.clock, platform.settings, open_tenant
+            self.manager, platform.clock, settings=platform.settings, open_tenant=open_tenant
         )
 
     @property

@@ -20,7 +20,7 @@ SENTENCE = "NetworkPool butler-system/lab cannot be read; correct or delete it"
 
 
 def _ready(platform: Platform, plural: str, name: str) -> tuple[str, str, str]:
-    return _condition(platform, plural, name, "Ready", make.NAMESPACE)
+    return _condition(platform, plural, name=name, kind="Ready", namespace=make.NAMESPACE)
 
 
 def _condition(
@@ -106,7 +106,11 @@ async def test_a_provider_counts_an_unreadable_pool_neither_as_absent_nor_as_fre
         platform.server.edit("networkpools", "lab", BAD_CIDR)
         await platform.clock.advance(5)
         status, reason, message = _condition(
-            platform, "providerconfigs", "default", "PoolAvailable", make.NAMESPACE
+            platform,
+            "providerconfigs",
+            name="default",
+            kind="PoolAvailable",
+            namespace=make.NAMESPACE,
         )
         assert (status, reason) == ("False", "PoolUnreadable")
         assert SENTENCE in message
@@ -125,7 +129,7 @@ async def test_no_pool_behind_an_unreadable_one_is_chosen_for_a_cluster(restarte
         await platform.clock.advance(60)
         assert platform.server.all("ipallocations") == []
         status, reason, message = _condition(
-            platform, "tenantclusters", "a", "NetworkReady", "team"
+            platform, "tenantclusters", name="a", kind="NetworkReady", namespace="team"
         )
         assert (status, reason) == ("False", "PoolUnreadable")
         assert "lab: cannot be read; correct or delete it" in message
@@ -176,7 +180,9 @@ async def test_a_cluster_whose_provider_cannot_be_read_gets_nothing_of_another(
         platform.server.add("tenantclusters", make.tenant(spec=spec if is_named else None))
         await platform.clock.advance(30)
         assert platform.server.all("ipallocations") == []
-        assert _condition(platform, "tenantclusters", "a", "NetworkReady", "team") == (
+        assert _condition(
+            platform, "tenantclusters", name="a", kind="NetworkReady", namespace="team"
+        ) == (
             "False",
             "ProviderConfigUnreadable",
             "ProviderConfig butler-system/default cannot be read; correct or delete it",
@@ -260,11 +266,16 @@ async def test_two_leaders_agree_while_discovery_does_not_list_the_platforms_kin
     platform.server.add("tenantclusters", make.tenant())
     async with platform.running():
         await platform.clock.advance(1)
-        first = _condition(platform, "tenantclusters", "a", "NetworkReady", "team")
+        first = _condition(
+            platform, "tenantclusters", name="a", kind="NetworkReady", namespace="team"
+        )
         assert first[1] == "ProviderConfigUnknown"
         assert BUTLER_CONFIG.full_name in first[2]
         await platform.clock.advance(11)
-        assert _condition(platform, "tenantclusters", "a", "NetworkReady", "team") == first
+        assert (
+            _condition(platform, "tenantclusters", name="a", kind="NetworkReady", namespace="team")
+            == first
+        )
 
 
 async def test_an_unreadable_allocation_enqueues_its_own_pool_alone(
@@ -317,7 +328,11 @@ async def test_all_that_waits_reports_an_unreadable_pool_or_provider_at_once() -
         assert _ready(platform, "ipallocations", "one")[1] == "PoolUnreadable"
         assert _network_reason(platform) == "PoolUnreadable"
         available = _condition(
-            platform, "providerconfigs", "default", "PoolAvailable", make.NAMESPACE
+            platform,
+            "providerconfigs",
+            name="default",
+            kind="PoolAvailable",
+            namespace=make.NAMESPACE,
         )
         assert available[1] == "PoolUnreadable"
         platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/29"}})
@@ -329,4 +344,6 @@ async def test_all_that_waits_reports_an_unreadable_pool_or_provider_at_once() -
 
 
 def _network_reason(platform: Platform) -> str:
-    return _condition(platform, "tenantclusters", "a", "NetworkReady", "team")[1]
+    return _condition(platform, "tenantclusters", name="a", kind="NetworkReady", namespace="team")[
+        1
+    ]

@@ -152,8 +152,12 @@ def _types(schema: _Schema, path: str) -> list[FieldError]:
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         where = f"{path}.x-kubernetes-preserve-unknown-fields"
         out.append(invalid(where, False, "must be true or undefined"))
-    out += _kind_for(schema, path, "map", "object", ("atomic", "granular"))
-    out += _kind_for(schema, path, "list", "array", ("atomic", "set", "map"))
+    out += _kind_for(
+        schema, path, collection="map", expected_type="object", known=("atomic", "granular")
+    )
+    out += _kind_for(
+        schema, path, collection="list", expected_type="array", known=("atomic", "set", "map")
+    )
     keys, kind = schema.get("x-kubernetes-list-map-keys"), schema.get("x-kubernetes-list-type")
     if keys and kind != "map":
         where = f"{path}.x-kubernetes-list-type"
@@ -336,10 +340,16 @@ def rule_errors(schema: _Schema, place: Place) -> list[FieldError]:
             "internal error: failed to construct type information for x-kubernetes-validations "
             "rules: unable to convert structural schema to CEL declarations"
         )
-        return [FieldError("InternalError", f"{place.path}.x-kubernetes-validations", "", detail)]
+        return [
+            FieldError(
+                "InternalError", f"{place.path}.x-kubernetes-validations", value="", detail=detail
+            )
+        ]
     out: list[FieldError] = []
     for index, rule in enumerate(schema["x-kubernetes-validations"]):
-        out += _one_rule(rule, checker, place, f"{place.path}.x-kubernetes-validations[{index}]")
+        out += _one_rule(
+            rule, checker, place=place, where=f"{place.path}.x-kubernetes-validations[{index}]"
+        )
     return out
 
 

@@ -55,7 +55,7 @@ def structural_errors(schema: _Schema, path: str) -> list[FieldError]:
     if not _is_readable(schema):
         # Refused elsewhere; the server cannot even read such a schema as a structural one.
         return out
-    _node(schema, "root", path, out)
+    _node(schema, "root", path=path, out=out)
     return sorted(out, key=lambda error: error.message)
 
 
@@ -75,19 +75,19 @@ def _node(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None
     if kind == "array" and items is None:
         out.append(build_required_error(f"{path}.items", "must be specified"))
     if isinstance(items, Mapping):
-        _node(items, "item", f"{path}.items", out)
+        _node(items, "item", path=f"{path}.items", out=out)
     for name, child in (schema.get("properties") or {}).items():
-        _node(child, "field", f"{path}.properties[{name}]", out)
+        _node(child, "field", path=f"{path}.properties[{name}]", out=out)
     additional = schema.get("additionalProperties")
     if additional is not None and level == "root":
         out.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
     if isinstance(additional, Mapping):
-        _node(additional, "field", f"{path}.additionalProperties", out)
+        _node(additional, "field", path=f"{path}.additionalProperties", out=out)
     _extensions(schema, path, out)
     _branches(schema, path, out)
-    _type(schema, level, path, out)
+    _type(schema, level, path=path, out=out)
     _check_embedded_object(schema, path, out)
-    _metadata(schema, level, path, out)
+    _metadata(schema, level, path=path, out=out)
 
 
 def _extensions(schema: _Schema, path: str, out: list[FieldError]) -> None:
@@ -222,7 +222,7 @@ def _value_errors(schema: _Schema, path: str, *, inside_meta: bool) -> list[Fiel
             embedded.coerce(copy.deepcopy(value), path, [])
         except MalformedObject as error:
             return [*errors, error.error]
-    return errors + _first_errors(schema, embedded, value, path)
+    return errors + _first_errors(schema, embedded, value=value, path=path)
 
 
 def _has_unknown(schema: _Schema, value: Any) -> bool:
@@ -257,4 +257,4 @@ def _prefix_path(error: FieldError, path: str) -> FieldError:
         field = path
     else:
         field = path + error.field if error.field.startswith("[") else f"{path}.{error.field}"
-    return FieldError(error.kind, field, error.value, error.detail)
+    return FieldError(error.kind, field, value=error.value, detail=error.detail)

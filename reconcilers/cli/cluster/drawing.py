@@ -29,7 +29,7 @@ WIDE = 128
 NARROWEST = 8
 """Cells of a row of a picture: usually, with -o wide, and at least where a terminal is narrow."""
 ROWS = 32
-PARTLY = Style("o", "blue", "", "", "a cell of which some addresses are held")
+PARTLY = Style("o", "blue", fill="", dark="", words="a cell of which some addresses are held")
 _ORDER = {state: place for place, state in enumerate(AddressState)}
 
 _Row = tuple[Extent, AddressHolder | None, str]
@@ -80,7 +80,7 @@ def _grid(picture: PoolFamily, form: Form) -> str:
     first, size = picture.first_and_size
     columns = _cells_of_a_row(picture, form)
     per_cell = power_of_two(size, columns * ROWS)
-    cells = _cells(picture.inside, first, size, per_cell)
+    cells = _cells(picture.inside, first, size=size, per_cell=per_cell)
     begins = range(0, len(cells), columns)
     starts = [picture.address(first + at * per_cell) for at in begins]
     room, width = output.terminal_width(), max(map(len, starts))

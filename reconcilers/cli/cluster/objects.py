@@ -226,16 +226,16 @@ def _of_files(where: Scope) -> Objects:
     return Objects(
         pools,
         index_by_key(manifests.allocations),
-        index_by_key(manifests.tenants),
-        index_by_key(manifests.providers),
-        unreadable,
+        clusters=index_by_key(manifests.tenants),
+        providers=index_by_key(manifests.providers),
+        unreadable=unreadable,
         live=False,
         owners_known=bool(manifests.tenants),
         integrations=views.from_manifests(
             manifests.others,
             _namespace(where),
-            NetworkPools([*pools.values()], manifests.unreadable_of("NetworkPool").keys()),
-            datetime.now(UTC),
+            pools=NetworkPools([*pools.values()], manifests.unreadable_of("NetworkPool").keys()),
+            now=datetime.now(UTC),
         ),
         platform_default=PlatformDefault(
             parse_reference(manifests.platform_default, names.DEFAULT_NAMESPACE)

@@ -112,7 +112,9 @@ async def repair(
 
 async def _carry_out(client: Any, entry: Finding, finding: Finding) -> Outcome:
     subject = entry.subject
-    at = Version(subject.namespace, subject.name, subject.uid, subject.resourceVersion)
+    at = Version(
+        subject.namespace, subject.name, uid=subject.uid, resourceVersion=subject.resourceVersion
+    )
     try:
         if entry.action == "delete" and subject.kind != IP_ALLOCATION.kind:
             await views.remove(client, subject.kind, at)

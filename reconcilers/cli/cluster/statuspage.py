@@ -71,4 +71,6 @@ def page(
     about_objects = findings_in(namespace, status_findings(objects, datetime.now(UTC)))
     findings = sorted([*about_objects, *more], key=finding_order)
     selected = objects.within(namespace).of_tenants(namespace)
-    return Page(area_states(selected, findings, controllers, namespace), findings)
+    return Page(
+        area_states(selected, findings, controllers=controllers, namespace=namespace), findings
+    )

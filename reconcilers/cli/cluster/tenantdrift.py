@@ -43,7 +43,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     clock = SystemClock()
     kinds = load_balancer_kinds(clock, settings)
     guard = AdmitAll(ClusterIdentity(client, clock))
-    clients = TenantClients(client, settings, clock, TenantRecords(), guard=guard)
+    clients = TenantClients(client, settings, clock=clock, accesses=TenantRecords(), guard=guard)
     drifts: list[Finding] = []
     asked = 0
     limit = anyio.CapacityLimiter(AT_ONCE)
@@ -61,11 +61,12 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
         if isinstance(inside, Inside):
             wrong = findings(inside, members, spaces)
             drifts.extend(
-                Finding(kind, grave, subject, sentence) for kind, grave, sentence in wrong
+                Finding(kind, grave, subject=subject, sentence=sentence)
+                for kind, grave, sentence in wrong
             )
         elif make_projection(members, 0).entries or not inside.absent:
             sentence = f"could not be asked: {inside.message}"
-            drifts.append(Finding("TenantDrift", "warning", subject, sentence))
+            drifts.append(Finding("TenantDrift", "warning", subject=subject, sentence=sentence))
 
     try:
         async with anyio.create_task_group() as group:
@@ -95,7 +96,7 @@ async def _inside(
     try:
         async with clients.client(tenant) as client:
             management = await clients.management()
-            return await read_inside(client, kinds, tenant, management)
+            return await read_inside(client, kinds, tenant=tenant, management=management)
     except TenantUnavailable as error:
         return error
     except (BalancerBlocked, ControllerError) as error:

@@ -38,7 +38,7 @@ def _condition(
 def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
     """Check that a pool serves, with `used` addresses handed out."""
     status = view.pool(name).status
-    _condition(f"NetworkPool {name}", status.conditions, READY, "True")
+    _condition(f"NetworkPool {name}", status.conditions, condition_type=READY, status="True")
     if status.allocatedIPs != used:
         raise NotYet(f"NetworkPool {name} has {count_addresses(status.allocatedIPs)} in use")
     largest = f"the largest free block has {status.largestFreeBlock}"
@@ -49,7 +49,9 @@ def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
 def pool_says(view: PlatformView, name: str, condition: str, status: str) -> list[str]:
     """Check a condition of a pool."""
     conditions = view.pool(name).status.conditions
-    pool_condition = _condition(f"NetworkPool {name}", conditions, condition, status)
+    pool_condition = _condition(
+        f"NetworkPool {name}", conditions, condition_type=condition, status=status
+    )
     return [
         f"NetworkPool {name}: {condition} is {pool_condition.status}, {pool_condition.message}"
     ]
@@ -60,8 +62,8 @@ def capacity(view: PlatformView, name: str) -> list[str]:
     """Check how many addresses a provider reports as free."""
     provider = existing(view.providers, Key(names.DEFAULT_NAMESPACE, name))
     whose, conditions = f"ProviderConfig {name}", provider.status.conditions
-    available = _condition(whose, conditions, "PoolAvailable", "True")
-    _condition(whose, conditions, READY, "True")
+    available = _condition(whose, conditions, condition_type="PoolAvailable", status="True")
+    _condition(whose, conditions, condition_type=READY, status="True")
     return [f"{whose}: {available.message}"]
 
 
@@ -71,8 +73,8 @@ def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> l
     objects = Objects(
         {pool.metadata.key: pool for pool in view.pools},
         {allocation.metadata.key: allocation for allocation in view.allocations},
-        {cluster.metadata.key: cluster for cluster in view.clusters},
-        {provider.metadata.key: provider for provider in view.providers},
+        clusters={cluster.metadata.key: cluster for cluster in view.clusters},
+        providers={provider.metadata.key: provider for provider in view.providers},
     )
     status_page = page(objects, namespace)
     # In the widest form, so that the words are found whatever the width of the terminal.
@@ -134,7 +136,9 @@ def has_range(view: PlatformView, name: str, start: str = "", end: str = "") -> 
 def lacks_range(view: PlatformView, name: str, expected_phase: str, reason: str) -> list[str]:
     """Check that an allocation waits or failed, for the reason in its condition."""
     allocation = view.allocation(name)
-    ready = _condition(f"IPAllocation {name}", allocation.status.conditions, READY, "False")
+    ready = _condition(
+        f"IPAllocation {name}", allocation.status.conditions, condition_type=READY, status="False"
+    )
     if (allocation.status.phase, ready.reason) != (expected_phase, reason):
         raise NotYet(f"IPAllocation {name} is {allocation.status.phase}, {ready.reason}")
     return [f"IPAllocation {name} is {expected_phase}, {ready.reason}: {ready.message}"]
@@ -171,7 +175,9 @@ def phase(view: PlatformView, cluster: Key, expected_phase: str, saying: str = "
 def says(view: PlatformView, cluster: Key, condition: str, status: str, reason: str) -> list[str]:
     """Check a condition of a cluster, and its reason."""
     conditions = existing(view.clusters, cluster).status.conditions
-    cluster_condition = _condition(f"TenantCluster {cluster}", conditions, condition, status)
+    cluster_condition = _condition(
+        f"TenantCluster {cluster}", conditions, condition_type=condition, status=status
+    )
     if cluster_condition.reason != reason:
         raise NotYet(
             f"TenantCluster {cluster}: {condition} is {status}, {cluster_condition.reason}"

@@ -178,7 +178,14 @@ async def perform(
             tasks = [releases.run, *view.watches]
             async with run_in_background(tasks), _page(whole, clock, way):
                 await way.ends()
-                await play(steps, view, clock, click.echo, step_timeout, way.in_step)
+                await play(
+                    steps,
+                    view,
+                    clock=clock,
+                    echo=click.echo,
+                    seconds=step_timeout,
+                    pause=way.in_step,
+                )
                 await way.ends()
     took = clock.monotonic() - begun
     click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.\n")

@@ -270,12 +270,16 @@ def attempt(
         case "create":
             body = ours(resource.kind, name, spec)
             return Attempt(
-                description, "POST", resource.collection(DEFAULT_NAMESPACE), body, words
+                description,
+                "POST",
+                path=resource.collection(DEFAULT_NAMESPACE),
+                body=body,
+                words=words,
             )
         case "change":
-            return Attempt(description, "PATCH", path, {"spec": spec}, words)
+            return Attempt(description, "PATCH", path=path, body={"spec": spec}, words=words)
         case _:
-            return Attempt(description, "DELETE", path, None, words)
+            return Attempt(description, "DELETE", path=path, body=None, words=words)
 
 
 def ours(kind: str, name: str, spec: Manifest) -> Manifest:
@@ -336,10 +340,10 @@ def reasons(refusal: ApiError) -> list[str]:
 def expect_refusals(title: str, *attempts: Attempt, explanation: str = "") -> Step:
     """Return the step in which all of these are refused."""
     answers = _Answers(attempts)
-    return Step(title, (answers.lines,), (answers.refuse,), explanation)
+    return Step(title, (answers.lines,), actions=(answers.refuse,), explanation=explanation)
 
 
 def expect_warnings(title: str, *attempts: Attempt, explanation: str = "") -> Step:
     """Return the step in which all of these are let through with a warning."""
     answers = _Answers(attempts)
-    return Step(title, (answers.lines,), (answers.warn,), explanation)
+    return Step(title, (answers.lines,), actions=(answers.warn,), explanation=explanation)

@@ -123,7 +123,7 @@ def _step_of(
             return make(title, *map(_attempt, entry[word]), explanation=explanation)
     actions = [_call_word(action_makers, act) for act in entry.get("do", ())]
     checks_made = [_call_word(check_makers, check) for check in entry["see"]]
-    return Step(title, tuple(checks_made), tuple(actions), explanation)
+    return Step(title, tuple(checks_made), actions=tuple(actions), explanation=explanation)
 
 
 def _call_word(words: Mapping[str, Callable[..., Any]], entry: Mapping[str, list[Any]]) -> Any:
@@ -140,7 +140,9 @@ def _argument(written: Any) -> Any:
 def _attempt(written: Mapping[str, Any]) -> Attempt:
     [verb] = {"create", "change", "delete"} & written.keys()
     (kind, name), spec = written[verb], written.get("spec", {})
-    return attempt(written["what"], verb, KINDS[kind], name, spec, written["words"])
+    return attempt(
+        written["what"], verb, resource=KINDS[kind], name=name, spec=spec, words=written["words"]
+    )
 
 
 def service(name: str) -> Manifest:

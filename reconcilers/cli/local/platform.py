@@ -106,7 +106,7 @@ async def replica(
 ) -> AsyncIterator[Replica]:
     """Run a replica for the time of the context."""
     async with server.connect() as transport:
-        started_replica = Replica(transport, clock, settings, options)
+        started_replica = Replica(transport, clock, settings=settings, options=options)
         try:
             async with run_in_background([started_replica.run]):
                 yield started_replica
@@ -202,7 +202,9 @@ async def platform(
         with progress(f"starting {balancer.title} and the controllers"):
             # The webhooks of an earlier start: nothing listens on their port any more.
             await delete(management.client, VALIDATING, webhooks.KEY)
-            await _prepare(management, servers, namespace, balancer.namespaces)
+            await _prepare(
+                management, servers, namespace=namespace, balancer_namespaces=balancer.namespaces
+            )
             for tenant in tenants:
                 serving = balancer.serve(
                     servers[tenant.cluster], clock, definitions, is_installed=tenant.has_balancer
@@ -210,13 +212,17 @@ async def platform(
                 await stack.enter_async_context(serving)
             started = list[Replica]()
             for name, settings in replicas.items():
-                run = replica(management, clock, settings, replace(options, identity=name))
+                run = replica(
+                    management, clock, settings=settings, options=replace(options, identity=name)
+                )
                 started_replica = await stack.enter_async_context(run)
                 port = await started_replica.webhook_port()
                 if not started:
                     await webhooks.put_in_force(management, port, clock)
                 started.append(started_replica)
-        yield Platform(management, servers, started, balancer, definitions)
+        yield Platform(
+            management, servers, replicas=started, balancer=balancer, definitions=definitions
+        )
 
 
 async def _prepare(

@@ -150,7 +150,14 @@ async def api_server(
         kubeconfig = plane.kubeconfig()
         async with _connect(kubeconfig) as transport:
             version = decode_json(await transport.request("GET", "/version"))["gitVersion"]
-            yield ApiServer(name, plane.url, plane.kind, kubeconfig, transport, version)
+            yield ApiServer(
+                name,
+                plane.url,
+                kind=plane.kind,
+                kubeconfig=kubeconfig,
+                transport=transport,
+                version=version,
+            )
 
 
 def servers_source() -> str:

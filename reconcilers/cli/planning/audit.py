@@ -154,7 +154,7 @@ class Audit:
         if pool is None or layouts is None or statusranges.find_held_range(allocation) is not None:
             return
         count = requestedranges.count_requested(allocation, pool)
-        impossible = requestspecs.find_impossibility(allocation, count, pool, layouts)
+        impossible = requestspecs.find_impossibility(allocation, count, pool=pool, layouts=layouts)
         if impossible is None:
             return
         # A request that is too large may fit after an edit of the pool; an address never moves.

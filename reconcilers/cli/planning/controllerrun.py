@@ -55,9 +55,11 @@ def run_controllers(manifests: Manifests, settings: Settings, now: datetime) -> 
 
 async def _run(manifests: Manifests, clock: VirtualClock, settings: Settings) -> PlanServer:
     """Store the objects step by step, and let the controllers rest after each step."""
-    drafts = list_drafts(manifests, settings.integration, settings.namespace, clock.now())
+    drafts = list_drafts(
+        manifests, settings.integration, namespace=settings.namespace, now=clock.now()
+    )
     drafts, revision = await _give_journals(drafts, clock, settings)
-    server = PlanServer(drafts, settings.integration, clock, revision)
+    server = PlanServer(drafts, settings.integration, clock=clock, first_revision=revision)
     if manifests.platform_default is not None:
         server.store_platform_default(manifests.platform_default)
     for manifest in manifests.providers:

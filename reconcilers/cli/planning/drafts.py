@@ -105,7 +105,10 @@ def list_drafts(
         namespace: of objects that name none.
         now: when objects were created that do not say.
     """
-    return [*_ours(manifests), *_of_platforms(manifests, integrations, namespace, now)]
+    return [
+        *_ours(manifests),
+        *_of_platforms(manifests, integrations, namespace=namespace, now=now),
+    ]
 
 
 def _ours(manifests: Manifests) -> Iterator[Draft]:
@@ -114,10 +117,12 @@ def _ours(manifests: Manifests) -> Iterator[Draft]:
     for manifest in manifests.every():
         resource = resources[str(manifest.body["kind"])]
         body = _with_finalizer({**manifest.body, "metadata": _metadata(manifest)}, resource)
-        yield Draft(resource, manifest.key, manifest.body, body, manifest.number)
+        yield Draft(
+            resource, manifest.key, manifest=manifest.body, body=body, number=manifest.number
+        )
     number = _last_number(manifests)
     for at, ((kind, key), stored) in enumerate(manifests.unreadable_bodies.items(), number + 1):
-        yield Draft(resources[kind], key, stored, stored, at)
+        yield Draft(resources[kind], key, manifest=stored, body=stored, number=at)
 
 
 def _last_number(manifests: Manifests) -> int:
@@ -154,7 +159,9 @@ def _of_platforms(
             {**platformobjects.fill_defaults(manifest), "metadata": filled}, resource
         )
         printed = {**manifest, "metadata": placed}
-        yield Draft(resource, Key(own, meta["name"]), printed, body, number + at)
+        yield Draft(
+            resource, Key(own, meta["name"]), manifest=printed, body=body, number=number + at
+        )
 
 
 def _with_finalizer(body: Body, resource: Resource[Any]) -> Body:

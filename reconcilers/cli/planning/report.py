@@ -115,10 +115,10 @@ def changes(
     both = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in planned.pools)
     for was, pool in chain.from_iterable(starmap(partial(zip, strict=True), both)):
         supply = find_supply(pool)
-        before = _standing(was, earlier, sizes, most, closed=not supply.is_open)
-        after = _standing(pool, later, sizes, most, closed=not supply.is_open)
+        before = _standing(was, earlier, sizes=sizes, most=most, closed=not supply.is_open)
+        after = _standing(pool, later, sizes=sizes, most=most, closed=not supply.is_open)
         if before is not None and after is not None:
-            pool_changes.append(Change(pool, before, after, supply.unreadable))
+            pool_changes.append(Change(pool, before, after=after, unreadable=supply.unreadable))
     return pool_changes
 
 
@@ -223,10 +223,10 @@ def render(
     """Return the tables for people; with -o wide, pools that stay as they are are listed, too."""
     allocations = sorted(planned.allocations, key=_by_pool_and_place)
     parts = [
-        _section("Pools", _POOLS, _pool_rows(planned, changed), form),
+        _section("Pools", _POOLS, rows=_pool_rows(planned, changed), form=form),
         _section("Before and after", *_changes(changed, wide=form == "wide"), form),
-        _section("Allocations", _allocation_columns(before, planned), allocations, form),
-        _section("Tenants", _TENANTS, planned.tenants, form),
+        _section("Allocations", _allocation_columns(before, planned), rows=allocations, form=form),
+        _section("Tenants", _TENANTS, rows=planned.tenants, form=form),
         _sum(allocations, before),
     ]
     return "\n".join(part for part in parts if part)

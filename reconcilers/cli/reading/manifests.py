@@ -145,7 +145,7 @@ def read(
     passed_over: Counter[str] = Counter()
     for raw in read_objects(paths, findings, recursive=recursive):
         if raw.is_ours:
-            _accept(raw, namespace, accepted, manifests, findings)
+            _accept(raw, namespace, accepted=accepted, manifests=manifests, findings=findings)
         elif views.is_known(raw.body):
             manifests.others.append(raw.body)
         elif raw.is_known:
@@ -158,7 +158,7 @@ def read(
     if passed_over:
         counted = (f"{kind} ({n})" if n > 1 else kind for kind, n in sorted(passed_over.items()))
         findings.add("note", f"skipped, because plan does not need them:  {', '.join(counted)}")
-    _type(accepted.values(), now, manifests, findings)
+    _type(accepted.values(), now, manifests=manifests, findings=findings)
     return manifests
 
 
@@ -216,7 +216,9 @@ def _is_decodable(raw: RawObject, key: Key, manifests: Manifests) -> bool:
     try:
         msgspec.convert({**raw.body, "metadata": placed}, resource.type)
     except msgspec.ValidationError as error:
-        manifests.unreadable[raw.kind, key] = decode_failure(resource, raw.body, placed, error)
+        manifests.unreadable[raw.kind, key] = decode_failure(
+            resource, raw.body, metadata=placed, error=error
+        )
         manifests.unreadable_bodies[raw.kind, key] = {**raw.body, "metadata": placed}
         return False
     return True
@@ -257,11 +259,11 @@ def _type(
             findings.error(obj.raw.place, obj.raw.sentence((), str(error)))
             manifests.refused.add(identity)
             if is_stored(obj.body["metadata"]):
-                failure = decode_failure(resource, obj.body, filled, error)
+                failure = decode_failure(resource, obj.body, metadata=filled, error=error)
                 manifests.unreadable[identity] = failure
                 manifests.unreadable_bodies[identity] = {**obj.body, "metadata": filled}
         else:
-            manifest = Manifest(obj.raw, obj.body, filled, typed, number)
+            manifest = Manifest(obj.raw, obj.body, metadata=filled, object=typed, number=number)
             manifests.of_kind(obj.raw.kind).append(manifest)
 
 

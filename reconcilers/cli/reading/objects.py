@@ -274,4 +274,4 @@ def _open(
         if item_kind in OURS:  # lists of one kind need not repeat it
             item.setdefault("apiVersion", api_version)
             item.setdefault("kind", item_kind)
-        yield from _open(item, where, findings, name)
+        yield from _open(item, where, findings=findings, inside=name)

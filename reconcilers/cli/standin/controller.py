@@ -212,7 +212,13 @@ class MetalLBStandIn:
             if self.stale != str(wrong):
                 _log.error("configuration refused, keeping the last one", reason=str(wrong))
                 for pool in declared:
-                    self._record(ADDRESS_POOL, pool, "Warning", "InvalidConfiguration", str(wrong))
+                    self._record(
+                        ADDRESS_POOL,
+                        pool,
+                        kind="Warning",
+                        reason="InvalidConfiguration",
+                        message=str(wrong),
+                    )
             self.stale = str(wrong)
         else:
             self.stale = ""
@@ -238,7 +244,13 @@ class MetalLBStandIn:
         service = assignment.service
         uid = service.metadata.uid
         if assignment.problem and self._problems.get(uid) != assignment.problem:
-            self._record(SERVICE, service, "Warning", "AllocationFailed", assignment.problem)
+            self._record(
+                SERVICE,
+                service,
+                kind="Warning",
+                reason="AllocationFailed",
+                message=assignment.problem,
+            )
         self._problems[uid] = assignment.problem
         if addresses(service) != assignment.addresses:
             service = await self._set_status(service, assignment)
@@ -254,10 +266,10 @@ class MetalLBStandIn:
         """
         if addresses(service):
             lost = f"{', '.join(addresses(service))} is not in a pool any more"
-            self._record(SERVICE, service, "Normal", "ClearAssignment", lost)
+            self._record(SERVICE, service, kind="Normal", reason="ClearAssignment", message=lost)
         if assignment.addresses:
             message = f"Assigned IP [{', '.join(assignment.addresses)}]"
-            self._record(SERVICE, service, "Normal", "IPAllocated", message)
+            self._record(SERVICE, service, kind="Normal", reason="IPAllocated", message=message)
         ingress = [{"ip": address} for address in assignment.addresses] or None
         status = {"status": {"loadBalancer": {"ingress": ingress}}}
         at = Version.from_object(service)

@@ -125,7 +125,7 @@ def choose_addresses(
         added = (
             []
             if service.metadata.deletionTimestamp
-            else _add(service, shown_addresses, pools, taken_addresses)
+            else _add(service, shown_addresses, pools=pools, taken_addresses=taken_addresses)
         )
         taken_addresses.update(added)
         texts = tuple(address.start_text for address in [*shown_addresses, *added])

@@ -161,7 +161,9 @@ def free_name(
     own = f"{tenant.metadata.key} {tenant.metadata.uid}"
     more = (_make_hashed_name(tenant, kind, f"{own} {number}") for number in count(1))
     free = (
-        name for name in chain(first, more) if _is_usable(tenant, kind, taken_by, namespace, name)
+        name
+        for name in chain(first, more)
+        if _is_usable(tenant, kind, taken_by=taken_by, namespace=namespace, name=name)
     )
     return next(free)
 

@@ -366,10 +366,14 @@ class PoolChoice:
             pool = self._pools.get(Key(namespace, name))
             if Key(namespace, name) in self._pools.unreadable:
                 obstacle = "cannot be read; correct or delete it"
-                refusals.append(PoolRefusal(name, 0, obstacle, PoolState.UNREADABLE))
+                refusals.append(
+                    PoolRefusal(name, 0, obstacle=obstacle, state=PoolState.UNREADABLE)
+                )
                 continue
             if pool is None:
-                refusals.append(PoolRefusal(name, 0, "does not exist", PoolState.ABSENT))
+                refusals.append(
+                    PoolRefusal(name, 0, obstacle="does not exist", state=PoolState.ABSENT)
+                )
                 continue
             size = count(pool)
             refusals.append(PoolRefusal(name, size, self._obstacle(pool, size, asked)))
@@ -447,7 +451,9 @@ class PoolChoice:
         except InvalidPool:
             return None
         allocations = self._allocations.by_index(POOL_INDEX, str(key))
-        forecast = PoolForecast(pool, geometry, allocations, self._allocations.position)
+        forecast = PoolForecast(
+            pool, geometry, allocations=allocations, position=self._allocations.position
+        )
         for name, (count, asked) in self._reserved.get(key, {}).items():
             forecast.reserve(name, count, asked)
         self._forecasts[key] = forecast

@@ -163,7 +163,9 @@ class Requester:
             if request.kind == names.TYPE_NODES and request.existing.metadata.terminating:
                 await self._replace(current.tenant, request.existing)
             else:
-                await self._move_if_stuck(current, provider, request.count, request.existing)
+                await self._move_if_stuck(
+                    current, provider, count=request.count, existing=request.existing
+                )
         missing = [request for request in required if request.existing is None]
         created = [
             state
@@ -250,7 +252,7 @@ class Requester:
         moved = set()
         for allocation in grown:
             count = count_in_any_pool(allocation.spec.count or increment)
-            if await self._move_if_stuck(current, provider, count, allocation):
+            if await self._move_if_stuck(current, provider, count=count, existing=allocation):
                 moved.add(allocation.metadata.uid)
         return frozenset(moved)
 
@@ -268,7 +270,9 @@ class Requester:
         Their addresses are kept from other choices until the cache shows the allocations.
         """
         with ExitStack() as reserved:
-            planned = self._planner.new_allocations(tenant, provider, group, reserved)
+            planned = self._planner.new_allocations(
+                tenant, provider, group=group, reserved=reserved
+            )
             if isinstance(planned, Refusal):
                 return self._planner.states_of_refused(provider, group, planned)
             return [
@@ -330,7 +334,7 @@ class Requester:
         """
         if not self.is_stuck(existing):
             return False
-        if not self._planner.should_move(current.tenant, provider, count, existing):
+        if not self._planner.should_move(current.tenant, provider, count=count, failed=existing):
             return False
         fields = release_fields(existing, "another pool has room for it now")
         _log.info("request withdrawn", **fields)

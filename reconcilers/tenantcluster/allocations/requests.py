@@ -129,7 +129,9 @@ class NewAllocation:
 def _new_allocation(
     tenant: TenantCluster, name: str, pool: NetworkPool, kind: str, count: int, role: str
 ) -> NewAllocation:
-    body = membership.request(tenant, kind, name, pool.metadata.name, count, role)
+    body = membership.request(
+        tenant, kind, name=name, pool=pool.metadata.name, size=count, role_name=role
+    )
     return NewAllocation(pool, count, body)
 
 
@@ -192,8 +194,12 @@ class RequestPlanner:
         if pool is None:
             return None
         namespace, role = provider.metadata.namespace, names.ROLE_INITIAL
-        name = membership.free_name(tenant, required.kind, self._allocations, namespace)
-        return _new_allocation(tenant, name, pool, required.kind, required.count(pool), role)
+        name = membership.free_name(
+            tenant, required.kind, taken_by=self._allocations, namespace=namespace
+        )
+        return _new_allocation(
+            tenant, name, pool=pool, kind=required.kind, count=required.count(pool), role=role
+        )
 
     def new_allocations(
         self,
@@ -214,7 +220,7 @@ class RequestPlanner:
                     count_of_type(kept.kind, draft.count)
                     for kept, draft in zip(group, drafts, strict=False)
                 )
-                refusal = self._refusal(tenant, provider, required.kind, required.count)
+                refusal = self._refusal(tenant, provider, kind=required.kind, count=required.count)
                 return replace(refusal, beside=" and ".join(beside))
             kept_free = self._choice.keep_free(new.pool, new.count, tenant.networking)
             reserved.enter_context(kept_free)
@@ -232,8 +238,8 @@ class RequestPlanner:
             AllocationState(
                 required.kind,
                 None,
-                refusal if refusal.kind == required.kind else None,
-                self._choice.least_count(provider, required.count),
+                refusal=refusal if refusal.kind == required.kind else None,
+                count=self._choice.least_count(provider, required.count),
             )
             for required in group
         ]
@@ -242,7 +248,9 @@ class RequestPlanner:
         self, tenant: TenantCluster, provider: ProviderConfig, count: int
     ) -> Refusal:
         """Return why no pool serves one more growth allocation of `count` addresses."""
-        return self._refusal(tenant, provider, names.TYPE_LOADBALANCER, count_in_any_pool(count))
+        return self._refusal(
+            tenant, provider, kind=names.TYPE_LOADBALANCER, count=count_in_any_pool(count)
+        )
 
     def _refusal(
         self,
@@ -254,7 +262,7 @@ class RequestPlanner:
         """Return why no pool of `provider` serves a request of the tenant."""
         asked = tenant.networking
         pools = self._choice.refusals(provider, count, asked)
-        return Refusal(provider, kind, asked.families_text, pools)
+        return Refusal(provider, kind, families=asked.families_text, pools=pools)
 
     def growth(
         self, tenant: TenantCluster, provider: ProviderConfig, count: int
@@ -269,7 +277,7 @@ class RequestPlanner:
             return None
         name = membership.free_growth_name(tenant, self._allocations, provider.metadata.namespace)
         kind, role = names.TYPE_LOADBALANCER, names.ROLE_GROWTH
-        return _new_allocation(tenant, name, pool, kind, count, role)
+        return _new_allocation(tenant, name, pool=pool, kind=kind, count=count, role=role)
 
     def families_of_growth(self, tenant: TenantCluster, provider: ProviderConfig) -> set[Family]:
         """Return of which families a growth allocation would bring addresses; none if it waits."""
@@ -291,7 +299,7 @@ class RequestPlanner:
         first = min([deleted.requested_at, *waiting]) - timedelta(seconds=1)
         name, pool = membership.successor_name(tenant, deleted), deleted.spec.poolRef.name
         body = membership.request(
-            tenant, deleted.spec.type, name, pool, cap_at_int32(spans[0].size)
+            tenant, deleted.spec.type, name=name, pool=pool, size=cap_at_int32(spans[0].size)
         )
         body["metadata"]["annotations"] |= {
             names.ANNOTATION_REPLACES: meta.uid,

@@ -45,7 +45,9 @@ async def carry_out(
         ControllerError: the management cluster did not answer.
     """
     await withdraw_marks(client, change.withdraw)
-    number = await requester.grow(current.tenant, provider, change.create, change.addresses)
+    number = await requester.grow(
+        current.tenant, provider, number=change.create, count=change.addresses
+    )
     grown = [part.allocation for part in facts.ranges if part.is_growth]
     moved: frozenset[str] = frozenset()
     if change.should_move:

@@ -589,7 +589,7 @@ def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
             disuse.append(NewDisuse(part.allocation, measured.since))
         if measured.due_in is not None:
             due_in.append(measured.due_in)
-    return Shrink(tuple(disuse), tuple(mark), unserved, tuple(due_in))
+    return Shrink(tuple(disuse), tuple(mark), unserved=unserved, due_in=tuple(due_in))
 
 
 def measure_disuse(facts: SizeFacts, part: RangeFacts) -> Disuse:
@@ -834,7 +834,7 @@ def describe_size(facts: SizeFacts, change: SizeChange, created: Created) -> Siz
     if not demand.status and facts.settling > 0:
         due_in.append(facts.settling)
     demand = _with_unexamined(demand, facts.demand.unexamined)
-    return SizeReport(demand, size, refused, min(due_in, default=None))
+    return SizeReport(demand, size, refused=refused, due_in=min(due_in, default=None))
 
 
 def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Finding:
@@ -985,7 +985,7 @@ def _describe_surplus(fixed: FixedSize, asked: str) -> Finding:
 
 
 def _sized_finding(status: bool, reason: str, message: str) -> Finding:
-    return Finding(LOAD_BALANCER_SIZED, status, reason, message)
+    return Finding(LOAD_BALANCER_SIZED, status, reason=reason, message=message)
 
 
 def _refused_growth(facts: SizeFacts, finding: Finding, addresses: int) -> RefusedGrowth | None:

@@ -309,11 +309,11 @@ class TenantReleaseCheck(ReleaseCheck):
             return Released("it holds no range")
         try:
             try:
-                return await self._ask(tenant, allocation, ranges, mark)
+                return await self._ask(tenant, allocation, ranges=ranges, mark=mark)
             except TenantUnavailable as error:
                 if error.reason != SHARED:
                     raise
-                return await self._read_shared(tenant, allocation, ranges, mark)
+                return await self._read_shared(tenant, allocation, ranges=ranges, mark=mark)
         except TenantUnavailable as error:
             if error.reason == IS_MANAGEMENT and not tenant.projection_begun:
                 return Released(NEVER_PROJECTED)
@@ -336,7 +336,7 @@ class TenantReleaseCheck(ReleaseCheck):
         """
         if not tenant.projection_begun:
             return Released(NEVER_PROJECTED)
-        return await self._ask(tenant, allocation, ranges, mark, guarded=False)
+        return await self._ask(tenant, allocation, ranges=ranges, mark=mark, guarded=False)
 
     async def _ask(
         self,
@@ -352,7 +352,9 @@ class TenantReleaseCheck(ReleaseCheck):
             if self._has_moved(tenant) or _was_elsewhere(tenant, allocation):
                 return InUse(ELSEWHERE)
             kind = self._find_balancer(tenant, allocation)
-            return await self._inspect(client, kind, tenant, allocation, ranges, mark)
+            return await self._inspect(
+                client, kind, tenant=tenant, allocation=allocation, ranges=ranges, mark=mark
+            )
 
     def _find_balancer(self, tenant: TenantCluster, allocation: IPAllocation) -> LoadBalancerKind:
         """Return the load balancer that may have the range of an allocation.
@@ -399,7 +401,7 @@ class TenantReleaseCheck(ReleaseCheck):
         reading = await balancer.read()
         management = await self._tenants.management()
         services = await _list_services(client)
-        await note_for_release(self._client, [allocation], services, serves)
+        await note_for_release(self._client, [allocation], services=services, serves=serves)
         user = await _find_user(services, ranges, serves)
         if user is not None:
             reason = f"Service {user.metadata.key} still shows an address of the range"
@@ -421,13 +423,18 @@ class TenantReleaseCheck(ReleaseCheck):
             mark=mark,
             position=max(mark, self._allocations.position),
             owner=owner_note(allocation, management),
-            note=AllocationCreationNote(self._client, allocation, memory.creations, self._clock),
+            note=AllocationCreationNote(
+                self._client, allocation, creations=memory.creations, clock=self._clock
+            ),
             release_note=release_note(allocation),
         )
         answer = await balancer.acknowledgement(reading, withdrawal)
-        verdict = self._judge(answer, kind, mark, memory.wait)
+        verdict = self._judge(answer, kind, mark=mark, wait=memory.wait)
         if isinstance(verdict, Released):
-            return await self._check_others(client, kind, allocation, ranges) or verdict
+            return (
+                await self._check_others(client, kind, allocation=allocation, ranges=ranges)
+                or verdict
+            )
         return verdict
 
     async def _check_others(

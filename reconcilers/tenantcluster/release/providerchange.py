@@ -124,7 +124,7 @@ class ProviderChange:
         waits = [
             reason
             for provider in self._projector.list_other_balancers(tenant)
-            for reason in await self._leave(current, memory, provider, moving)
+            for reason in await self._leave(current, memory, provider=provider, moving=moving)
         ]
         why = waits[0] if waits else "no other load balancer has a range any more"
         return self._describe(others, chosen, why)

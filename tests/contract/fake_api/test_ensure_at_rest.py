@@ -211,7 +211,7 @@ async def test_a_created_child_is_at_rest(server: CountedTransport, case: str) -
     client, desired = Client(server), complete(kind, body)
     created = await ensure(client, kind, None, desired, manager="me")
     assert created.operation == "created"
-    await assert_at_rest(server, client, kind, desired)
+    await assert_at_rest(server, client, kind=kind, body=desired)
     await remove(client, kind, created.object)
 
 
@@ -225,7 +225,7 @@ async def test_a_restart_costs_one_apply_at_most(server: CountedTransport, case:
     child = await ensure(restarted, kind, None, desired, manager="me")
     assert server.methods in (["GET"], ["GET", "PATCH"])
     assert child.object.metadata.uid == created.object.metadata.uid
-    await assert_at_rest(server, restarted, kind, desired)
+    await assert_at_rest(server, restarted, kind=kind, body=desired)
     await remove(restarted, kind, created.object)
 
 
@@ -242,7 +242,7 @@ async def test_a_value_that_others_write_in_place_of_an_empty_one_is_taken_back(
     repaired = await ensure(client, kind, None, desired, manager="me")
     assert (repaired.operation, repaired.fields) == ("updated", ("spec.egress",))
     assert not repaired.object.body["spec"].get("egress")
-    await assert_at_rest(server, client, kind, desired)
+    await assert_at_rest(server, client, kind=kind, body=desired)
     await remove(client, kind, created.object)
 
 

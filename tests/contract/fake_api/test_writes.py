@@ -106,7 +106,10 @@ async def test_a_write_needs_the_uid_that_the_object_has(client: Client) -> None
     first = await create_gauge(client)
     operation = {"op": "replace", "path": "/spec/count", "value": 3}
     other = Version(
-        "default", "a", "2dd3e1f7-0000-4000-8000-000000000000", at(first).resourceVersion
+        "default",
+        "a",
+        uid="2dd3e1f7-0000-4000-8000-000000000000",
+        resourceVersion=at(first).resourceVersion,
     )
     for write, refusal in (
         (client.patch(GAUGES, other, {"spec": {"count": 3}}), Invalid),
@@ -241,7 +244,9 @@ async def test_a_dry_run_answers_and_stores_nothing(client: Client) -> None:
     assert await dry.delete(GAUGES, at(first)) is None
     with pytest.raises(Conflict):
         await dry.patch(
-            GAUGES, Version("default", "a", first.metadata.uid, "1"), {"spec": {"count": 5}}
+            GAUGES,
+            Version("default", "a", uid=first.metadata.uid, resourceVersion="1"),
+            {"spec": {"count": 5}},
         )
     page = await client.list(GAUGES)
     assert page.items == (first,)

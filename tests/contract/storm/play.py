@@ -120,7 +120,9 @@ async def storm(
         here = scene(admin, random.Random(choices.random()))
         await plane.install_crds(crd.crds())
         await plane.install_crds(DATA / here.integration / "crds.yaml")
-        kubeconfig = await under_shipped_roles(plane, admin, folder, here.integration)
+        kubeconfig = await under_shipped_roles(
+            plane, admin, where=folder, integration=here.integration
+        )
         group.start_soon(here.record.follow, admin)
         flags = (f"--integration={here.integration}", *FLAGS)
         replicas = [replica(kubeconfig, *flags) for _ in range(2)]
@@ -146,7 +148,14 @@ async def storm(
         await here.record.wait_until_noted(admin)
         group.cancel_scope.cancel()
     done, record = sum(person.done for person in people), here.record
-    return Report(faults, done, record.events, record.most, seconds, record.findings)
+    return Report(
+        faults,
+        done,
+        events=record.events,
+        most=record.most,
+        seconds=seconds,
+        findings=record.findings,
+    )
 
 
 class _People:

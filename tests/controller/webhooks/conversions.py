@@ -85,9 +85,13 @@ def to_v3(new: Gizmo) -> NewestGizmo:
 
 def gizmos() -> Conversion[Gizmo]:
     """Return the conversion of all three."""
-    old = Spoke("v1", OldGizmo, to_v2, to_v1)
+    old = Spoke("v1", OldGizmo, to_hub=to_v2, from_hub=to_v1)
     return Conversion(
-        "/convert-gizmo", GIZMOS, Gizmo, old, Spoke("v3", NewestGizmo, from_v3, to_v3)
+        "/convert-gizmo",
+        GIZMOS,
+        Gizmo,
+        old,
+        Spoke("v3", NewestGizmo, to_hub=from_v3, from_hub=to_v3),
     )
 
 

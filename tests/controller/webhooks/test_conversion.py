@@ -42,7 +42,9 @@ def plain(
     to_hub: Callable[[Json], Any], from_hub: Callable[[Json], Any] = same
 ) -> Conversion[Any]:
     """Return a conversion of plain JSON."""
-    return Conversion("/convert", GIZMOS, dict, Spoke("v1", dict, to_hub, from_hub))
+    return Conversion(
+        "/convert", GIZMOS, dict, Spoke("v1", dict, to_hub=to_hub, from_hub=from_hub)
+    )
 
 
 async def test_an_object_is_converted_to_the_hub_back_and_from_spoke_to_spoke() -> None:
@@ -121,7 +123,9 @@ async def test_pydantic_models_are_converted_with_their_aliases() -> None:
     def from_hub(new: New) -> Old:
         return Old(metadata=new.metadata, spec={"size": str(new.spec.in_cm)})
 
-    conversion = Conversion("/convert", GIZMOS, New, Spoke("v1", Old, to_hub, from_hub))
+    conversion = Conversion(
+        "/convert", GIZMOS, New, Spoke("v1", Old, to_hub=to_hub, from_hub=from_hub)
+    )
     before = gizmo("v1", {"size": "4"}, labels={"a": "b"})
     (there,) = await convert_objects(conversion, "v2", before)
     assert there["spec"] == {"inCm": 4}
@@ -321,8 +325,8 @@ async def test_fields_that_would_be_lost_fail_and_say_what_to_do() -> None:
         Spoke(
             "v1",
             Old,
-            lambda old: New(old.metadata, [Part(name) for name in old.spec["parts"]]),
-            lambda new: Old(new.metadata, {"parts": [part.name for part in new.parts]}),
+            to_hub=lambda old: New(old.metadata, [Part(name) for name in old.spec["parts"]]),
+            from_hub=lambda new: Old(new.metadata, {"parts": [part.name for part in new.parts]}),
         ),
     )
     parts = {"parts": [{"name": "x"}, {"name": "y", "note": "mine"}], "spec": None}
@@ -336,7 +340,7 @@ async def test_fields_that_would_be_lost_fail_and_say_what_to_do() -> None:
 
 
 def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> None:
-    spoke = Spoke("v1", dict, same, same)
+    spoke = Spoke("v1", dict, to_hub=same, from_hub=same)
     with pytest.raises(ValueError, match="slash"):
         Conversion("convert", GIZMOS, dict, spoke)
     with pytest.raises(ValueError, match=r"several versions, and not v2$"):
@@ -344,7 +348,7 @@ def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> Non
     with pytest.raises(ValueError, match="several versions, and not v2, v1, v1"):
         Conversion("/convert", GIZMOS, dict, spoke, spoke)
     with pytest.raises(ValueError, match="several versions, and not v2, v2"):
-        Conversion("/convert", GIZMOS, dict, Spoke("v2", dict, same, same))
+        Conversion("/convert", GIZMOS, dict, Spoke("v2", dict, to_hub=same, from_hub=same))
 
     async def later(obj: Json) -> Json:
         return obj
@@ -352,9 +356,9 @@ def test_a_conversion_needs_a_path_several_versions_and_plain_functions() -> Non
     anything: Any = later
     of_dict: Spoke[Any, Any] = spoke
     with pytest.raises(TypeError, match=r"later, must be a plain function"):
-        Spoke("v1", dict, anything, same)
+        Spoke("v1", dict, to_hub=anything, from_hub=same)
     with pytest.raises(ValueError, match="plain JSON"):
         Conversion("/convert", GIZMOS, Gizmo, of_dict)
-    untyped: Spoke[Any, Any] = Spoke("v1", Untyped, same, same)
+    untyped: Spoke[Any, Any] = Spoke("v1", Untyped, to_hub=same, from_hub=same)
     with pytest.raises(ValueError, match="Untyped is not converted: use dict"):
         Conversion("/convert", GIZMOS, Untyped, untyped)

@@ -71,7 +71,9 @@ def to_v1(new: New) -> Old:
 
 
 async def test_what_a_pydantic_model_lets_in_is_kept_at_every_depth() -> None:
-    conversion = Conversion("/convert", GIZMOS, New, Spoke("v1", Old, to_v2, to_v1))
+    conversion = Conversion(
+        "/convert", GIZMOS, New, Spoke("v1", Old, to_hub=to_v2, from_hub=to_v1)
+    )
     entries = {"first": {"name": "a", "note": [1]}, "parts": [{"name": "b", "note": "mine"}]}
     before = {**gizmo("v1", {"size": 3, "hidden": {"a": 1}, **entries}), "status": {"x": 1}}
     (there,) = await convert_objects(conversion, "v2", before)
@@ -84,7 +86,9 @@ async def test_a_function_that_hands_on_what_a_pydantic_model_let_in_may_do_so()
     def hand_on(old: Old) -> New:
         return New(spec=NewSpec.model_validate({"width": 1, **(old.spec.model_extra or {})}))
 
-    conversion = Conversion("/convert", GIZMOS, New, Spoke("v1", Old, hand_on, to_v1))
+    conversion = Conversion(
+        "/convert", GIZMOS, New, Spoke("v1", Old, to_hub=hand_on, from_hub=to_v1)
+    )
     (there,) = await convert_objects(conversion, "v2", gizmo("v1", {"size": 1, "hidden": 7}))
     assert there["spec"] == {"width": 1, "hidden": 7}
 
@@ -113,7 +117,9 @@ class Ported(msgspec.Struct):
 
 def make_conversion(function: Callable[[Ported], Ported]) -> Conversion[Ported]:
     """Return a conversion with one function for both ways."""
-    return Conversion("/convert", GIZMOS, Ported, Spoke("v1", Ported, function, function))
+    return Conversion(
+        "/convert", GIZMOS, Ported, Spoke("v1", Ported, to_hub=function, from_hub=function)
+    )
 
 
 async def test_a_field_that_has_its_default_is_kept_though_its_type_omits_that() -> None:

@@ -42,8 +42,12 @@ class Replica:
     def __init__(self, store: Store, clock: VirtualClock) -> None:
         self.transport = StoreTransport(store)
         self.holder = ServingCertificate("webhook", CertificateMetrics(CollectorRegistry()))
-        self.shared = SharedCertificate(self.transport, clock, SETTINGS, self.holder)
-        self.injector = CABundleInjector(self.transport, clock, SETTINGS, self.shared)
+        self.shared = SharedCertificate(
+            self.transport, clock, settings=SETTINGS, serving=self.holder
+        )
+        self.injector = CABundleInjector(
+            self.transport, clock, settings=SETTINGS, shared=self.shared
+        )
 
     @property
     def problem(self) -> Failing | None:

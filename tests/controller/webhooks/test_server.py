@@ -85,7 +85,9 @@ async def serving(tmp_path: Path, webhook: Served | None = None) -> AsyncIterato
     put(tmp_path, harness.authority, "first")
     harness.files.start()
     families = WebhookFamilies(harness.metrics.registry)
-    server = WebhookServer(Bind("127.0.0.1", 0), harness.holder, harness.clock, families)
+    server = WebhookServer(
+        Bind("127.0.0.1", 0), harness.holder, clock=harness.clock, families=families
+    )
     webhooks = [webhook or Webhook("/judge", allow, Widget)]
     async with server.serving(webhooks) as port, anyio.create_task_group() as group:
         group.start_soon(harness.files.run)
@@ -328,7 +330,7 @@ async def test_before_there_is_a_certificate_connections_and_readiness_fail() ->
         "no certificate yet",
     )
     families = WebhookFamilies(metrics.registry)
-    server = WebhookServer(Bind("127.0.0.1", 0), holder, VirtualClock(), families)
+    server = WebhookServer(Bind("127.0.0.1", 0), holder, clock=VirtualClock(), families=families)
     async with server.serving([Webhook("/judge", allow, Widget)]) as port:
         authority = Authority.create()
         trust = ssl.create_default_context(cadata=authority.pair.certificate.decode("ascii"))

@@ -44,12 +44,12 @@ def steps(scenario: str) -> Iterator[Step]:
         yield Step(
             step["id"],
             request["method"],
-            url.path,
-            query,
-            request.get("headers", {}).get("Content-Type", "application/json"),
-            request.get("body"),
-            response["status"],
-            response.get("body"),
+            path=url.path,
+            query=query,
+            content_type=request.get("headers", {}).get("Content-Type", "application/json"),
+            body=request.get("body"),
+            status=response["status"],
+            answer=response.get("body"),
         )
 
 

@@ -71,7 +71,9 @@ class Shelf:
         self, name: str, body: dict[str, Any], manager: str, subresource: str = ""
     ) -> dict[str, Any]:
         """Store another state of an object."""
-        return self._track(self.objects[name], copy.deepcopy(body), manager, subresource)
+        return self._track(
+            self.objects[name], copy.deepcopy(body), manager=manager, subresource=subresource
+        )
 
     def patch(
         self, name: str, kind: str, patch: Any, manager: str, subresource: str = ""
@@ -79,7 +81,7 @@ class Shelf:
         """Apply a JSON or merge patch."""
         live = self.objects[name]
         patched = json_patch(live, patch) if kind == JSON_PATCH else merge_patch(live, patch)
-        return self._track(live, patched, manager, subresource)
+        return self._track(live, patched, manager=manager, subresource=subresource)
 
     def apply(
         self,

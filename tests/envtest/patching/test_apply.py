@@ -94,7 +94,7 @@ def test_what_another_manager_owns_too_stays(shelf: Shelf) -> None:
 
 def test_what_an_updater_has_changed_stays(shelf: Shelf) -> None:
     shelf.apply("t", _thing({"text": "1", "number": 1}), "a")
-    shelf.patch("t", MERGE_PATCH, {"spec": {"text": "2"}}, "editor")
+    shelf.patch("t", MERGE_PATCH, patch={"spec": {"text": "2"}}, manager="editor")
     remaining = shelf.apply("t", _thing({}), "a")
     assert remaining["spec"] == {"text": "2", "preset": "yes"}
 
@@ -132,7 +132,7 @@ def test_changing_what_another_applies_is_a_conflict(shelf: Shelf) -> None:
 
 def test_several_conflicts_are_listed_by_owner(shelf: Shelf) -> None:
     shelf.apply("t", _thing({"text": "1", "number": 1}), "a")
-    shelf.patch("t", MERGE_PATCH, {"spec": {"free": {"k": "1"}}}, "editor")
+    shelf.patch("t", MERGE_PATCH, patch={"spec": {"free": {"k": "1"}}}, manager="editor")
     with pytest.raises(ApplyConflict) as refused:
         shelf.apply("t", _thing({"text": "2", "number": 2, "free": {"k": "2"}}), "b")
     assert refused.value.message == (

@@ -57,7 +57,7 @@ def _play(shelf: Shelf, step: Step) -> dict[str, Any]:
             **{k: v for k, v in shelf.objects[name]["metadata"].items() if k != "labels"},
             **{k: v for k, v in step.body["metadata"].items() if "${" not in str(v)},
         }
-        return shelf.replace(name, body, step.manager, subresource)
+        return shelf.replace(name, body, manager=step.manager, subresource=subresource)
     if step.content_type == APPLY_PATCH:
         if name not in shelf.objects:
             step.body["metadata"].setdefault("namespace", "lab")
@@ -68,7 +68,9 @@ def _play(shelf: Shelf, step: Step) -> dict[str, Any]:
     if isinstance(body, dict) and "metadata" in body:
         body["metadata"].pop("resourceVersion", None)
         body["metadata"].pop("deletionTimestamp", None)
-    return shelf.patch(name, step.content_type, body, step.manager, subresource)
+    return shelf.patch(
+        name, step.content_type, patch=body, manager=step.manager, subresource=subresource
+    )
 
 
 @pytest.mark.parametrize(

@@ -39,17 +39,19 @@ def picture(texts: list[str]) -> PoolPicture:
     """Return a pool that has these texts wherever an object's author chooses the text."""
     name, tenant, note, purpose, reason, offers, part = texts
     key = Key(name, name)
-    holder = AddressHolder(name, key, tenant, purpose, phase=reason)
+    holder = AddressHolder(name, key, tenant=tenant, purpose=purpose, phase=reason)
     family = PoolFamily(
         offers,
         offers,
-        WHOLE,
-        (AddressRange.parse("10.0.0.1", "10.0.0.15"),),
-        (Reserved(AddressRange.parse("10.0.0.0", "10.0.0.0"), note),),
-        (HeldAddresses(holder, HELD),),
-        lambda: Capacity(15, 2, 13, 10, 0),
+        cidr=WHOLE,
+        usable=(AddressRange.parse("10.0.0.1", "10.0.0.15"),),
+        reserved=(Reserved(AddressRange.parse("10.0.0.0", "10.0.0.0"), note),),
+        held_addresses=(HeldAddresses(holder, HELD),),
+        capacity_of=lambda: Capacity(
+            15, 2, available=13, largest_free=10, fragmentation_percent=0
+        ),
     )
-    request = PoolRequest(name, key, tenant, purpose, reason=reason)
+    request = PoolRequest(name, key, tenant=tenant, purpose=purpose, reason=reason)
     return PoolPicture(
         *(PoolName(name, key), "example.org", [family], [request], "False", reason, part)
     )
@@ -94,7 +96,7 @@ def test_tables_and_maps_have_no_controls_and_one_line_for_each_row(texts: list[
 @given(some_texts)
 def test_a_picture_is_well_formed_and_a_page_keeps_its_texts_in_its_data(texts: list[str]) -> None:
     pool = picture(texts)
-    objects = Objects({}, {}, {}, {}, integrations=Views([pool]))
+    objects = Objects({}, {}, clusters={}, providers={}, integrations=Views([pool]))
     image = svg(pool.title, pool.families[0], number_looks(objects))
     assert controls(image) == []
     assert ElementTree.fromstring(image).tag.endswith("svg")
@@ -121,7 +123,7 @@ def test_documents_have_no_controls_and_keep_the_text_as_it_is_written(texts: li
 
 @given(free_texts)
 def test_conditions_and_sentences_are_one_line(content: str) -> None:
-    message = Finding("Ready", False, "Stalled", content).message
+    message = Finding("Ready", False, reason="Stalled", message=content).message
     assert controls(message) == []
     assert "\n" not in message
     sentence = wrap_line(content)

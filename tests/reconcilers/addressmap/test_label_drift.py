@@ -49,7 +49,7 @@ async def test_label_drift_is_reported_if_and_only_if_a_sweep_repairs_it(
     pools, allocations, clusters, _ = (
         {obj.metadata.key: obj for obj in cache} for cache in lab.caches.values()
     )
-    objects = Objects(pools, allocations, clusters, {})
+    objects = Objects(pools, allocations, clusters=clusters, providers={})
     reported = [finding.kind for finding in audit(objects, network_pool_pictures(objects))]
     await lab.orphans.sweep()
     [stored] = lab.server.all("ipallocations")

@@ -21,9 +21,11 @@ MACHINES = {
 
 def test_documents_are_found_of_each_pool_that_is_asked_for() -> None:
     key = SITE.metadata.key
-    others = views.from_manifests([MACHINES], "b", NetworkPools([SITE]), datetime.now(UTC))
+    others = views.from_manifests(
+        [MACHINES], "b", pools=NetworkPools([SITE]), now=datetime.now(UTC)
+    )
     assert [pool.title for pool in others.pictures] == ["InClusterIPPool b/machines"]
-    objects = Objects({key: SITE}, {}, {}, {}, integrations=others)
+    objects = Objects({key: SITE}, {}, clusters={}, providers={}, integrations=others)
     site, machines = PoolName("NetworkPool", key), others.pictures[0].name
     documents = documents_of(objects, [site, machines])
     assert [

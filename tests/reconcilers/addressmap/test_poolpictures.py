@@ -27,7 +27,13 @@ ALLOCATIONS = IP_ALLOCATION.full_name
 
 def make_picture(*limits: NotRead) -> PoolPicture:
     """Return the pool as a user with these limits sees it."""
-    objects = Objects({SITE.metadata.key: SITE}, {}, {}, {}, integrations=Views(not_read=limits))
+    objects = Objects(
+        {SITE.metadata.key: SITE},
+        {},
+        clusters={},
+        providers={},
+        integrations=Views(not_read=limits),
+    )
     (pool,) = pool_pictures(objects)
     return pool
 
@@ -75,6 +81,8 @@ def test_a_tenant_whose_allocations_may_be_in_other_namespaces_has_no_known_figu
 ) -> None:
     limits = [limit] if limit else []
     tenant = make.tenant()
-    objects = Objects({}, {}, {tenant.metadata.key: tenant}, {}, not_read=limits)
+    objects = Objects(
+        {}, {}, clusters={tenant.metadata.key: tenant}, providers={}, not_read=limits
+    )
     (holding,) = holdings(objects)
     assert list(holding.not_read) == limits

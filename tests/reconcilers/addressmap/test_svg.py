@@ -41,8 +41,8 @@ def test_a_large_pool_has_thirty_two_rows() -> None:
 def test_each_tenant_has_a_pattern_and_its_name_in_its_range_or_beside() -> None:
     root = draw(
         16,
-        make_holder("wide", 0, 1023, "team/red"),
-        make_holder("narrow", 2048, 2049, "team/blue"),
+        make_holder("wide", 0, last=1023, tenant="team/red"),
+        make_holder("narrow", 2048, last=2049, tenant="team/blue"),
     )
     patterns = {node.get("id") for node in root.iter(f"{SVG}pattern")}
     fills = {(node.get("fill") or "")[5:-1] for node in root.iter(f"{SVG}rect")}
@@ -56,6 +56,8 @@ def test_each_tenant_has_a_pattern_and_its_name_in_its_range_or_beside() -> None
 
 
 def test_names_that_do_not_fit_beside_a_row_are_cut() -> None:
-    many = [make_holder(f"a{at}", 4 * at, 4 * at, f"team/tenant-{at}") for at in range(60)]
+    many = [
+        make_holder(f"a{at}", 4 * at, last=4 * at, tenant=f"team/tenant-{at}") for at in range(60)
+    ]
     beside = [label for label in texts(draw(16, *many)) if label.endswith("…")]
     assert len(beside) == 1

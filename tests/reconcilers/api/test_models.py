@@ -64,8 +64,10 @@ def test_every_kind_has_a_sample() -> None:
 def test_both_decoders_read_a_written_pool_status_alike(cidr: str) -> None:
     pool = make.pool(cidr=cidr)
     view = make.view(make.allocation("a"), make.allocation("b", size=500))
-    decision = protocol.decide(pool, view, poolgeometry.parse_layouts(pool.spec, 1 << 20), 256)
-    written = make.pool_status(pool, view, decision, make.EPOCH)
+    decision = protocol.decide(
+        pool, view, geometry=poolgeometry.parse_layouts(pool.spec, 1 << 20), batch=256
+    )
+    written = make.pool_status(pool, view, decision=decision, now=make.EPOCH)
     body = {"kind": "NetworkPool", "metadata": {"name": "lab"}, "spec": {"cidr": cidr}}
     decoded, validated = _read(body | {"status": written})
     assert decoded == validated
@@ -88,7 +90,7 @@ def test_both_decoders_read_a_written_allocation_status_alike(
             "tenantClusterRef": {"name": "a", "namespace": "team"},
             "type": "nodes",
         },
-        "status": granted_status(allocation, make.pool(), (span,), make.EPOCH),
+        "status": granted_status(allocation, make.pool(), ranges=(span,), now=make.EPOCH),
     }
     decoded, validated = _read(body)
     assert decoded == validated

@@ -83,8 +83,8 @@ def test_a_cluster_whose_allocations_may_not_be_read_is_not_said_to_have_no_addr
     everything = Objects(
         {lab.metadata.key: lab},
         {},
-        {tenant.metadata.key: tenant},
-        {provider_config.metadata.key: provider_config},
+        clusters={tenant.metadata.key: tenant},
+        providers={provider_config.metadata.key: provider_config},
     )
     partly = replace(everything, not_read=[NotRead(IP_ALLOCATION.full_name)])
     kinds = [[finding.kind for finding in audit(objects, [])] for objects in (everything, partly)]

@@ -35,7 +35,7 @@ def body(kind: str, name: str, spec: Any, version: str = "v1beta2", **more: Any)
 
 def ip_pool(name: str, *addresses: str, **spec: Any) -> Any:
     expected = {"addresses": [*addresses], "prefix": 24, **spec}
-    return body("InClusterIPPool", name, expected, "v1alpha2")
+    return body("InClusterIPPool", name, spec=expected, version="v1alpha2")
 
 
 def claim(name: str, pool: str, kind: str = "InClusterIPPool", **more: Any) -> Any:
@@ -102,7 +102,7 @@ def test_what_claims_hold_of_a_network_pool_is_held(tmp_path: Path) -> None:
     objects = [
         body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "gateway": "10.9.0.1"}),
         claim("a", "site", "NetworkPool"),
-        address("a", "site", "10.9.0.2", "NetworkPool"),
+        address("a", "site", content="10.9.0.2", kind="NetworkPool"),
     ]
     outcome = ask_command(tmp_path, "whois 10.9.0.2", *objects)
     assert "10.9.0.2  NetworkPool b/site  allocated  IPAddressClaim b/a" in outcome.out
@@ -126,7 +126,7 @@ def test_what_ipaddresses_hold_of_the_second_family_of_a_network_pool_is_held(
     }
     objects = [
         body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "secondary": {"cidr": "fd00::/125"}}),
-        address("a", "site", "fd00::", "NetworkPool"),
+        address("a", "site", content="fd00::", kind="NetworkPool"),
     ]
     outcome = ask_command(tmp_path, "whois fd00::", *objects)
     assert "fd00::  NetworkPool b/site  allocated  IPAddress b/a" in outcome.out
@@ -252,7 +252,7 @@ def test_plan_keeps_allocations_and_claims_of_one_pool_apart(tmp_path: Path) -> 
         "plan -o json",
         body("NetworkPool", "site", {"cidr": "10.9.0.0/28"}),
         body("IPAllocation", "i", spec),
-        address("made", "site", "10.9.0.1", "NetworkPool"),
+        address("made", "site", content="10.9.0.1", kind="NetworkPool"),
         claim("a", "site", "NetworkPool"),
     )
     allocation = outcome.items["IPAllocation/i"]["status"]
@@ -349,7 +349,7 @@ def test_check_names_a_network_pool_that_shares_addresses_and_has_no_claims(
 def test_a_plan_gives_what_a_pool_has_promised_to_that_claim_alone(tmp_path: Path) -> None:
     stored = {"uid": "uid-young", "resourceVersion": "5", "finalizers": [CLAIM_FINALIZER]}
     young = claim("young", "p", metadata={**stored, "creationTimestamp": "2026-01-02T00:00:00Z"})
-    pool = promising_pool("p", "10.0.0.10-10.0.0.19", "young", "5")
+    pool = promising_pool("p", "10.0.0.10-10.0.0.19", to="young", version="5")
     old = claim("old", "p", metadata={"uid": "uid-old", "resourceVersion": "4"})
     planned = ask_command(tmp_path, "plan -o json", pool, old, young)
     address = {
@@ -363,7 +363,9 @@ def test_a_plan_gives_what_a_pool_has_promised_to_that_claim_alone(tmp_path: Pat
 def promising_pool(name: str, addresses: str, to: str, version: str) -> Any:
     """Return a pool whose journal promises 10.0.0.10 to a claim of this name and version."""
     promised = (PromisedRange(AddressRange.parse("10.0.0.10", "10.0.0.10")),)
-    promise = Promise(JOURNALS.kind, Key("b", to), f"uid-{to}", version, promised)
+    promise = Promise(
+        JOURNALS.kind, Key("b", to), uid=f"uid-{to}", resourceVersion=version, ranges=promised
+    )
     of = MetadataOnly(ObjectMeta(name=name, namespace="b", uid=f"uid-{name}"))
     journal = JOURNALS.patch(of, JOURNALS.with_revision(1, [promise]))["metadata"]
     pool = ip_pool(name, addresses)
@@ -388,7 +390,7 @@ def planned_claim(planned: Outcome, name: str) -> Any:
 def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_another_pool(
     tmp_path: Path,
 ) -> None:
-    pool = promising_pool("p", "10.0.0.10-10.0.0.19", "yy", "5")
+    pool = promising_pool("p", "10.0.0.10-10.0.0.19", to="yy", version="5")
     other = address("yy", "other", "10.0.0.77")
     planned = ask_command(tmp_path, "plan -o json", pool, stored_claim("yy", "5"), other)
     status = planned_claim(planned, "yy")
@@ -403,7 +405,7 @@ def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_anot
 def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_another_claim(
     tmp_path: Path,
 ) -> None:
-    pool = promising_pool("p", "10.0.0.10-10.0.0.19", "yy", "5")
+    pool = promising_pool("p", "10.0.0.10-10.0.0.19", to="yy", version="5")
     other = address("yy", "p", "10.0.0.10")
     other["spec"]["claimRef"]["name"] = "xx"
     planned = ask_command(tmp_path, "plan -o json", pool, stored_claim("yy", "5"), other)
@@ -414,7 +416,7 @@ def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_anot
 
 
 def test_a_plan_gives_away_what_is_promised_to_a_claim_that_is_gone(tmp_path: Path) -> None:
-    pool = promising_pool("p", "10.0.0.10", "gone", "5")
+    pool = promising_pool("p", "10.0.0.10", to="gone", version="5")
     planned = ask_command(tmp_path, "plan -o json", pool, stored_claim("waiting", "9"))
     assert planned_claim(planned, "waiting")["addressRef"] == {"name": "waiting"}
 
@@ -428,7 +430,7 @@ def test_an_address_of_a_family_that_a_pool_lacks_is_shown_as_stray(
         if kind == "InClusterIPPool"
         else body("NetworkPool", "p", {"cidr": "10.9.0.0/29"})
     )
-    objects = [pool, address("web", "p", "fd00::5", kind)]
+    objects = [pool, address("web", "p", content="fd00::5", kind=kind)]
     [document] = yaml.safe_load(ask_command(tmp_path, "map -o json", *objects).out)["items"]
     [family] = document["families"]
     [held_extent] = [extent for extent in family["extents"] if extent["holders"]]

@@ -43,9 +43,9 @@ def test_holders_in_other_namespaces_than_their_pool_are_shown_with_theirs(tmp_p
     config_map = ask_command(
         tmp_path,
         "map",
-        body("GlobalInClusterIPPool", "p", everywhere, "v1alpha2"),
+        body("GlobalInClusterIPPool", "p", spec=everywhere, version="v1alpha2"),
         claim("a", "p", "GlobalInClusterIPPool"),
-        address("a", "p", "10.0.0.10", "GlobalInClusterIPPool"),
+        address("a", "p", content="10.0.0.10", kind="GlobalInClusterIPPool"),
     )
     assert "allocated  IPAddressClaim b/a  b/a" in config_map.out
 
@@ -112,8 +112,8 @@ def test_the_page_shows_requests_that_no_server_has_stamped(
             body(
                 "GlobalInClusterPrefixPool",
                 "g",
-                {"prefixes": ["2001:db8::/62"], "allocationPrefixLength": 64},
-                "v1alpha2",
+                spec={"prefixes": ["2001:db8::/62"], "allocationPrefixLength": 64},
+                version="v1alpha2",
             ),
             "g",
             "GlobalInClusterPrefixPool g  2001:db8::/62",

@@ -404,7 +404,9 @@ def test_a_table_names_the_objects_that_it_leaves_out_because_they_cannot_be_rea
 ) -> None:
     lab = make.pool("lab", "10.40.0.0/30")
     unreadable = {(kind.kind, Key("team", "odd")): "spec.cidr: 7 is no text"}
-    objects = Objects({lab.metadata.key: lab}, {}, {}, {}, unreadable)
+    objects = Objects(
+        {lab.metadata.key: lab}, {}, clusters={}, providers={}, unreadable=unreadable
+    )
     for module in ("tables", "map", "cluster.objects"):
         monkeypatch.setattr(
             f"reconcilers.cli.{module}.read_all", lambda *_, **__: objects, raising=True

@@ -130,14 +130,20 @@ async def test_a_demo_does_not_touch_a_cluster_that_exists() -> None:
 async def test_a_step_that_does_not_happen_is_named() -> None:
     clock = VirtualClock()
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
-    nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
+    nowhere = ApiServer(
+        "management",
+        "https://nowhere.invalid",
+        kind="embedded",
+        kubeconfig="",
+        transport=transport,
+    )
     view, printed = PlatformView(Platform(nowhere, {}), clock), list[str]()
     step = Step("A pool is not served", (checks.pool_in_use("vlan40", 0),))
     failures = list[str]()
 
     async def watch_it() -> None:
         with pytest.raises(DidNotHappen) as failure:
-            await play([step], view, clock, printed.append, 30.0)
+            await play([step], view, clock=clock, echo=printed.append, seconds=30.0)
         failures.append(str(failure.value))
 
     async with anyio.create_task_group() as group:
@@ -155,7 +161,13 @@ async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
     monkeypatch.setattr(progress, "PROGRESS_SECONDS", 0.01)
     terminal, printed, clock = Terminal(), list[str](), SystemClock()
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
-    nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
+    nowhere = ApiServer(
+        "management",
+        "https://nowhere.invalid",
+        kind="embedded",
+        kubeconfig="",
+        transport=transport,
+    )
     view = PlatformView(Platform(nowhere, {}), clock)
     step = Step("A pool is not served", (checks.pool_in_use("vlan40", 0),), explanation="Why.")
     with redirect_stderr(terminal):
@@ -234,41 +246,53 @@ async def test_what_the_server_refuses_is_reported() -> None:
         view = PlatformView(Platform(server, {}), clock)
         await _namespace(view)
         with pytest.raises(DidNotHappen, match=r"Nonsense is declared.*cidr"):
-            await play([refused], view, clock, lambda _: None, 5.0)
+            await play([refused], view, clock=clock, echo=lambda _: None, seconds=5.0)
 
 
 async def test_what_should_be_refused_and_is_not_stops_the_demo() -> None:
     sound = {"cidr": "10.0.0.0/24"}
     step = expect_refusals(
         "All is refused",
-        attempt("a sound pool", "create", NETWORK_POOL, "sound", sound, "unsound"),
+        attempt(
+            "a sound pool",
+            "create",
+            resource=NETWORK_POOL,
+            name="sound",
+            spec=sound,
+            words="unsound",
+        ),
     )
     async with _with_crds() as view:
         with pytest.raises(DidNotHappen, match="a sound pool, and it was not refused"):
-            await play([step], view, SystemClock(), lambda _: None, 5.0)
+            await play([step], view, clock=SystemClock(), echo=lambda _: None, seconds=5.0)
 
 
 async def test_a_refusal_for_another_reason_stops_the_demo() -> None:
     odd = {"cidr": "nonsense"}
     step = expect_refusals(
-        "It is refused", attempt("a pool", "create", NETWORK_POOL, "odd", odd, "straddles")
+        "It is refused",
+        attempt(
+            "a pool", "create", resource=NETWORK_POOL, name="odd", spec=odd, words="straddles"
+        ),
     )
     reason = r"'straddles' is not in the server's answer: .*cidr"
     async with _with_crds() as view:
         with pytest.raises(DidNotHappen, match=reason):
-            await play([step], view, SystemClock(), lambda _: None, 5.0)
+            await play([step], view, clock=SystemClock(), echo=lambda _: None, seconds=5.0)
 
 
 async def test_what_should_be_warned_of_and_is_not_stops_the_demo() -> None:
     sound = {"cidr": "10.0.0.0/24"}
     step = expect_warnings(
         "There is a warning",
-        attempt("a pool", "create", NETWORK_POOL, "sound", sound, "host bits"),
+        attempt(
+            "a pool", "create", resource=NETWORK_POOL, name="sound", spec=sound, words="host bits"
+        ),
     )
     reason = "'host bits' is not in the server's answer: nothing"
     async with _with_crds() as view:
         with pytest.raises(DidNotHappen, match=reason):
-            await play([step], view, SystemClock(), lambda _: None, 5.0)
+            await play([step], view, clock=SystemClock(), echo=lambda _: None, seconds=5.0)
 
 
 def test_each_cause_of_a_refusal_is_printed_on_a_line_of_its_own() -> None:

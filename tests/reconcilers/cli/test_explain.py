@@ -180,7 +180,9 @@ def test_what_may_not_be_read_is_not_called_absent_and_ranges_come_from_the_stat
     spec: dict[str, Any], provider: str
 ) -> None:
     tenant = make.tenant(spec=spec, status={"network": {"ranges": [RANGE]}})
-    objects = Objects({}, {}, {tenant.metadata.key: tenant}, {}, not_read=NOT_READ)
+    objects = Objects(
+        {}, {}, clusters={tenant.metadata.key: tenant}, providers={}, not_read=NOT_READ
+    )
     lines = "\n".join(explain_tenant(tenant, objects).lines)
     assert f"you may not read {provider}" in lines
     assert "could be found" not in lines
@@ -192,9 +194,11 @@ def test_what_may_not_be_read_is_not_called_absent_and_ranges_come_from_the_stat
 
 def test_a_pool_that_may_not_be_read_is_not_called_absent() -> None:
     request = make.allocation("waits", size=4)
-    objects = Objects({}, {request.metadata.key: request}, {}, {}, not_read=NOT_READ)
+    objects = Objects(
+        {}, {request.metadata.key: request}, clusters={}, providers={}, not_read=NOT_READ
+    )
     assert "may not be read by you: it waits" in explain_allocation(request, objects).lines[-1]
-    everything_read = Objects({}, {request.metadata.key: request}, {}, {})
+    everything_read = Objects({}, {request.metadata.key: request}, clusters={}, providers={})
     assert "does not exist: it waits" in explain_allocation(request, everything_read).lines[-1]
 
 
@@ -244,8 +248,8 @@ def test_a_platforms_default_that_is_not_known_is_not_guessed() -> None:
     objects = Objects(
         {},
         {request.metadata.key: request},
-        {tenant.metadata.key: tenant},
-        {provider.metadata.key: provider},
+        clusters={tenant.metadata.key: tenant},
+        providers={provider.metadata.key: provider},
         platform_default=PlatformDefault(unknown="you may not read ButlerConfig butler"),
     )
     assert explain_tenant(tenant, objects).lines[0] == (
@@ -289,7 +293,9 @@ def test_the_namespace_of_a_name_is_read_if_not_all_may_be() -> None:
 
 def test_a_name_that_may_be_of_what_is_not_read_is_not_called_unknown() -> None:
     tenant = make.tenant()
-    objects = Objects({}, {}, {tenant.metadata.key: tenant}, {}, not_read=NOT_READ)
+    objects = Objects(
+        {}, {}, clusters={tenant.metadata.key: tenant}, providers={}, not_read=NOT_READ
+    )
     with pytest.raises(Problem, match="you may not read ipallocations"):
         select_object("team-a-lb", objects, "")
     kind, key = select_object(str(tenant.metadata.key), objects, "")
@@ -302,7 +308,14 @@ def test_the_audit_does_not_report_a_pool_as_absent_that_may_not_be_read() -> No
         {
             finding.kind
             for finding in audit(
-                Objects({}, {request.metadata.key: request}, {}, {}, not_read=not_read), []
+                Objects(
+                    {},
+                    {request.metadata.key: request},
+                    clusters={},
+                    providers={},
+                    not_read=not_read,
+                ),
+                [],
             )
         }
         for not_read in ([], NOT_READ)

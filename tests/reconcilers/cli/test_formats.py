@@ -40,15 +40,15 @@ OBJECTS: tuple[dict[str, Any], ...] = (
     body("IPAllocation", "waits", ALLOCATION),
     cluster(),
     claim("m", "site", "NetworkPool"),
-    address("m", "site", "10.9.0.2", "NetworkPool"),
+    address("m", "site", content="10.9.0.2", kind="NetworkPool"),
     ip_pool("machines", "10.0.0.10-10.0.0.13", gateway="10.0.0.9"),
     address("stray", "machines", "10.0.0.9"),
     claim("waits", "machines"),
     body(
         "GlobalInClusterPrefixPool",
         "prefixes",
-        {"prefixes": ["fd00:71::/60"], "allocationPrefixLength": 64},
-        "v1alpha2",
+        spec={"prefixes": ["fd00:71::/60"], "allocationPrefixLength": 64},
+        version="v1alpha2",
     ),
     platforms.ipam_pool("metallb", east=platforms.RANGE, west=platforms.PREFIX),
     platforms.cluster("a", "east"),
@@ -89,7 +89,7 @@ def test_a_forecast_has_the_form_of_its_schema(tmp_path: Path) -> None:
 
 
 def test_figures_that_are_not_known_are_null(tmp_path: Path) -> None:
-    broken = address("m", "site", "10.9.0.2", "NetworkPool")
+    broken = address("m", "site", content="10.9.0.2", kind="NetworkPool")
     broken["spec"]["prefix"] = "many"
     for command in ("pools", "map"):
         answered = ask(tmp_path, command, "site", "-o", "json", objects=(OBJECTS[0], broken))

@@ -68,7 +68,7 @@ async def _read_addresses(client: Client, name: str) -> tuple[str, ...]:
 async def test_a_pool_is_counted_for_its_generation_and_a_service_gets_its_address() -> None:
     async with _tenant() as client:
         await _add_service(client, "web")
-        await _add_pool(client, "a", "10.0.0.0", "10.0.0.1")
+        await _add_pool(client, "a", start="10.0.0.0", stop="10.0.0.1")
         pool = await _wait_until_acknowledged(client, "a")
         assert await _read_addresses(client, "web") == ("10.0.0.0",), "Services are written first"
         assert count(pool, IPS_USED) == 1
@@ -78,7 +78,7 @@ async def test_a_pool_that_lost_its_blocks_is_acknowledged_after_its_services_lo
     None
 ):
     async with _tenant() as client:
-        await _add_pool(client, "a", "10.0.0.0", "10.0.0.7")
+        await _add_pool(client, "a", start="10.0.0.0", stop="10.0.0.7")
         await _add_service(client, "web")
         await until(lambda: _read_addresses(client, "web"), bool)
         await _edit(client, "a", {"blocks": []})
@@ -89,9 +89,9 @@ async def test_a_pool_that_lost_its_blocks_is_acknowledged_after_its_services_lo
 
 async def test_an_overlap_is_reported_on_the_younger_pool_as_it_stands() -> None:
     async with _tenant() as client:
-        await _add_pool(client, "a", "10.0.0.0", "10.0.0.7")
+        await _add_pool(client, "a", start="10.0.0.0", stop="10.0.0.7")
         await _wait_until_acknowledged(client, "a")
-        await _add_pool(client, "b", "10.0.0.7", "10.0.0.9")
+        await _add_pool(client, "b", start="10.0.0.7", stop="10.0.0.9")
         assert "overlaps CiliumLoadBalancerIPPool a" in find_conflict(
             await _wait_until_acknowledged(client, "b")
         )

@@ -125,7 +125,10 @@ def test_the_preview_of_a_release_fits_the_terminal(monkeypatch: pytest.MonkeyPa
         "lb", held_range=("10.40.0.0", "10.40.0.7"), tenant=str(cluster.metadata.key)
     )
     objects = Objects(
-        {}, {allocation.metadata.key: allocation}, {cluster.metadata.key: cluster}, {}
+        {},
+        {allocation.metadata.key: allocation},
+        clusters={cluster.metadata.key: cluster},
+        providers={},
     )
     unreadable = {("IPAllocation", Key("b", "odd")): "spec.count: 'many' is no number"}
     broken = replace(objects, unreadable=unreadable)

@@ -43,9 +43,14 @@ def pools(first: int, last: int) -> list[Body]:
         thing(
             "NetworkPool", "np", {"cidr": f"{net}.0/26", "tenantAllocation": {"ranges": ranges}}
         ),
-        body("ipam.cluster.x-k8s.io/v1alpha2", "InClusterIPPool", "ic", addresses),
-        body("kubermatic.k8c.io/v1", "IPAMPool", "kkp", {"datacenters": {"dc-1": datacenter}}),
-        body("vitistack.io/v1alpha2", "NetworkNamespace", "viti", network),
+        body("ipam.cluster.x-k8s.io/v1alpha2", "InClusterIPPool", name="ic", spec=addresses),
+        body(
+            "kubermatic.k8c.io/v1",
+            "IPAMPool",
+            name="kkp",
+            spec={"datacenters": {"dc-1": datacenter}},
+        ),
+        body("vitistack.io/v1alpha2", "NetworkNamespace", name="viti", spec=network),
     ]
 
 
@@ -121,7 +126,9 @@ def test_the_second_family_of_a_networkpool_is_compared_too() -> None:
     spec = {"cidr": "10.71.0.0/26", "secondary": second, "excludeNetworkAndBroadcast": False}
     pool = thing("NetworkPool", "np", spec)
     prefixes = {"prefixes": ["fd00:71::/124"], "allocationPrefixLength": 126}
-    other = body("ipam.cluster.x-k8s.io/v1alpha2", "GlobalInClusterPrefixPool", "pp", prefixes)
+    other = body(
+        "ipam.cluster.x-k8s.io/v1alpha2", "GlobalInClusterPrefixPool", name="pp", spec=prefixes
+    )
     sentence = "addresses are also handed out by GlobalInClusterPrefixPool pp (16 addresses)"
     assert check(pool, other)["NetworkPool"] == f"{sentence}{SITES}"
     [of_pool, _] = plan(pool, other).warnings

@@ -34,7 +34,7 @@ def test_what_a_pool_has_promised_to_a_paused_claim_no_other_claim_gets(tmp_path
     labels = {"cluster.x-k8s.io/cluster-name": "c"}
     paused = store(claim("paused", "p", metadata={"labels": labels}))
     addresses = ip_pool("p", "10.0.0.10-10.0.0.11")
-    promised = promising(addresses, JOURNALS, paused, "10.0.0.10", "10.0.0.10")
+    promised = promising(addresses, JOURNALS, request=paused, first="10.0.0.10", last="10.0.0.10")
     items = plan(promised, paused, CLUSTER, claim("other", "p")).items
     assert items["IPAddress/other"]["spec"]["address"] == "10.0.0.11"
     assert items["IPAddress/paused"]["spec"]["address"] == "10.0.0.10", "a promise is kept"

@@ -82,7 +82,7 @@ def test_a_claim_of_a_pool_elsewhere_gets_nothing_and_addresses_are_kept(tmp_pat
     objects = [
         body("NetworkPool", "site", {"cidr": "10.9.0.0/29", "gateway": "10.9.0.1"}),
         claim("old", "site", "NetworkPool"),
-        address("old", "site", "10.9.0.2", "NetworkPool"),
+        address("old", "site", content="10.9.0.2", kind="NetworkPool"),
         claim("new", "site", "NetworkPool"),
     ]
     file.write_text(yaml.safe_dump_all(objects))

@@ -217,7 +217,7 @@ def test_an_allocation_gets_nothing_of_a_pool_with_an_unreadable_ipaddress(
     tmp_path: Path,
 ) -> None:
     site, _ = _site("odd")
-    broken = address("m", "site", "10.9.0.0", "NetworkPool")
+    broken = address("m", "site", content="10.9.0.0", kind="NetworkPool")
     broken["spec"]["prefix"] = "many"
     waiting = allocation("a", 2, of="site", namespace="b")
     outcome = plan(site, broken, waiting)

@@ -37,7 +37,7 @@ def cluster(name: str, datacenter: str) -> Body:
 def allocation(pool: str, cluster: str, datacenter: str, **spec: Any) -> Body:
     kind = "prefix" if "cidr" in spec else "range"
     spec_fields = {"type": kind, "dc": datacenter, **spec}
-    return kkp("IPAMAllocation", pool, spec_fields, f"cluster-{cluster}")
+    return kkp("IPAMAllocation", pool, spec=spec_fields, namespace=f"cluster-{cluster}")
 
 
 def vitistack(kind: str, name: str, spec: Body, **more: Any) -> Body:
@@ -397,7 +397,13 @@ def promising(
     space = "east" if journals.has_spaces else ""
     promised = (PromisedRange(AddressRange.parse(first, last), space),)
     key = Key(meta["namespace"], meta["name"])
-    promise = Promise(journals.kind, key, meta["uid"], meta["resourceVersion"], promised)
+    promise = Promise(
+        journals.kind,
+        key,
+        uid=meta["uid"],
+        resourceVersion=meta["resourceVersion"],
+        ranges=promised,
+    )
     of = MetadataOnly(ObjectMeta(name=pool["metadata"]["name"], uid=pool["metadata"]["uid"]))
     annotations = journals.patch(of, journals.with_revision(1, [promise]))["metadata"]
     return {**pool, "metadata": {**pool["metadata"], **annotations}}
@@ -405,7 +411,9 @@ def promising(
 
 def test_a_plan_gives_what_a_network_has_promised_to_that_request_alone(tmp_path: Path) -> None:
     young = store(request("b"))
-    pool = promising(network(), networks.JOURNALS, young, "10.3.0.10", "10.3.0.10")
+    pool = promising(
+        network(), networks.JOURNALS, request=young, first="10.3.0.10", last="10.3.0.10"
+    )
     objects = [pool, store(request("a")), young, VM]
     listed = yaml.safe_load(ask_command(tmp_path, "plan -o json", *objects).out)["items"]
     address = {
@@ -419,7 +427,11 @@ def test_a_plan_gives_what_a_network_has_promised_to_that_request_alone(tmp_path
 def test_a_plan_gives_what_an_ipampool_has_promised_to_that_cluster_alone(tmp_path: Path) -> None:
     empty = store(allocation("metallb", "b", "east"))
     pool = promising(
-        ipam_pool("metallb", east=RANGE), kkps.JOURNALS, empty, "10.1.0.0", "10.1.0.3"
+        ipam_pool("metallb", east=RANGE),
+        kkps.JOURNALS,
+        request=empty,
+        first="10.1.0.0",
+        last="10.1.0.3",
     )
     objects = [pool, empty, cluster("a", "east"), cluster("b", "east")]
     listed = yaml.safe_load(ask_command(tmp_path, "plan -o json", *objects).out)["items"]

@@ -30,7 +30,7 @@ RACK = (
         status=holding("10.70.0.0", "10.70.0.13"),
     ),
     claim("m1", "rack", "NetworkPool"),
-    address("m1", "rack", "10.70.0.14", "NetworkPool"),
+    address("m1", "rack", content="10.70.0.14", kind="NetworkPool"),
     claim("m2", "rack", "NetworkPool"),
 )
 """A NetworkPool of 16 addresses: an IPAllocation holds 14, a claim holds 1, a claim waits."""

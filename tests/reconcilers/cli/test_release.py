@@ -43,7 +43,7 @@ RANGE = {
 def objects_of(*allocations: IPAllocation, **tenant: Any) -> Objects:
     cluster = make.tenant(**tenant)
     allocation_by_key = {allocation.metadata.key: allocation for allocation in allocations}
-    return Objects({}, allocation_by_key, {cluster.metadata.key: cluster}, {})
+    return Objects({}, allocation_by_key, clusters={cluster.metadata.key: cluster}, providers={})
 
 
 def test_a_range_whose_release_has_begun_is_released_at_once_and_others_if_deleted() -> None:
@@ -140,14 +140,17 @@ def test_what_a_release_waits_for_is_unknown_to_who_may_not_read_allocations() -
 )
 def test_the_result_counts_the_ranges_that_are_released_now(due: int, sentence: str) -> None:
     [tenant] = objects_of().clusters.values()
-    releases = [Release("a/b", "nodes", "10.40.0.0/29", number < due, ()) for number in range(3)]
+    releases = [
+        Release("a/b", "nodes", range="10.40.0.0/29", is_due=number < due, services=())
+        for number in range(3)
+    ]
     assert sentence in command._result(Preview(tenant, tuple(releases)))
 
 
 def ownerless(**more: Any) -> str:
     """Return the message about an allocation whose TenantCluster does not exist."""
     allocation = make.allocation("lb", held_range=("10.40.0.0", "10.40.0.7"), **more)
-    objects = Objects({}, {allocation.metadata.key: allocation}, {}, {})
+    objects = Objects({}, {allocation.metadata.key: allocation}, clusters={}, providers={})
     with pytest.raises(Problem) as raised:
         command._tenant_of(IP_ALLOCATION.kind, allocation.metadata.key, objects)
     return raised.value.format_message()

@@ -61,7 +61,7 @@ def _waiting(name: str, count: int = 70, *, types: Sequence[str] = ("nodes",)) -
     }
     return _cluster(
         name,
-        _condition("NetworkReady", "False", "PoolExhausted", message),
+        _condition("NetworkReady", "False", reason="PoolExhausted", message=message),
         phase="Provisioning",
         network={"waiting": [request | {"type": kind} for kind in types]},
     )
@@ -73,7 +73,7 @@ def _pool(
     body = pool(cidr=cidr)
     body["status"] = {
         "conditions": [
-            _condition(kind, value, "Because", f"{kind} is {value}")
+            _condition(kind, value, reason="Because", message=f"{kind} is {value}")
             for kind, value in (conditions or {}).items()
         ],
     }
@@ -89,7 +89,7 @@ def _states(outcome: Outcome) -> dict[str, str]:
 
 
 def test_where_nothing_waits_everything_is_ok_and_so_is_the_exit_code(tmp_path: Path) -> None:
-    ready = _condition("NetworkReady", "True", "Ready", "LB IPs allocated")
+    ready = _condition("NetworkReady", "True", reason="Ready", message="LB IPs allocated")
     objects = (_pool(), _cluster("shop", ready))
     outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
     assert outcome.code == 0
@@ -184,7 +184,10 @@ def test_a_request_of_a_pool_of_two_families_is_shown_with_the_blocks_of_both(
 def test_what_a_condition_of_a_ready_cluster_says_is_shown(
     tmp_path: Path, condition: str, reason: str, kind: str
 ) -> None:
-    objects = (_pool(), _cluster("shop", _condition(condition, "False", reason, "for this")))
+    objects = (
+        _pool(),
+        _cluster("shop", _condition(condition, "False", reason=reason, message="for this")),
+    )
     outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
     finding = _findings(outcome)[kind]
     assert "for this" in finding["sentence"]
@@ -195,7 +198,10 @@ def test_what_a_condition_of_a_ready_cluster_says_is_shown(
 def test_what_passes_within_moments_is_a_warning_or_nothing(tmp_path: Path) -> None:
     objects = (
         _pool(),
-        _cluster("shop", _condition("LoadBalancerDemandMet", "False", "Growing", "growing")),
+        _cluster(
+            "shop",
+            _condition("LoadBalancerDemandMet", "False", reason="Growing", message="growing"),
+        ),
     )
     outcome = ask(tmp_path, "status", "-o", "json", objects=objects)
     assert (outcome.code, _findings(outcome)["ServicesWait"]["severity"]) == (3, "warning")
@@ -204,7 +210,9 @@ def test_what_passes_within_moments_is_a_warning_or_nothing(tmp_path: Path) -> N
 def test_a_request_that_waits_says_what_it_needs_and_what_the_pool_has(tmp_path: Path) -> None:
     failed = {
         "phase": "Failed",
-        "conditions": [_condition("Ready", "False", "PoolExhausted", "no contiguous block")],
+        "conditions": [
+            _condition("Ready", "False", reason="PoolExhausted", message="no contiguous block")
+        ],
     }
     waits = allocation("big", 100, status=failed)
     waits["metadata"]["creationTimestamp"] = NOW
@@ -217,7 +225,9 @@ def test_a_request_that_waits_says_what_it_needs_and_what_the_pool_has(tmp_path:
 
 def test_a_release_that_waits_names_the_range_and_the_tenant(tmp_path: Path) -> None:
     status = holding("10.40.0.0", "10.40.0.7") | {
-        "conditions": [_condition("Ready", "False", "WaitingForTenant", "MetalLB shows it")]
+        "conditions": [
+            _condition("Ready", "False", reason="WaitingForTenant", message="MetalLB shows it")
+        ]
     }
     leaving = make_holder("lb", "10.40.0.0", "10.40.0.7", tenant="team/shop")
     leaving["status"] = status
@@ -318,8 +328,8 @@ def test_check_includes_what_waits(tmp_path: Path) -> None:
 def test_tenants_shows_the_worst_condition_and_counts_what_is_wanted(tmp_path: Path) -> None:
     unreachable = _cluster(
         "away",
-        _condition("NetworkReady", "True", "Ready", "LB IPs allocated"),
-        _condition("LoadBalancerReady", "False", "TenantUnreachable", "timed out"),
+        _condition("NetworkReady", "True", reason="Ready", message="LB IPs allocated"),
+        _condition("LoadBalancerReady", "False", reason="TenantUnreachable", message="timed out"),
         network={"loadBalancer": {"servicesWaiting": 4}},
     )
     outcome = ask(
@@ -421,7 +431,9 @@ def test_a_provider_config_that_a_cluster_names_in_vain_is_reported_under_addres
 def test_what_the_user_may_not_read_is_unknown_not_ok() -> None:
     not_read = [NotRead(IP_ALLOCATION.full_name), NotRead(NETWORK_POOL.full_name, "team")]
     tenant = make.tenant()
-    objects = Objects({}, {}, {tenant.metadata.key: tenant}, {}, not_read=not_read)
+    objects = Objects(
+        {}, {}, clusters={tenant.metadata.key: tenant}, providers={}, not_read=not_read
+    )
 
     def states(namespace: str) -> dict[str, str]:
         return {area.area: area.state for area in page(objects, namespace).areas}
@@ -432,14 +444,16 @@ def test_what_the_user_may_not_read_is_unknown_not_ok() -> None:
 
 
 def waiting_claim(name: str) -> PoolRequest:
-    return PoolRequest("IPAddressClaim", Key("team", name), "team/shop", "claim", families=(4,))
+    return PoolRequest(
+        "IPAddressClaim", Key("team", name), tenant="team/shop", purpose="claim", families=(4,)
+    )
 
 
 def test_requests_of_other_kinds_that_wait_are_counted_and_named() -> None:
     lab = make.pool("lab", "10.40.0.0/30", status={"totalIPs": 4, "allocatedIPs": 4})
     waiting = [waiting_claim(f"claim-{number}") for number in range(5)]
     views = Views(holders={lab.metadata.key: PoolHolders(waiting=waiting)})
-    objects = Objects({lab.metadata.key: lab}, {}, {}, {}, integrations=views)
+    objects = Objects({lab.metadata.key: lab}, {}, clusters={}, providers={}, integrations=views)
     sentences = [
         finding.sentence for finding in pool_findings(objects, {lab.metadata.key: {4: 0}})
     ]
@@ -457,7 +471,7 @@ def test_a_pool_that_is_not_known_to_be_full_is_not_called_full(
     lab = make.pool("lab", "10.40.0.0/30")
     holders = PoolHolders(waiting=[waiting_claim("claim-0")])
     views = Views(holders={lab.metadata.key: holders})
-    objects = Objects({lab.metadata.key: lab}, {}, {}, {}, integrations=views)
+    objects = Objects({lab.metadata.key: lab}, {}, clusters={}, providers={}, integrations=views)
     assert list(pool_findings(objects, largest_free)) == []
 
 
@@ -469,7 +483,9 @@ def test_the_names_of_findings_have_the_group_of_their_kind(tmp_path: Path) -> N
         "ipallocations.vitistack.io": "ipallocations.vitistack.io",
         "TenantCluster": "tenantcluster",
     }
-    findings = [Finding("X", "error", Subject(kind, "a", "b"), "wrong") for kind in kinds]
+    findings = [
+        Finding("X", "error", subject=Subject(kind, "a", "b"), sentence="wrong") for kind in kinds
+    ]
     assert [kind for kind, _ in subject_names(findings)] == list(kinds.values())
     claims = (ip_pool("machines", "10.0.0.10"), claim("node", "gone"))
     printed = ask(tmp_path, "check", "-o", "name", objects=claims).out

@@ -57,7 +57,7 @@ def run_up(
         portal.wrap_async_context_manager(start("up", *arguments, flag, program=program)) as up,
     ):
         portal.call(up.until, READY)
-        yield Shared(up, flag, kubectl, tenant)
+        yield Shared(up, flag, kubectl=kubectl, tenant=tenant)
         assert portal.call(up.stop, signal.SIGINT) == 0
 
 

@@ -167,7 +167,9 @@ async def test_a_kubeconfig_that_reads_files_is_refused_as_unsafe() -> None:
     lab = Lab()
     meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
     lab.server.add("secrets", {"metadata": meta, "data": {"admin.conf": "ZXZpbDogdHJ1ZQ=="}})
-    strict = TenantClients(lab.client, lab.settings.tenant, lab.clock, TenantRecords())
+    strict = TenantClients(
+        lab.client, lab.settings.tenant, clock=lab.clock, accesses=TenantRecords()
+    )
     with pytest.raises(TenantUnavailable) as refused:
         async with strict.client(make.tenant()):
             pytest.fail("it must not be entered")

@@ -185,7 +185,9 @@ class MemoryBalancer(LoadBalancer):
         if self._unread.since is None:
             self._unread.since = self._clock.monotonic()
         message = "the process has not read the offer"
-        return Health(HealthState.NOT_READING, "OfferNotRead", message, self._unread.since)
+        return Health(
+            HealthState.NOT_READING, "OfferNotRead", message=message, since=self._unread.since
+        )
 
     @override
     async def find_stale(self, reading: BalancerReading) -> str | None:
@@ -263,7 +265,7 @@ class MemoryKind(LoadBalancerKind):
     def of(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> MemoryBalancer:
-        return MemoryBalancer(client, self._rules, self._clock, memory)
+        return MemoryBalancer(client, self._rules, clock=self._clock, memory=memory)
 
     @override
     def serves(self, service: Service) -> ServiceView:

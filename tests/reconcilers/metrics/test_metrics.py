@@ -299,10 +299,10 @@ def test_a_replica_that_does_not_lead_shows_no_gauges() -> None:
         gauges = Gauges(
             lab.caches["networkpools"],
             lab.caches["ipallocations"],
-            lab.caches["providerconfigs"],
-            lab.caches["tenantclusters"],
-            lab.clock,
-            partial(bool, leads),
+            providers=lab.caches["providerconfigs"],
+            clusters=lab.caches["tenantclusters"],
+            clock=lab.clock,
+            leading=partial(bool, leads),
             count_promises=count_promises,
         )
         assert bool(list(gauges.collect())) == leads

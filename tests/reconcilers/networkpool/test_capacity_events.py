@@ -246,8 +246,21 @@ class _Recording:
 
     def fill(self, used: int) -> None:
         """Write how full the pool is."""
-        tiers = Summary((Capacity(100, used, 100 - used, 100 - used, 0),), 1).tiers()
-        conditions = with_findings(self.pool.status.conditions, tiers, 1, self.clock.now())
+        tiers = Summary(
+            (
+                Capacity(
+                    100,
+                    used,
+                    available=100 - used,
+                    largest_free=100 - used,
+                    fragmentation_percent=0,
+                ),
+            ),
+            1,
+        ).tiers()
+        conditions = with_findings(
+            self.pool.status.conditions, tiers, generation=1, now=self.clock.now()
+        )
         before = self.pool
         self.pool = replace(before, status=replace(before.status, conditions=conditions))
         self.events.status_written(before, self.pool)

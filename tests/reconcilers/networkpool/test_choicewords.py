@@ -22,8 +22,12 @@ REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
 def _message(pool: Any, *allocations: Any) -> str:
     """Return the message of the one allocation that waits."""
     geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
-    [grant] = protocol.decide(pool, make.view(*allocations), geometry, 256).choice.grants
-    written = granted_status(grant.asker, pool, grant.addresses, make.EPOCH, grant.choice)
+    [grant] = protocol.decide(
+        pool, make.view(*allocations), geometry=geometry, batch=256
+    ).choice.grants
+    written = granted_status(
+        grant.asker, pool, ranges=grant.addresses, now=make.EPOCH, choice=grant.choice
+    )
     message: str = written["conditions"][0]["message"]
     return message
 
@@ -109,14 +113,14 @@ def test_a_promise_that_was_stored_without_words_is_kept_without_them() -> None:
     pool = make.pool(status={"assignments": [make.list_promise(promise)]})
     [stored] = STATUS_JOURNALS.read(pool).promises
     ranges = tuple(part.range for part in stored.ranges)
-    written = granted_status(allocation, pool, ranges, make.EPOCH, stored.choice)
+    written = granted_status(allocation, pool, ranges=ranges, now=make.EPOCH, choice=stored.choice)
     assert written["conditions"][0]["message"] == "allocated 8 IPs: 10.40.0.0/29 from lab"
 
 
 def test_the_words_are_stored_with_the_promise_and_read_again() -> None:
     geometry = poolgeometry.parse_layouts(make.pool().spec, 1 << 20)
     view = make.view(make.allocation("a", size=8))
-    decision = protocol.decide(make.pool(), view, geometry, 256)
+    decision = protocol.decide(make.pool(), view, geometry=geometry, batch=256)
     [promise] = decision.promises
     stored = make.pool(status=STATUS_JOURNALS.fields(make.pool(), Journal({KIND: 1}, (promise,))))
     assert STATUS_JOURNALS.read(stored).promises == (promise,)

@@ -23,11 +23,13 @@ COUNTS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock", "utili
 
 def decide(pool: Any, *allocations: Any) -> protocol.Decision:
     geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
-    return protocol.decide(pool, make.view(*allocations), geometry, 256)
+    return protocol.decide(pool, make.view(*allocations), geometry=geometry, batch=256)
 
 
 def compute_status(pool: Any, *allocations: Any) -> dict[str, Any]:
-    return make.pool_status(pool, make.view(*allocations), decide(pool, *allocations), make.EPOCH)
+    return make.pool_status(
+        pool, make.view(*allocations), decision=decide(pool, *allocations), now=make.EPOCH
+    )
 
 
 def both(name: str, four: tuple[str, str], six: tuple[str, str]) -> Any:
@@ -45,7 +47,7 @@ def test_nothing_new_is_written_about_pools_and_requests_of_one_family() -> None
     assert list(promise) == [*OLD_PROMISE, "choice"]
     assert "secondary" not in pool
     [grant] = decide(make.pool(), waiting).choice.grants
-    written = granted_status(waiting, make.pool(), grant.addresses, make.EPOCH)
+    written = granted_status(waiting, make.pool(), ranges=grant.addresses, now=make.EPOCH)
     assert written.keys() == OLD_STATUS
     assert [condition["type"] for condition in written["conditions"]] == ["Ready"]
 

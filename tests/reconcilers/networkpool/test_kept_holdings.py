@@ -66,7 +66,11 @@ class _PoolCaches:
         self.cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
         self.reported: Differences = []
         self.kept = keep_holdings(
-            self.cache, OURS, VirtualClock(), 0.0, lambda *report: self.reported.append(report)
+            self.cache,
+            OURS,
+            clock=VirtualClock(),
+            check_interval=0.0,
+            report=lambda *report: self.reported.append(report),
         )
         self.cache.replace([], self.revision)
 
@@ -198,7 +202,13 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
         VirtualClock(),
         [],
     )
-    kept = keep_holdings(cache, OURS, clock, 600.0, lambda *cache: reported.append(cache))
+    kept = keep_holdings(
+        cache,
+        OURS,
+        clock=clock,
+        check_interval=600.0,
+        report=lambda *cache: reported.append(cache),
+    )
     kept._check_interval = 600.0
     cache.replace([make.allocation("a")], 2000)
     kept.holdings(make.key("lab"), None).remove(A)
@@ -215,7 +225,9 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
 
 def test_after_an_error_all_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-    kept = keep_holdings(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
+    kept = keep_holdings(
+        cache, OURS, clock=VirtualClock(), check_interval=600.0, report=lambda *_: None
+    )
     cache.replace([make.allocation("a")], 2000)
     kept.holdings(make.key("lab"), None)
     cache.replace([make.allocation("a"), make.allocation("b")], 3000)
@@ -239,7 +251,9 @@ def test_a_deletion_waits_for_a_promise_to_another_object_of_the_name_of_a_holde
 
 def test_the_holdings_of_a_pool_that_is_gone_are_kept_no_longer() -> None:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-    kept = keep_holdings(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
+    kept = keep_holdings(
+        cache, OURS, clock=VirtualClock(), check_interval=600.0, report=lambda *_: None
+    )
     kept.holdings(make.key("lab"), None)
     kept.forget(make.key("lab"))
     assert kept._pools == {}

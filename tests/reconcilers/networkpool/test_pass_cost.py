@@ -131,10 +131,10 @@ async def test_a_scrape_of_the_metrics_reads_only_allocations_that_wait_or_are_g
         gauges = Gauges(
             pools,
             allocations,
-            providers,
-            clusters,
-            clock,
-            lambda: True,
+            providers=providers,
+            clusters=clusters,
+            clock=clock,
+            leading=lambda: True,
             count_promises=count_promises,
         )
 

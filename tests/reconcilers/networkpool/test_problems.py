@@ -18,10 +18,13 @@ LIMIT = 1 << 20
 
 def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
     view = make.view(*allocations)
-    decision = protocol.decide(pool, view, poolgeometry.parse_layouts(pool.spec, LIMIT), 256)
+    decision = protocol.decide(
+        pool, view, geometry=poolgeometry.parse_layouts(pool.spec, LIMIT), batch=256
+    )
     overlapping = make.spaces(*others).finding(offers_of(pool, LIMIT))
     return {
-        finding.type: finding for finding in problems.findings(pool, view, decision, overlapping)
+        finding.type: finding
+        for finding in problems.findings(pool, view, decision=decision, overlapping=overlapping)
     }
 
 

@@ -30,7 +30,9 @@ def _pool(*promises: Assignment, **extra: Any) -> Any:
 
 def _decide(pool: Any, *allocations: Any, position: int = 10**9, batch: int = 256) -> Any:
     geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
-    return protocol.decide(pool, make.view(*allocations, position=position), geometry, batch)
+    return protocol.decide(
+        pool, make.view(*allocations, position=position), geometry=geometry, batch=batch
+    )
 
 
 def test_a_promise_stays_open_while_its_allocation_is_at_the_promised_version() -> None:

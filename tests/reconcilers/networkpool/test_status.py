@@ -16,8 +16,10 @@ from tests.reconcilers import make
 
 def _status(pool: Any, *allocations: Any) -> dict[str, Any]:
     view = make.view(*allocations)
-    decision = protocol.decide(pool, view, poolgeometry.parse_layouts(pool.spec, 1 << 20), 256)
-    return make.pool_status(pool, view, decision, make.EPOCH)
+    decision = protocol.decide(
+        pool, view, geometry=poolgeometry.parse_layouts(pool.spec, 1 << 20), batch=256
+    )
+    return make.pool_status(pool, view, decision=decision, now=make.EPOCH)
 
 
 def _conditions(status_body: dict[str, Any]) -> dict[str, Any]:
@@ -192,10 +194,13 @@ def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
     later = make.pool_status(
         reported,
         make.view(),
-        protocol.decide(
-            reported, make.view(), poolgeometry.parse_layouts(reported.spec, 1 << 20), 256
+        decision=protocol.decide(
+            reported,
+            make.view(),
+            geometry=poolgeometry.parse_layouts(reported.spec, 1 << 20),
+            batch=256,
         ),
-        make.EPOCH.replace(year=2027),
+        now=make.EPOCH.replace(year=2027),
     )
     assert _conditions(later)["Ready"]["message"] != _conditions(first)["Ready"]["message"]
     for kind, condition in _conditions(later).items():
@@ -206,9 +211,9 @@ def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
 def test_counters_never_exceed_what_the_schema_takes() -> None:
     pool = make.pool(cidr="0.0.0.0/0")
     decision = protocol.decide(
-        pool, make.view(), poolgeometry.parse_layouts(pool.spec, 1 << 33), 256
+        pool, make.view(), geometry=poolgeometry.parse_layouts(pool.spec, 1 << 33), batch=256
     )
-    pool_status = make.pool_status(pool, make.view(), decision, make.EPOCH)
+    pool_status = make.pool_status(pool, make.view(), decision=decision, now=make.EPOCH)
     assert pool_status["totalIPs"] == pool_status["largestFreeBlock"] == 2**31 - 1
 
 

@@ -59,7 +59,15 @@ def choose_by_trying_all(
             grants.append(Grant(holder, request, *taker.take(request)))
         except Refused as refused:
             is_shown = taker.shows(request, refused)
-            refusals.append(Refusal(holder, request, refused.reason, refused.message, is_shown))
+            refusals.append(
+                Refusal(
+                    holder,
+                    request,
+                    reason=refused.reason,
+                    message=refused.message,
+                    is_shown=is_shown,
+                )
+            )
     return Choice(tuple(grants), tuple(refusals), more=False)
 
 
@@ -137,9 +145,9 @@ class PoolPasses:
             Promise(
                 KIND,
                 allocation.metadata.key,
-                allocation.metadata.uid,
-                allocation.metadata.resourceVersion,
-                (PromisedRange(at_the_end, "IPv4"),),
+                uid=allocation.metadata.uid,
+                resourceVersion=allocation.metadata.resourceVersion,
+                ranges=(PromisedRange(at_the_end, "IPv4"),),
             )
             for name, allocation in self.allocations.items()
             if name in promised
@@ -154,11 +162,13 @@ class PoolPasses:
 
         def taker() -> AllocationTaker:
             spaces = [view.holdings.space(name) for name in layouts]
-            return AllocationTaker(self.pool, view.find, spaces, view.holdings, ())
+            return AllocationTaker(
+                self.pool, view.find, spaces=spaces, holdings=view.holdings, promises=()
+            )
 
         def by_trying_all(room: int) -> Choice[IPAllocation]:
             with exclude_ranges(view.holdings, ranges):
-                return choose_by_trying_all(taker(), view, promises, room)
+                return choose_by_trying_all(taker(), view, promises=promises, room=room)
 
         with exclude_ranges(view.holdings, ranges):
             decided = choose(view.holdings, [taker()], promises, room, count=count_promise)
@@ -173,7 +183,7 @@ class PoolPasses:
             assert expected.more
             assert (whole.grants, new_refusals(whole.refusals)) == (decided.grants, told)
         for grant in decided.grants:
-            status = granted_status(grant.asker, self.pool, grant.addresses, make.EPOCH)
+            status = granted_status(grant.asker, self.pool, ranges=grant.addresses, now=make.EPOCH)
             self.write(grant.asker, status)
         for refusal in told:
             self.write(refusal.asker, refused_status(refusal, make.EPOCH))

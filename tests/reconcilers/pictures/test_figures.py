@@ -25,8 +25,8 @@ OBJECTS = (
     body(
         "GlobalInClusterPrefixPool",
         "prefixes",
-        {"prefixes": ["fd00:71::/60"], "allocationPrefixLength": 64},
-        "v1alpha2",
+        spec={"prefixes": ["fd00:71::/60"], "allocationPrefixLength": 64},
+        version="v1alpha2",
     ),
     platforms.ipam_pool("metallb", east=platforms.RANGE, west=platforms.PREFIX),
     platforms.cluster("a", "east"),
@@ -37,7 +37,9 @@ OBJECTS = (
     platforms.request("web", "10.3.0.11"),
     platforms.request("out", "10.3.0.99"),
 )
-PICTURES = from_manifests(OBJECTS, "b", NetworkPools(), datetime(2026, 1, 1, tzinfo=UTC)).pictures
+PICTURES = from_manifests(
+    OBJECTS, "b", pools=NetworkPools(), now=datetime(2026, 1, 1, tzinfo=UTC)
+).pictures
 NOT_USABLE = {AddressState.STRAY, AddressState.RESERVED, AddressState.OUTSIDE}
 
 

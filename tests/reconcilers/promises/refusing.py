@@ -81,9 +81,9 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
         write = Sent(
             method,
             target.kind.resource.full_name,
-            key.namespace,
-            key.name or str(((sent or {}).get("metadata") or {}).get("name")),
-            sent or {},
+            namespace=key.namespace,
+            name=key.name or str(((sent or {}).get("metadata") or {}).get("name")),
+            body=sent or {},
         )
         if opened.refuses(write):
             opened.refused.append(write)

@@ -144,7 +144,9 @@ def test_a_refusal_of_one_kind_leaves_out_no_request_of_another_kind() -> None:
 def test_a_request_with_an_open_promise_is_skipped_and_one_of_its_name_is_not() -> None:
     holdings, takers = of_two_kinds()
     promised = (PromisedRange(AddressRange.parse("10.0.0.0", "10.0.0.0")),)
-    promise = Promise("Claim", Key("team", "a"), "Claim-uid", "7", promised)
+    promise = Promise(
+        "Claim", Key("team", "a"), uid="Claim-uid", resourceVersion="7", ranges=promised
+    )
     with exclude_ranges(holdings, promised):
         choice = choose(holdings, takers, [promise], 8)
     assert [(grant.holder.kind, grant.addresses[0].text) for grant in choice.grants] == [

@@ -38,7 +38,11 @@ def _fence(
         return await lab.client.patch_status(IP_ALLOCATION, allocation, status)
 
     return Fence(
-        lab.client, IP_ALLOCATION, lambda allocation: allocation.metadata.name != "held", void, 8
+        lab.client,
+        IP_ALLOCATION,
+        may_be_promised=lambda allocation: allocation.metadata.name != "held",
+        void=void,
+        width=8,
     )
 
 

@@ -193,7 +193,7 @@ class _TwoKinds:
         self.read: list[Holder] = []
         self.kept = KeptHoldings[Key, int](
             [
-                indexed_source(cache, POOL_INDEX, _pools, _holder)
+                indexed_source(cache, POOL_INDEX, pools=_pools, holder=_holder)
                 for cache in (self.requests, self.answers)
             ],
             self.facts,

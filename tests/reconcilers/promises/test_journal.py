@@ -25,7 +25,13 @@ ADDRESS = AddressRange.parse("10.0.0.1", "10.0.0.1")
 
 def promise(number: int = 1, name: str = "a") -> Promise:
     key = Key("team", name)
-    return Promise("Claim", key, f"uid-{number}", str(number), (PromisedRange(ADDRESS),))
+    return Promise(
+        "Claim",
+        key,
+        uid=f"uid-{number}",
+        resourceVersion=str(number),
+        ranges=(PromisedRange(ADDRESS),),
+    )
 
 
 def pool(uid: str, annotations: Mapping[str, str] | None = None) -> MetadataOnly:
@@ -96,8 +102,14 @@ def test_a_journal_that_lacks_the_revision_of_effects_keeps_its_promises() -> No
 def test_all_ranges_of_a_promise_are_read_with_their_spaces() -> None:
     both = AddressRange.parse("10.0.0.4", "10.0.0.7"), AddressRange.parse("fd00::1", "fd00::1")
     ranges = (PromisedRange(both[0], "east"), PromisedRange(both[1], "east"))
-    of_parts = Promise("Claim", Key("team", "a"), "uid", "1", ranges)
-    west = Promise("Claim", Key("team", "b"), "uid-2", "2", (PromisedRange(ADDRESS, "west"),))
+    of_parts = Promise("Claim", Key("team", "a"), uid="uid", resourceVersion="1", ranges=ranges)
+    west = Promise(
+        "Claim",
+        Key("team", "b"),
+        uid="uid-2",
+        resourceVersion="2",
+        ranges=(PromisedRange(ADDRESS, "west"),),
+    )
     journal = OF_SPACES.with_revision(17, [of_parts, west])
     assert OF_SPACES.read(make_stored("u", journal)) == journal
 
@@ -129,7 +141,9 @@ def test_a_journal_that_was_edited_into_nonsense_is_no_memory(content: str) -> N
 def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object() -> None:
     address = AddressRange.parse(*["ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"] * 2)
     promised = (PromisedRange(address, "d" * 63),)
-    longest = Promise("Claim", Key("n" * 63, "a" * 253), "u" * 36, "9" * 19, promised)
+    longest = Promise(
+        "Claim", Key("n" * 63, "a" * 253), uid="u" * 36, resourceVersion="9" * 19, ranges=promised
+    )
     journal = JOURNALS.with_revision(10**18, [longest] * MOST_RANGES)
     [annotation] = make_stored("u" * 36, journal).metadata.annotations.values()
     assert len(annotation) < 256 * 1024 * 7 // 8
@@ -148,7 +162,10 @@ def test_as_many_promises_as_may_be_open_fit_into_the_annotations_of_an_object()
 def test_a_promise_that_was_edited_into_nonsense_is_none(
     version: str, spans: list[tuple[str, str, str]]
 ) -> None:
-    assert parse_promise("Claim", Key("t", "a"), "u", version, spans) is None
+    assert (
+        parse_promise("Claim", Key("t", "a"), uid="u", resource_version=version, spans=spans)
+        is None
+    )
 
 
 def test_a_journal_with_a_promise_that_was_edited_into_nonsense_is_no_memory() -> None:
@@ -183,7 +200,13 @@ OF_TWO = AnnotatedJournal("Claim", effects="Address", others=(("Other", "Effect"
 
 
 def test_a_journal_of_two_kinds_names_the_kind_of_each_promise_and_revision() -> None:
-    other = Promise("Other", Key("team", "a"), "uid-2", "2", (PromisedRange(ADDRESS),))
+    other = Promise(
+        "Other",
+        Key("team", "a"),
+        uid="uid-2",
+        resourceVersion="2",
+        ranges=(PromisedRange(ADDRESS),),
+    )
     journal = Journal({"Claim": 17, "Address": 3, "Other": 5, "Effect": 9}, (promise(), other))
     assert OF_TWO.read(make_stored("u", journal, OF_TWO)) == journal
     assert OF_TWO.has_memory(journal)
@@ -197,6 +220,12 @@ def test_kinds_get_their_revisions_one_after_the_other(fenced: Mapping[str, int]
 
 
 def test_a_journal_that_names_an_unknown_kind_is_lost() -> None:
-    unknown = Promise("Unknown", Key("team", "a"), "uid-2", "2", (PromisedRange(ADDRESS),))
+    unknown = Promise(
+        "Unknown",
+        Key("team", "a"),
+        uid="uid-2",
+        resourceVersion="2",
+        ranges=(PromisedRange(ADDRESS),),
+    )
     for journal in (Journal({"Claim": 1, "Unknown": 2}), Journal({"Claim": 1}, (unknown,))):
         assert OF_TWO.read(make_stored("u", journal, OF_TWO)) == Journal()

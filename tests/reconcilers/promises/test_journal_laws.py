@@ -37,7 +37,13 @@ def promise(kind: str, number: int, *texts: str, space: str = "") -> Promise:
     ranges = tuple(
         PromisedRange(part, spaces[part.family] if space == "family" else space) for part in parsed
     )
-    return Promise(kind, Key("team", f"r{number}"), f"uid-{number}", str(number), ranges)
+    return Promise(
+        kind,
+        Key("team", f"r{number}"),
+        uid=f"uid-{number}",
+        resourceVersion=str(number),
+        ranges=ranges,
+    )
 
 
 @dataclass(frozen=True)
@@ -109,27 +115,29 @@ BOTH = ("10.0.0.1", "fd00::1")
 STATUS = Place(
     STATUS_JOURNALS,
     pool_of,
-    Journal(
+    journal=Journal(
         {KIND: 17, CLAIMS: 9},
         (
             promise(KIND, 1, *BOTH, space="family"),
             promise(CLAIMS, 2, "10.0.0.3", space="family"),
         ),
     ),
-    Journal({KIND: 5, CLAIMS: 4, ADDRESSES: 3}, (promise(KIND, 7, "10.0.0.9", space="family"),)),
-    MAX_ASSIGNMENTS,
-    lambda document: dict(document["status"]),
-    set_status,
+    earlier=Journal(
+        {KIND: 5, CLAIMS: 4, ADDRESSES: 3}, (promise(KIND, 7, "10.0.0.9", space="family"),)
+    ),
+    room=MAX_ASSIGNMENTS,
+    fields=lambda document: dict(document["status"]),
+    replace_fields=set_status,
 )
 ANNOTATED = AnnotatedJournal(CLAIMS, effects=ADDRESSES)
 OF_ANNOTATION = Place(
     ANNOTATED,
     metadata_of,
-    ANNOTATED.with_revision(17, [promise(CLAIMS, 1, "10.0.0.1")], 9),
-    ANNOTATED.with_revision(5, [promise(CLAIMS, 7, "10.0.0.9")], 4),
-    MOST_RANGES,
-    annotated_fields,
-    set_annotated_fields,
+    journal=ANNOTATED.with_revision(17, [promise(CLAIMS, 1, "10.0.0.1")], 9),
+    earlier=ANNOTATED.with_revision(5, [promise(CLAIMS, 7, "10.0.0.9")], 4),
+    room=MOST_RANGES,
+    fields=annotated_fields,
+    replace_fields=set_annotated_fields,
 )
 PLACES = pytest.mark.parametrize("place", [STATUS, OF_ANNOTATION], ids=["status", "annotation"])
 

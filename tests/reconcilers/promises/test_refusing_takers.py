@@ -56,8 +56,8 @@ def network_pool_whose_second_family_is_full() -> Case:
     names: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in layouts}
     view.holdings.lay_out(names)
     spaces = [view.holdings.space(name) for name in names]
-    taker = AllocationTaker(pool, view.find, spaces, view.holdings, ())
-    return Case(view.holdings, taker, refused, fitting)
+    taker = AllocationTaker(pool, view.find, spaces=spaces, holdings=view.holdings, promises=())
+    return Case(view.holdings, taker, refused=refused, fitting=fitting)
 
 
 def claim_whose_ipaddress_is_of_another_claim() -> Case:
@@ -66,7 +66,9 @@ def claim_whose_ipaddress_is_of_another_claim() -> Case:
     refused, fitting = (
         clusterapi.IPAddressClaim(_meta(name), clusterapi.ClaimSpec(ref)) for name in ("a", "b")
     )
-    spec = clusterapi.AddressSpec(clusterapi.NameRef("other"), ref, "10.0.0.9", 24, "")
+    spec = clusterapi.AddressSpec(
+        clusterapi.NameRef("other"), ref, address="10.0.0.9", prefix=24, gateway=""
+    )
     address = clusterapi.IPAddress(_meta("a"), spec)
     pool = clusterapi.InClusterIPPool(
         _meta("p"), clusterapi.IPPoolSpec(("10.0.0.9-10.0.0.12",), prefix=24)
@@ -80,24 +82,39 @@ def claim_whose_ipaddress_is_of_another_claim() -> Case:
         return [addresses[key]] if key in addresses else []
 
     caches = ClaimCaches(
-        Cache(claim_kind), Cache(address_kind), None, {}, claim_kind, address_kind
+        Cache(claim_kind),
+        Cache(address_kind),
+        clusters=None,
+        pools={},
+        claim_kind=claim_kind,
+        address_kind=address_kind,
     )
-    view = View(0, holdings, find_by_key(clusterapi.JOURNALS.kind, claims.get), answers_of)
-    taker = ClaimTaker(caches, clusterapi.IN_CLUSTER_IP_POOL, pool, Journal({}, ()), space, view)
-    return Case(holdings, taker, refused, fitting)
+    view = View(
+        0, holdings, find=find_by_key(clusterapi.JOURNALS.kind, claims.get), answer=answers_of
+    )
+    taker = ClaimTaker(
+        caches,
+        clusterapi.IN_CLUSTER_IP_POOL,
+        pool=pool,
+        settled=Journal({}, ()),
+        space=space,
+        view=view,
+    )
+    return Case(holdings, taker, refused=refused, fitting=fitting)
 
 
 def vitistack_address_that_is_requested_outside_its_network() -> Case:
     space = NetworkSpace(Layout.parse("10.0.0.0/29"))
     refused = vitistack.IPAllocation(
-        _meta("a"), vitistack.AllocationSpec("n", "a", "eth0", "10.9.9.9")
+        _meta("a"),
+        vitistack.AllocationSpec("n", "a", interfaceName="eth0", requestedAddress="10.9.9.9"),
     )
     fitting = vitistack.IPAllocation(_meta("b"), vitistack.AllocationSpec("n", "b", "eth0"))
     requests = {request.metadata.key: request for request in (refused, fitting)}
     holdings = network_holdings(requests.values(), space)
     find = find_by_key(vitistack.JOURNALS.kind, requests.get)
-    taker = NetworkTaker("n", space, View(0, holdings, find, requests.get))
-    return Case(holdings, taker, refused, fitting)
+    taker = NetworkTaker("n", space, View(0, holdings, find=find, answer=requests.get))
+    return Case(holdings, taker, refused=refused, fitting=fitting)
 
 
 def kkp_cluster_that_needs_too_many_parts() -> Case:
@@ -147,12 +164,20 @@ def _kkp(
     by_namespace = {cluster.namespace: cluster for cluster in clusters}
     space = space_of(datacenter)
     here = [allocation for allocation in allocations if allocation.spec.dc == "dc"]
-    holdings = holdings_of("pool", {"dc": space}, here, by_namespace.get, by_namespace)
-    content = PoolContent("pool", {"dc": Content(space, here, clusters)}, holdings, find)
+    holdings = holdings_of(
+        "pool",
+        {"dc": space},
+        allocations=here,
+        cluster_in=by_namespace.get,
+        namespaces=by_namespace,
+    )
+    content = PoolContent(
+        "pool", {"dc": Content(space, here, clusters)}, holdings=holdings, find=find
+    )
     refused, fitting = (
         ClusterAsker(cluster, find(holder_in(cluster.namespace, "pool"))) for cluster in clusters
     )
-    return Case(holdings, ClusterTaker(content, {"dc": Plan()}), refused, fitting)
+    return Case(holdings, ClusterTaker(content, {"dc": Plan()}), refused=refused, fitting=fitting)
 
 
 @pytest.mark.parametrize(

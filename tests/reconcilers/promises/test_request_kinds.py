@@ -225,7 +225,9 @@ class Served:
         self.kinds = [Requests(resource, self.calls) for resource in kinds]
         self.pools = Pools(self.lab.caches["networkpools"], self.kinds, self.calls)
         replica = self.lab
-        self.passes = PoolPasses(self.pools, replica.client, replica.clock, PoolSettings())
+        self.passes = PoolPasses(
+            self.pools, replica.client, clock=replica.clock, settings=PoolSettings()
+        )
 
     async def work(self) -> dict[str, Any]:
         """Run passes until promises of other replicas are due; return the status of the pool."""

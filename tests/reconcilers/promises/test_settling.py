@@ -13,7 +13,7 @@ from reconcilers.promises.settling import settle
 
 KEY = Key("n", "a")
 RANGE = PromisedRange(AddressRange.parse("10.0.0.1", "10.0.0.1"))
-PROMISE = Promise("Claim", KEY, "uid", "5", (RANGE,))
+PROMISE = Promise("Claim", KEY, uid="uid", resourceVersion="5", ranges=(RANGE,))
 
 
 @dataclass
@@ -78,7 +78,7 @@ def test_settling_gives_no_memory_to_a_journal_without() -> None:
 
 
 def test_promises_to_requests_of_other_kinds_stay_whatever_was_read() -> None:
-    other = Promise("Allocation", KEY, "uid", "5", (RANGE,))
+    other = Promise("Allocation", KEY, uid="uid", resourceVersion="5", ranges=(RANGE,))
     of_both = Journal({"Claim": 1, "Allocation": 3}, (PROMISE, other))
     settled = settle(of_both, "Claim", Requests(9, request("7")))
     assert settled == Journal({"Claim": 7, "Allocation": 3}, (other,))

@@ -24,7 +24,13 @@ def meta(name: str, generation: int = 1) -> ObjectMeta:
 
 def promise(number: int, namespace: str = "n") -> Promise:
     promised = (PromisedRange(AddressRange(number, number, 4)),)
-    return Promise("K", Key(namespace, f"r{number}"), f"uid-r{number}", "1", promised)
+    return Promise(
+        "K",
+        Key(namespace, f"r{number}"),
+        uid=f"uid-r{number}",
+        resourceVersion="1",
+        ranges=promised,
+    )
 
 
 def tenant(namespace: str) -> Tenant:
@@ -32,7 +38,7 @@ def tenant(namespace: str) -> Tenant:
 
 
 def eligibility(shares: Shares, promises: Sequence[Promise] = (), now: float = 0.0) -> Eligibility:
-    return shares.eligibility(promises, tenant_of_namespace, CAPACITY, now)
+    return shares.eligibility(promises, tenant_of_namespace, capacity=CAPACITY, now=now)
 
 
 def test_a_deferred_request_waits_for_one_resync() -> None:

@@ -203,7 +203,9 @@ async def test_an_ipamallocation_whose_repair_or_deletion_is_refused_ends_no_pas
             elsewhere = {"spec": {"cloud": {"dc": "elsewhere"}}}
             await pool.place.edit(kubermatic.CLUSTERS, name, elsewhere)
         else:
-            await pool.place.edit(kubermatic.ALLOCATIONS, "p", without_owner, f"cluster-{name}")
+            await pool.place.edit(
+                kubermatic.ALLOCATIONS, "p", patch=without_owner, namespace=f"cluster-{name}"
+            )
         await pool.place.home.pass_by(5)
         assert gate.refused
         gate.forget()

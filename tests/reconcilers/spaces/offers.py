@@ -19,4 +19,4 @@ def offer(
     """
     namespace, _, name = pool.rpartition("/")
     ranges = tuple(AddressRange.parse(*span.split("-")) for span in texts)
-    return Offer(PoolName(kind, Key(namespace, name)), ranges, part, site)
+    return Offer(PoolName(kind, Key(namespace, name)), ranges, part=part, site=site)

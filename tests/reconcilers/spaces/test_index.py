@@ -120,7 +120,7 @@ def test_the_index_finds_what_a_comparison_of_all_pools_finds_as_pools_come_chan
 @given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 500)), unique=True, max_size=600))
 def test_intervals_are_found_in_order_over_many_blocks(spans: list[tuple[int, int]]) -> None:
     name = PoolName("NetworkPool", Key("a", "p"))
-    all_intervals = [Interval(first, first + size, name, "") for first, size in spans]
+    all_intervals = [Interval(first, first + size, pool=name, part="") for first, size in spans]
     intervals = Intervals[Interval]()
     for interval in all_intervals:
         intervals.add(interval)

@@ -194,7 +194,7 @@ def test_a_request_is_admitted_if_and_only_if_an_empty_pool_serves_it(
         assert refused is not None or not faults.isdisjoint(TAKEN_ALL_THE_SAME)
         return
     count = requestedranges.count_requested(request, pool)
-    impossible = requestspecs.find_impossibility(request, count, pool, layouts)
+    impossible = requestspecs.find_impossibility(request, count, pool=pool, layouts=layouts)
     lacks_family = isinstance(
         refused, familychoice.PoolNotDualStack | familychoice.FamilyNotConfigured
     )

@@ -27,7 +27,7 @@ def lab_with(settings: Settings) -> Lab:
 
 
 def condition(lab: Lab, plural: str, name: str, kind: str, namespace: str = HOME) -> list[str]:
-    condition = lab.condition(plural, name, kind, namespace)
+    condition = lab.condition(plural, name, kind=kind, namespace=namespace)
     return [condition["status"], condition["reason"], condition["message"]]
 
 
@@ -38,12 +38,12 @@ async def test_a_pool_elsewhere_hands_out_nothing_and_says_so() -> None:
     await lab.allocation("a")
     assert "startAddress" not in lab.see("ipallocations", "a")
     message = f"nothing is handed out, ranges from before are kept: {WHY}"
-    assert condition(lab, "networkpools", "lab", "Ready") == [
+    assert condition(lab, "networkpools", name="lab", kind="Ready") == [
         "False",
         "NamespaceNotAllowed",
         message,
     ]
-    assert condition(lab, "ipallocations", "a", "Ready") == [
+    assert condition(lab, "ipallocations", name="a", kind="Ready") == [
         "False",
         "PoolNotReady",
         f"NetworkPool {HOME}/lab is not ready: {message}",
@@ -68,12 +68,12 @@ async def test_the_figures_of_a_pool_elsewhere_follow_its_ranges() -> None:
     lab.server.add("ipallocations", make.allocation("waits", size=4))
     await lab.rounds()
     assert figures(lab) == (208, 48, 2)
-    assert condition(lab, "networkpools", "lab", "CapacityWarning")[0] == "True"
+    assert condition(lab, "networkpools", name="lab", kind="CapacityWarning")[0] == "True"
     lab.server.delete("ipallocations", "a")
     await lab.rounds()
     assert figures(lab) == (8, 248, 1)
-    assert condition(lab, "networkpools", "lab", "CapacityWarning")[0] == "False"
-    assert condition(lab, "networkpools", "lab", "Ready")[1] == "NamespaceNotAllowed"
+    assert condition(lab, "networkpools", name="lab", kind="CapacityWarning")[0] == "False"
+    assert condition(lab, "networkpools", name="lab", kind="Ready")[1] == "NamespaceNotAllowed"
     assert "startAddress" not in lab.see("ipallocations", "waits")
 
 
@@ -98,8 +98,11 @@ async def test_a_pool_elsewhere_with_a_wrong_spec_reports_both() -> None:
     lab = Lab(ELSEWHERE)
     lab.server.add("networkpools", make.pool(reserved=["10.99.0.0/24"]))
     await lab.pool()
-    assert condition(lab, "networkpools", "lab", "Ready")[1] == "NamespaceNotAllowed"
-    assert condition(lab, "networkpools", "lab", "Stalled")[:2] == ["True", "ValidationFailed"]
+    assert condition(lab, "networkpools", name="lab", kind="Ready")[1] == "NamespaceNotAllowed"
+    assert condition(lab, "networkpools", name="lab", kind="Stalled")[:2] == [
+        "True",
+        "ValidationFailed",
+    ]
 
 
 async def test_a_pool_is_served_again_once_its_namespace_is_listed() -> None:
@@ -110,14 +113,14 @@ async def test_a_pool_is_served_again_once_its_namespace_is_listed() -> None:
     restarted = lab.another()
     await restarted.pools.reconcile(make.key("lab"))
     assert lab.see("ipallocations", "a")["phase"] == "Allocated"
-    assert condition(lab, "networkpools", "lab", "Ready")[:2] == ["True", "Ready"]
+    assert condition(lab, "networkpools", name="lab", kind="Ready")[:2] == ["True", "Ready"]
 
 
 async def test_a_provider_elsewhere_has_room_for_no_tenant() -> None:
     lab = lab_with(ELSEWHERE)
     await lab.pool()
     await lab.provider()
-    assert condition(lab, "providerconfigs", "default", "PoolAvailable") == [
+    assert condition(lab, "providerconfigs", name="default", kind="PoolAvailable") == [
         "False",
         "NamespaceNotAllowed",
         WHY,
@@ -153,12 +156,12 @@ async def test_a_provider_elsewhere_is_not_ready_and_its_clusters_ask_for_nothin
     lab.server.add("tenantclusters", make.tenant())
     await lab.provider()
     await lab.cluster()
-    assert condition(lab, "providerconfigs", "default", "Ready") == [
+    assert condition(lab, "providerconfigs", name="default", kind="Ready") == [
         "False",
         "NamespaceNotAllowed",
         WHY,
     ]
-    assert condition(lab, "tenantclusters", "a", "NetworkReady", "team") == [
+    assert condition(lab, "tenantclusters", name="a", kind="NetworkReady", namespace="team") == [
         "False",
         "NamespaceNotAllowed",
         f"ProviderConfig {HOME}/default is not used: {WHY}",
@@ -177,9 +180,9 @@ async def test_a_provider_elsewhere_names_its_namespace_before_absent_credential
     absent = {"provider": "harvester", "credentialsRef": {"name": "absent"}}
     lab.server.add("providerconfigs", make.provider("lab", spec=absent))
     await lab.provider()
-    ready = condition(lab, "providerconfigs", "default", "Ready")
+    ready = condition(lab, "providerconfigs", name="default", kind="Ready")
     assert ready == ["False", "NamespaceNotAllowed", WHY]
-    credentials = condition(lab, "providerconfigs", "default", "CredentialsValid")
+    credentials = condition(lab, "providerconfigs", name="default", kind="CredentialsValid")
     assert credentials[:2] == ["False", "CredentialsInvalid"]
 
 

@@ -21,7 +21,7 @@ from tests.reconcilers.tenantcluster.ciliumtenants import (
 
 
 def _condition(lab: Lab) -> tuple[str, str]:
-    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     return condition["status"], condition["reason"]
 
 
@@ -104,7 +104,7 @@ async def test_a_service_with_a_sharing_key_is_noted_and_its_range_waits_for_a_r
     tenant.delete("services", "web", namespace="default")
     lab.server.delete("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
     await run_passes(lab, replica, 30)
-    condition = lab.condition("ipallocations", "team-a-lb", "Ready", make.NAMESPACE)
+    condition = lab.condition("ipallocations", "team-a-lb", kind="Ready", namespace=make.NAMESPACE)
     assert "restart the operator in the tenant" in condition["message"]
     operator.restart()
     await run_passes(lab, replica, 30)
@@ -117,12 +117,16 @@ async def test_a_tenant_in_which_nothing_announces_addresses_says_so_until_somet
 ):
     lab, replica, tenant, _ = platform(L2_POLICIES)
     await run_passes(lab, replica, 3)
-    condition = lab.condition("tenantclusters", "a", "LoadBalancerAnnounced", "team")
+    condition = lab.condition(
+        "tenantclusters", "a", kind="LoadBalancerAnnounced", namespace="team"
+    )
     assert (condition["status"], condition["reason"]) == ("False", "NotAnnounced")
     assert "CiliumL2AnnouncementPolicy" in condition["message"]
     tenant.add(L2_POLICIES, {"metadata": {"name": "all"}})
     await run_passes(lab, replica, 2)
-    assert lab.condition("tenantclusters", "a", "LoadBalancerAnnounced", "team") == {}
+    assert (
+        lab.condition("tenantclusters", "a", kind="LoadBalancerAnnounced", namespace="team") == {}
+    )
     assert _condition(lab) == ("True", "Ready")
 
 
@@ -130,7 +134,7 @@ async def test_a_metallb_that_takes_the_addresses_of_services_is_reported() -> N
     lab, replica, tenant, _ = platform("deployments", "ipaddresspools")
     tenant.add("deployments", metallb_controller("--port=7472"))
     await run_passes(lab, replica, 3)
-    condition = lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team")
+    condition = lab.condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team")
     assert condition["reason"] == "LoadBalancersConflict"
     assert "MetalLB (Deployment metallb-system/controller)" in condition["message"]
 
@@ -139,7 +143,7 @@ async def test_a_metallb_that_serves_a_class_of_its_own_is_no_conflict() -> None
     lab, replica, tenant, _ = platform("deployments", "ipaddresspools")
     tenant.add("deployments", metallb_controller("--lb-class=metallb"))
     await run_passes(lab, replica, 3)
-    assert lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team") == {}
+    assert lab.condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team") == {}
 
 
 async def test_the_program_serves_cilium_to_a_tenant_that_names_it_and_metallb_to_others() -> None:
@@ -166,7 +170,9 @@ async def test_only_services_that_the_selector_leaves_in_make_a_tenant_grow() ->
         for service in tenant.all("services")
         if service.get("status", {}).get("loadBalancer")
     ]
-    condition = lab.condition("tenantclusters", "a", "LoadBalancerDemandMet", "team")
+    condition = lab.condition(
+        "tenantclusters", "a", kind="LoadBalancerDemandMet", namespace="team"
+    )
     assert (condition["status"], condition["reason"]) == ("True", "NotSelected")
     assert "serviceSelector" in condition["message"]
     for number in range(18):

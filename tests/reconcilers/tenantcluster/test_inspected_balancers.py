@@ -34,7 +34,7 @@ async def _inspect(lab: Lab, tenant: Server) -> Found:
     cluster = msgspec.convert(
         lab.server.see("tenantclusters", "a", namespace="team"), TenantCluster
     )
-    inside = await read_inside(Client(tenant), kinds, cluster, "")
+    inside = await read_inside(Client(tenant), kinds, tenant=cluster, management="")
     stored = lab.server.all("ipallocations")
     members = [msgspec.convert(allocation, IPAllocation) for allocation in stored]
     return list(findings(inside, members, SPACES))

@@ -62,7 +62,7 @@ def _pool_entries(tenant: Server) -> list[str]:
 
 
 def _condition(lab: Lab, name: str) -> tuple[str, str, str]:
-    condition = lab.condition("tenantclusters", name, "LoadBalancerReady", "team")
+    condition = lab.condition("tenantclusters", name, kind="LoadBalancerReady", namespace="team")
     return condition["status"], condition["reason"], condition["message"]
 
 
@@ -76,8 +76,8 @@ async def test_each_tenant_is_given_its_ranges_by_the_provider_that_it_names() -
     lab, replica = _lab()
     first, second = (lab.tenant_server(name, KINDS) for name in ("a", "b"))
     OfferBalancer(second)
-    _add_cluster(lab, "a", FIRST, "metallb")
-    _add_cluster(lab, "b", SECOND, "memory")
+    _add_cluster(lab, "a", held_range=FIRST, provider="metallb")
+    _add_cluster(lab, "b", held_range=SECOND, provider="memory")
     for name in ("a", "b"):
         await _reconcile(replica, name)
     assert (_pool_entries(first), offered_entries(first)) == (OF_FIRST, [])
@@ -89,7 +89,7 @@ async def test_each_tenant_is_given_its_ranges_by_the_provider_that_it_names() -
 async def test_a_tenant_that_lacks_the_kinds_of_its_provider_is_not_given_another() -> None:
     lab, replica = _lab()
     tenant = lab.tenant_server("a", TENANT_KINDS)
-    _add_cluster(lab, "a", FIRST, "memory")
+    _add_cluster(lab, "a", held_range=FIRST, provider="memory")
     await _reconcile(replica, "a")
     assert _condition(lab, "a")[:2] == ("False", "OffersNotServed")
     assert tenant.all("ipaddresspools") == []
@@ -99,7 +99,7 @@ async def test_a_range_is_released_when_the_process_of_its_own_provider_acknowle
     lab, replica = _lab()
     tenant = lab.tenant_server("b", KINDS)
     balancer = OfferBalancer(tenant)
-    _add_cluster(lab, "b", SECOND, "memory")
+    _add_cluster(lab, "b", held_range=SECOND, provider="memory")
     await _reconcile(replica, "b")
     balancer.paused = True
     lab.server.delete("ipallocations", "team-b-lb", namespace=make.NAMESPACE)
@@ -113,7 +113,7 @@ async def test_the_noted_provider_is_asked_for_a_cluster_that_vanished_before_a_
     lab, replica = _lab()
     tenant = lab.tenant_server("b", KINDS)
     OfferBalancer(tenant)
-    _add_cluster(lab, "b", SECOND, "memory")
+    _add_cluster(lab, "b", held_range=SECOND, provider="memory")
     await _reconcile(replica, "b")
     lab.server.vanish("tenantclusters", "b", namespace="team")
     restarted = _replica(lab)
@@ -127,9 +127,9 @@ async def test_an_allocation_carries_the_provider_of_its_cluster_unless_that_is_
 ):
     for provider, note in (("memory", "memory"), ("metallb", None)):
         cluster = make.tenant("b", spec=_spec(provider))
-        created = request(cluster, names.TYPE_LOADBALANCER, "team-b-lb", "lab", 8)
+        created = request(cluster, names.TYPE_LOADBALANCER, name="team-b-lb", pool="lab", size=8)
         assert created["metadata"]["annotations"].get(names.ANNOTATION_LOAD_BALANCER) == note
-        nodes = request(cluster, names.TYPE_NODES, "team-b-nodes", "lab", 8)
+        nodes = request(cluster, names.TYPE_NODES, name="team-b-nodes", pool="lab", size=8)
         assert names.ANNOTATION_LOAD_BALANCER not in nodes["metadata"]["annotations"]
 
 
@@ -142,7 +142,7 @@ async def test_an_adopted_allocation_keeps_the_load_balancer_that_may_have_its_r
 async def test_a_provider_that_is_not_known_is_reported_and_nothing_is_written() -> None:
     lab, replica = _lab()
     tenant = lab.tenant_server("a", KINDS)
-    _add_cluster(lab, "a", FIRST, "other")
+    _add_cluster(lab, "a", held_range=FIRST, provider="other")
     await _reconcile(replica, "a")
     status, reason, message = _condition(lab, "a")
     assert (status, reason) == ("False", "LoadBalancerNotSupported")
@@ -153,7 +153,7 @@ async def test_a_provider_that_is_not_known_is_reported_and_nothing_is_written()
 async def test_no_range_is_released_while_the_provider_is_not_known() -> None:
     lab, replica = _lab()
     lab.tenant_server("a", KINDS)
-    _add_cluster(lab, "a", FIRST, "other", annotations=BEGUN)
+    _add_cluster(lab, "a", held_range=FIRST, provider="other", annotations=BEGUN)
     lab.server.delete("ipallocations", "team-a-lb", namespace=make.NAMESPACE)
     await lab.clock.advance(3600)
     assert "not supported by this release" in _why(await _ask(replica, "team-a-lb"))

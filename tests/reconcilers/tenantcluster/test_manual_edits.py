@@ -44,7 +44,7 @@ def _edit(tenant: Server, object_path: tuple[str, str] = POOL, **spec: Any) -> N
 
 
 def _read_condition(lab: Lab) -> tuple[str, str]:
-    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     return condition["status"], condition["reason"]
 
 
@@ -166,7 +166,9 @@ async def test_a_writer_that_keeps_overwriting_is_corrected_ever_less_often_and_
         await lab.clock.advance(1)
     assert 5 < written < 15
     assert _read_condition(lab) == ("False", "Contested")
-    message = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")["message"]
+    message = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")[
+        "message"
+    ]
     assert "autoAssign" in message
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
 

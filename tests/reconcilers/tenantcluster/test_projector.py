@@ -34,7 +34,7 @@ def _pool(tenant: Server) -> Json:
 
 
 def _read_condition(lab: Lab) -> tuple[str, str]:
-    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     return condition["status"], condition["reason"]
 
 
@@ -293,7 +293,7 @@ async def test_a_secret_that_cannot_be_used_is_refused_and_says_why(data: Json, 
     meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
     lab.server.add("secrets", {"metadata": meta, "data": data})
     assert await lab.cluster() == Blocked("KubeconfigRefused", 30.0)
-    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     assert (
         f"Secret team/a-admin-kubeconfig{',' if 'entry ' in said[:6] else ''} "
         in condition["message"]
@@ -318,13 +318,13 @@ async def test_a_cluster_whose_tenant_does_not_answer_stays_ready_and_says_that_
     await lab.cluster()
     tenant.fail(NoAnswer("timed out"), times=99)
     await lab.cluster()
-    condition = lab.condition("tenantclusters", "a", "Ready", "team")
+    condition = lab.condition("tenantclusters", "a", kind="Ready", namespace="team")
     assert (condition["status"], condition["reason"]) == ("True", "ReconcileDegraded")
     assert condition["message"] == "NoAnswer: timed out"
     tenant.recover()
     await lab.clock.advance(5)
     await lab.cluster()
-    condition = lab.condition("tenantclusters", "a", "Ready", "team")
+    condition = lab.condition("tenantclusters", "a", kind="Ready", namespace="team")
     assert (condition["reason"], condition["message"]) == ("Ready", "Cluster is ready")
 
 

@@ -21,7 +21,12 @@ def _lab(provider: Any) -> Lab:
 
 
 def _providers(lab: Lab) -> Providers:
-    return Providers(lab.client, lab.caches["providerconfigs"], lab.clock, make.NAMESPACE)
+    return Providers(
+        lab.client,
+        lab.caches["providerconfigs"],
+        clock=lab.clock,
+        default_namespace=make.NAMESPACE,
+    )
 
 
 class TestWhichOneCounts:

@@ -82,7 +82,9 @@ class Site:
 
     def condition(self) -> tuple[str, str, str]:
         """Return status, reason and message of LoadBalancerReady."""
-        condition = self.lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+        condition = self.lab.condition(
+            "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
+        )
         return condition["status"], condition["reason"], condition["message"]
 
 
@@ -235,13 +237,18 @@ async def test_pools_of_another_load_balancer_are_reported_until_they_are_gone()
     site.tenant.add(POOLS, foreign)
     await site.lab.clock.advance(LOOK_SECONDS)
     await site.run(2)
-    condition = site.lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team")
+    condition = site.lab.condition(
+        "tenantclusters", "a", kind="SingleLoadBalancer", namespace="team"
+    )
     assert (condition["status"], condition["reason"]) == ("False", "LoadBalancersConflict")
     assert "pools of Cilium: by-hand" in condition["message"]
     site.tenant.delete(POOLS, "by-hand", namespace="")
     await site.lab.clock.advance(LOOK_SECONDS)
     await site.run(2)
-    assert site.lab.condition("tenantclusters", "a", "SingleLoadBalancer", "team") == {}
+    assert (
+        site.lab.condition("tenantclusters", "a", kind="SingleLoadBalancer", namespace="team")
+        == {}
+    )
 
 
 async def test_a_tenant_to_which_nothing_was_written_yet_has_nothing_to_wait_for() -> None:

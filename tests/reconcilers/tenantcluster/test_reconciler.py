@@ -29,7 +29,7 @@ def _phase(lab: Lab) -> str | None:
 
 
 def _read_condition(lab: Lab, kind: str) -> tuple[str, str, str]:
-    condition = lab.condition("tenantclusters", "a", kind, "team")
+    condition = lab.condition("tenantclusters", "a", kind=kind, namespace="team")
     return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
 
 

@@ -50,7 +50,7 @@ async def _both() -> tuple[Lab, Server]:
 
 
 def _read_condition(lab: Lab, name: str, kind: str = "LoadBalancerReady") -> tuple[str, str]:
-    condition = lab.condition("tenantclusters", name, kind, "team")
+    condition = lab.condition("tenantclusters", name, kind=kind, namespace="team")
     return condition.get("status", ""), condition.get("reason", "")
 
 
@@ -86,7 +86,9 @@ async def test_of_two_clusters_in_one_tenant_the_second_waits_and_says_for_whom(
     assert pool_entries(tenant) == OF_FIRST
     assert _read_condition(lab, "a") == ("True", "Ready")
     assert _read_condition(lab, "b") == ("False", "TenantShared")
-    said = lab.condition("tenantclusters", "b", "LoadBalancerReady", "team")["message"]
+    said = lab.condition("tenantclusters", "b", kind="LoadBalancerReady", namespace="team")[
+        "message"
+    ]
     assert "TenantCluster team/a leads to the same cluster" in said
     assert lab.recorded.events.count(("Warning", "TenantShared", said)) == 1
 
@@ -103,7 +105,7 @@ async def test_the_second_waits_where_metallb_is_missing_too() -> None:
     lab, tenant = _lab()
     tenant.served = ("services", "namespaces")
     for name, held_range in (("a", FIRST), ("b", SECOND)):
-        _add(lab, name, held_range, "Installing")
+        _add(lab, name, held_range=held_range, phase="Installing")
         nodes = make.allocation(
             f"team-{name}-nodes",
             tenant=f"team/{name}",
@@ -220,7 +222,9 @@ async def test_a_pool_that_others_made_is_neither_overwritten_nor_deleted() -> N
     _add(lab, "a", FIRST)
     _theirs(tenant, "10.9.0.0/24")
     assert await lab.cluster("a") == Blocked("PoolMadeByOthers", 30.0)
-    said = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")["message"]
+    said = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")[
+        "message"
+    ]
     assert "move them to an IPAddressPool of another name" in said
     assert ("Warning", "PoolMadeByOthers", said) in lab.recorded.events
     lab.server.delete("tenantclusters", "a", namespace="team")
@@ -251,7 +255,7 @@ async def test_a_marker_that_others_made_is_left_alone_and_named() -> None:
 async def test_nothing_is_written_or_deleted_in_the_management_cluster(theirs: list[str]) -> None:
     lab, _ = _lab()
     lab.tenant_servers["a"] = lab.server
-    _add(lab, "a", FIRST, "Provisioning")
+    _add(lab, "a", held_range=FIRST, phase="Provisioning")
     nodes = make.allocation("team-a-nodes", kind="nodes", held_range=("10.40.0.16", "10.40.0.20"))
     lab.server.add("ipallocations", nodes)
     if theirs:

@@ -49,7 +49,7 @@ async def test_two_leaders_that_met_different_failures_of_a_tenant_write_one_eac
     lab.tenant_servers["a"].fail(ServerFailure(503, "", "starting"), times=1)
     await other.clusters.reconcile(CLUSTER)
     assert await _both_pass(lab, other, BOTH) == 0
-    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     assert condition["reason"] == "TenantUnreachable"
 
 
@@ -59,7 +59,7 @@ async def test_a_leader_that_does_not_try_a_tenant_keeps_what_another_has_seen_s
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
     await lab.cluster()
     assert await _both_pass(lab, other, BOTH) == 1
-    condition = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    condition = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     assert condition["status"] == "True"
 
 
@@ -69,7 +69,9 @@ async def test_the_local_end_of_a_connection_is_in_no_condition(local: str) -> N
     failure = ServerFailure(500, "InternalError", f"read tcp {local}->10.0.0.2:2379: reset")
     lab.tenant_servers["a"].fail(failure, times=1)
     await lab.cluster()
-    message = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")["message"]
+    message = lab.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")[
+        "message"
+    ]
     assert "read tcp 10.0.0.2:2379: reset" in message
 
 

@@ -63,7 +63,9 @@ async def test_of_two_management_clusters_the_second_waits_and_nothing_flaps(nam
         await second.clock.advance(30)
     assert (tenant.revision, first.server.revision, second.server.revision) == before
     assert pool_entries(tenant) == OF_FIRST
-    condition = second.condition("tenantclusters", name, "LoadBalancerReady", "team")
+    condition = second.condition(
+        "tenantclusters", name, kind="LoadBalancerReady", namespace="team"
+    )
     assert first.server.identity in condition["message"]
     assert names.ANNOTATION_PROJECTION_MANAGEMENT in condition["message"]
 
@@ -104,9 +106,9 @@ async def test_one_that_was_never_let_in_is_deleted_at_once_though_its_addresses
     first = _management(None, "a", ("10.40.0.0", "10.40.0.7"))
     await first.cluster("a")
     tenant = first.tenant_servers["a"]
-    second = _management(tenant, "a", ("10.40.0.0", "10.40.0.7"), "Installing")
+    second = _management(tenant, "a", held_range=("10.40.0.0", "10.40.0.7"), phase="Installing")
     await second.rounds()
-    said = second.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    said = second.condition("tenantclusters", "a", kind="LoadBalancerReady", namespace="team")
     assert said["reason"] == "TenantShared"
     before = _pool(tenant)
     second.server.delete("tenantclusters", "a", namespace="team")

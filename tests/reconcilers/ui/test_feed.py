@@ -185,9 +185,9 @@ async def test_a_reader_that_is_slow_gets_one_difference_for_all_that_happened()
 async def test_nothing_is_computed_while_no_client_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     harness, asked = Harness(), []
 
-    def count_calls(*arguments: Any) -> Any:
+    def count_calls(*arguments: Any, **keywords: Any) -> Any:
         asked.append(arguments)
-        return page_state(*arguments)
+        return page_state(*arguments, **keywords)
 
     monkeypatch.setattr("reconcilers.ui.feed.page_state", count_calls)
     async with harness.running():

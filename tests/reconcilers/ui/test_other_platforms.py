@@ -68,7 +68,7 @@ async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(harness: Harnes
             await latest(harness, reader)
             await harness.cluster.create(
                 claims.claim("a", "site", "NetworkPool"),
-                claims.address("a", "site", "10.9.0.2", "NetworkPool"),
+                claims.address("a", "site", content="10.9.0.2", kind="NetworkPool"),
                 claims.claim("waits", "site", "NetworkPool"),
             )
             [(name, picture)] = (await latest(harness, reader, 1)).items()
@@ -90,7 +90,7 @@ async def test_what_is_free_of_a_pool_is_not_known_before_the_claims_are_listed(
     await harness.cluster.create(
         site,
         claims.claim("a", "site", "NetworkPool"),
-        claims.address("a", "site", "10.9.0.2", "NetworkPool"),
+        claims.address("a", "site", content="10.9.0.2", kind="NetworkPool"),
     )
     name = "b/site 10.9.0.0/29"
     async with harness.running(has_looked=False):

@@ -93,7 +93,7 @@ async def ask(
 async def test_writes_of_statuses_metadata_and_terminating_objects_are_not_judged(
     operation: str, new: Json | None, old: Json | None, sub: str
 ) -> None:
-    answer, judge = await ask(operation, new, old, sub)
+    answer, judge = await ask(operation, new, old=old, sub=sub)
     assert isinstance(answer, Allowed)
     assert judge.asked == []
 

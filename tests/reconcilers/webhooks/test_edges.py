@@ -82,7 +82,9 @@ def review_exclusion(first: str, last: str, cidr: str = "10.0.0.0/24") -> Verdic
         "a", status={"phase": "Allocated", "startAddress": first, "endAddress": last}
     )
     assert networkpool.gives_up_addresses(new, old, LIMIT)
-    return networkpool.review_update(new, old, make.view(allocation), make.spaces(), LIMIT)
+    return networkpool.review_update(
+        new, old, view=make.view(allocation), spaces=make.spaces(), max_addresses=LIMIT
+    )
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,16 @@ def ranges(*spans: tuple[str, str]) -> dict[str, Any]:
 
 def update(new: NetworkPool, *holders: IPAllocation, old: NetworkPool | None = None) -> Verdict:
     before = dual() if old is None else old
-    return networkpool.review_update(new, before, make.view(*holders), make.spaces(), LIMIT)
+    return networkpool.review_update(
+        new, before, view=make.view(*holders), spaces=make.spaces(), max_addresses=LIMIT
+    )
 
 
 def ask(pool: NetworkPool, **spec: Any) -> Verdict:
     new = make.allocation("a", asks=spec)
-    return ipallocation.review_creation(new, pool, lambda: make.view(HOLDER), LIMIT)
+    return ipallocation.review_creation(
+        new, pool, view=lambda: make.view(HOLDER), max_addresses=LIMIT
+    )
 
 
 def causes(verdict: Verdict) -> list[tuple[str, str]]:

@@ -31,7 +31,9 @@ def create(new: NetworkPool, *others: NetworkPool) -> Verdict:
 
 
 def update(new: NetworkPool, old: NetworkPool | None, *allocations: Any) -> Verdict:
-    return networkpool.review_update(new, old, make.view(*allocations), make.spaces(), LIMIT)
+    return networkpool.review_update(
+        new, old, view=make.view(*allocations), spaces=make.spaces(), max_addresses=LIMIT
+    )
 
 
 def causes(verdict: Verdict) -> list[tuple[str, str]]:
@@ -140,7 +142,7 @@ def test_pools_that_divide_a_cidr_among_them_are_not_warned_of() -> None:
     assert not [warning for warning in create(high, low, high).warnings if "handed out" in warning]
     widened = make.pool("high", "10.0.0.0/24", reserved=["10.0.0.0/26"])
     warnings = networkpool.review_update(
-        widened, high, None, make.spaces(low, high), LIMIT
+        widened, high, view=None, spaces=make.spaces(low, high), max_addresses=LIMIT
     ).warnings
     shared = "addresses are also handed out by NetworkPool butler-system/low (64 addresses)"
     assert f"spec.cidr: {shared}" in warnings
@@ -381,7 +383,9 @@ def test_addresses_that_kkp_allocated_may_be_left_out_with_a_warning(
     new: NetworkPool, warning: str
 ) -> None:
     holders = [make_observed("10.0.0.9")]
-    verdict = networkpool.review_update(new, pool(), make.view(), make.spaces(), LIMIT, holders)
+    verdict = networkpool.review_update(
+        new, pool(), view=make.view(), spaces=make.spaces(), max_addresses=LIMIT, claimed=holders
+    )
     assert verdict.allowed
     ends = "; it keeps it, and the pool no longer counts it as in use"
     assert f"{warning}{ends}" in verdict.warnings
@@ -391,7 +395,9 @@ def test_addresses_that_kkp_allocated_may_be_left_out_with_a_warning(
 def test_many_objects_whose_addresses_are_left_out_are_counted() -> None:
     holders = [make_observed(f"10.0.0.{number}", f"team/k{number}") for number in range(8)]
     new = pool(reserved=["10.0.0.0/29"])
-    verdict = networkpool.review_update(new, pool(), make.view(), make.spaces(), LIMIT, holders)
+    verdict = networkpool.review_update(
+        new, pool(), view=make.view(), spaces=make.spaces(), max_addresses=LIMIT, claimed=holders
+    )
     assert verdict.allowed
     assert len(verdict.warnings) == 6
     assert verdict.warnings[-1] == "spec.cidr: 3 more objects hold such addresses"

@@ -132,7 +132,9 @@ def review_edit(new: NetworkPool, old: NetworkPool, allocations: list[IPAllocati
     """Judge as the webhook does: who holds what is looked up only if something is let go."""
     lost = networkpool.gives_up_addresses(new, old, LIMIT)
     view = make.view(*allocations) if lost else None
-    return networkpool.review_update(new, old, view, make.spaces(), LIMIT)
+    return networkpool.review_update(
+        new, old, view=view, spaces=make.spaces(), max_addresses=LIMIT
+    )
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from reconcilers.webhooks import admission, releasing
 
 Json = dict[str, Any]
 MARK = {names.ANNOTATION_RELEASE_ANYWAY: "true"}
-JANE = UserInfo("jane", "7", ("team", "system:authenticated"), {"scopes": ("a", "b")})
+JANE = UserInfo("jane", "7", groups=("team", "system:authenticated"), extra={"scopes": ("a", "b")})
 NEEDED = (
     "annotation butler.butlerlabs.dev/release-anyway of TenantCluster team/a needs the verb"
     " release on tenantclusters.butler.butlerlabs.dev in namespace team"
@@ -91,7 +91,7 @@ async def test_a_user_without_the_verb_is_refused_with_what_is_missing(
     operation: Any, old: bytes
 ) -> None:
     server = Reviewing({"allowed": False})
-    answer = await ask(server, cluster(MARK), old, operation)
+    answer = await ask(server, cluster(MARK), old=old, operation=operation)
     assert answer == Denied(
         f"{NEEDED}, which user jane lacks: let an administrator bind ClusterRole"
         " butler-ipam-release there"
@@ -149,5 +149,5 @@ async def test_nothing_else_is_asked_about(
     new: bytes, old: bytes, operation: Any, sub: str
 ) -> None:
     server = Reviewing({"allowed": False})
-    assert isinstance(await ask(server, new, old, operation, sub), Allowed)
+    assert isinstance(await ask(server, new, old=old, operation=operation, sub=sub), Allowed)
     assert server.asked == []

@@ -64,5 +64,7 @@ def test_schema_and_webhook_refuse_the_same_new_pools(new: NetworkPool) -> None:
 def test_the_schema_refuses_no_edit_that_the_webhook_lets_through(
     old: NetworkPool, new: NetworkPool
 ) -> None:
-    if networkpool.review_update(new, old, make.view(), make.spaces(), LIMIT).allowed:
+    if networkpool.review_update(
+        new, old, view=make.view(), spaces=make.spaces(), max_addresses=LIMIT
+    ).allowed:
         assert faults(new, old) == set()

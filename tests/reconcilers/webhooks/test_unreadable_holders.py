@@ -58,7 +58,7 @@ def unreadable_address(pool: str, kind: Resource[Any] = POOLS) -> dict[str, Any]
 async def test_a_pool_of_cluster_api_is_neither_narrowed_nor_deleted(
     of: str, allowed: bool
 ) -> None:
-    client = await client_with(ADDRESSES, "team", "a", unreadable_address(of))
+    client = await client_with(ADDRESSES, "team", name="a", spec=unreadable_address(of))
     validator = ClusterApiPoolValidator(client, POOLS, SpaceIndex())
     old = pool(IN_USE, namespace="team")
     narrowed = await validator.review_update(pool(FEWER, namespace="team"), old)
@@ -71,7 +71,7 @@ async def test_a_pool_of_cluster_api_is_neither_narrowed_nor_deleted(
 
 @pytest.mark.parametrize(("of", "allowed"), [("p", False), ("q", True)])
 async def test_an_ipampool_excludes_no_more(of: str, allowed: bool) -> None:
-    client = await client_with(kubermatic.ALLOCATIONS, "cluster-a", of, {"type": 7})
+    client = await client_with(kubermatic.ALLOCATIONS, "cluster-a", name=of, spec={"type": 7})
     settings = {"type": "range", "poolCidr": "10.0.0.0/28", "allocationRange": 2}
     old = pool({"datacenters": {"dc": settings}}, kubermatic.POOLS)
     fewer = {**settings, "excludeRanges": ["10.0.0.0-10.0.0.1"]}
@@ -98,9 +98,9 @@ def networkpool_validator(client: Client, list_others: Any) -> PoolValidator:
     return PoolValidator(
         client,
         caches["networkpools"],
-        caches["ipallocations"],
-        lab.clock,
-        1 << 20,
+        allocations=caches["ipallocations"],
+        clock=lab.clock,
+        max_addresses=1 << 20,
         list_others=partial(list_others, client),
         spaces=SpaceIndex(),
     )
@@ -116,7 +116,7 @@ NARROWED = networkpool(reserved=[{"cidr": "10.0.0.0/30"}])
 @pytest.mark.parametrize("holder", HOLDERS)
 async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns(holder: str) -> None:
     kind, unreadable, list_others = HOLDERS[holder]
-    client = await client_with(kind, make.NAMESPACE, "a", unreadable)
+    client = await client_with(kind, make.NAMESPACE, name="a", spec=unreadable)
     validator = networkpool_validator(client, list_others)
     narrowed = await validator.review_update(NARROWED, networkpool())
     todo = f"{holder} {make.NAMESPACE}/a cannot be read; correct or delete it"
@@ -128,7 +128,7 @@ async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns(holder: str)
 
 async def test_refusals_name_the_claims_that_can_be_read_beside_one_that_cannot() -> None:
     unreadable = unreadable_address("p", NETWORK_POOL)
-    client = await client_with(ADDRESSES, make.NAMESPACE, "a", unreadable)
+    client = await client_with(ADDRESSES, make.NAMESPACE, name="a", spec=unreadable)
     spec = {**unreadable, "prefix": 28, "address": "10.0.0.2", "claimRef": {"name": "c"}}
     await client.create(ADDRESSES, make.NAMESPACE, {"metadata": {"name": "c"}, "spec": spec})
     validator = networkpool_validator(client, list_holdings)
@@ -145,8 +145,8 @@ async def test_an_unreadable_allocation_of_kkp_does_not_hide_the_claim_that_refu
     client = await client_with(
         kubermatic.ALLOCATIONS,
         make.NAMESPACE,
-        "a",
-        {"type": 7, "addresses": ["10.0.0.0-10.0.0.1"]},
+        name="a",
+        spec={"type": 7, "addresses": ["10.0.0.0-10.0.0.1"]},
     )
     spec = {**unreadable_address("p", NETWORK_POOL), "prefix": 28, "claimRef": {"name": "c"}}
     await client.create(ADDRESSES, make.NAMESPACE, {"metadata": {"name": "c"}, "spec": spec})

@@ -34,9 +34,9 @@ def pools(of: Replica) -> PoolValidator:
     return PoolValidator(
         of.client,
         caches["networkpools"],
-        caches["ipallocations"],
-        of.lab.clock,
-        LIMIT,
+        allocations=caches["ipallocations"],
+        clock=of.lab.clock,
+        max_addresses=LIMIT,
         spaces=network_pool_spaces(caches["networkpools"], LIMIT),
     )
 
@@ -51,9 +51,17 @@ def allocations(of: Replica) -> AllocationValidator:
 
 def clusters(of: Replica) -> ClusterValidator:
     caches = of.caches
-    providers = Providers(of.client, caches["providerconfigs"], of.lab.clock, make.NAMESPACE)
+    providers = Providers(
+        of.client, caches["providerconfigs"], clock=of.lab.clock, default_namespace=make.NAMESPACE
+    )
     spaces = network_pool_spaces(caches["networkpools"], LIMIT)
-    return ClusterValidator(of.client, providers, spaces, caches["ipallocations"], make.NAMESPACE)
+    return ClusterValidator(
+        of.client,
+        providers,
+        spaces=spaces,
+        allocations=caches["ipallocations"],
+        default_namespace=make.NAMESPACE,
+    )
 
 
 def providers(of: Replica) -> ProviderValidator:

@@ -53,7 +53,9 @@ class PoolCaches:
         pool = next(iter(self.pools))
         requests = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
         view = View.from_allocations(self.allocations.position, requests, self.allocations.get)
-        for grant in decide(pool, view, parse_layouts(pool.spec, LIMIT), 8).choice.grants:
+        for grant in decide(
+            pool, view, geometry=parse_layouts(pool.spec, LIMIT), batch=8
+        ).choice.grants:
             name = grant.asker.metadata.name
             self.put(
                 make.allocation(

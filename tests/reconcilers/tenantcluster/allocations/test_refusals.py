@@ -14,7 +14,7 @@ from tests.reconcilers import make
 def _refusal(*pools: PoolRefusal, families: str = "", beside: str = "") -> Refusal:
     names = [pool.pool for pool in pools]
     provider = make.provider(*names)
-    return Refusal(provider, "nodes", families, pools, beside)
+    return Refusal(provider, "nodes", families=families, pools=pools, beside=beside)
 
 
 def test_a_refusal_says_how_many_are_needed_and_what_each_pool_has() -> None:
@@ -41,7 +41,7 @@ def test_pools_of_different_defaults_each_say_how_many_they_are_asked_for() -> N
 
 
 def test_where_no_pool_exists_the_refusal_names_them_and_the_provider() -> None:
-    refusal = _refusal(PoolRefusal("lab", 0, "does not exist", PoolState.ABSENT))
+    refusal = _refusal(PoolRefusal("lab", 0, obstacle="does not exist", state=PoolState.ABSENT))
     assert refusal.reason == "PoolNotFound"
     assert refusal.message == (
         "no configured pool exists: ProviderConfig butler-system/default names NetworkPool"

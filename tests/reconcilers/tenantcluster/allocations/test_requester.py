@@ -35,7 +35,7 @@ async def test_no_load_balancer_addresses_are_held_while_there_is_no_room_for_no
     lab = _lab(make.pool(cidr="10.40.0.0/29"))
     await lab.cluster()
     assert _list_asked_pools(lab) == {}
-    condition = lab.condition("tenantclusters", "a", "NetworkReady", "team")
+    condition = lab.condition("tenantclusters", "a", kind="NetworkReady", namespace="team")
     assert (condition["reason"], condition["message"]) == (
         "PoolExhausted",
         (
@@ -132,7 +132,7 @@ async def test_tools_that_follow_kstatus_see_progress_and_its_end() -> None:
     lab = _lab(make.pool())
 
     def find_condition(kind: str) -> tuple[str | None, str | None]:
-        condition = lab.condition("tenantclusters", "a", kind, "team")
+        condition = lab.condition("tenantclusters", "a", kind=kind, namespace="team")
         return condition.get("status"), condition.get("reason")
 
     await lab.cluster()
@@ -148,7 +148,7 @@ async def test_a_mistake_in_the_provider_shows_as_stalled() -> None:
     lab.server.add("providerconfigs", make.provider())
     lab.server.add("tenantclusters", make.tenant())
     await lab.cluster()
-    stalled = lab.condition("tenantclusters", "a", "Stalled", "team")
+    stalled = lab.condition("tenantclusters", "a", kind="Stalled", namespace="team")
     assert (stalled["status"], stalled["reason"]) == ("True", "NetworkNotReady")
 
 
@@ -185,7 +185,7 @@ async def test_a_deleted_cluster_whose_namespace_is_gone_gives_everything_back(g
 
 
 def _network(lab: Lab) -> tuple[str, str]:
-    condition = lab.condition("tenantclusters", "a", "NetworkReady", "team")
+    condition = lab.condition("tenantclusters", "a", kind="NetworkReady", namespace="team")
     return condition["reason"], condition["message"]
 
 

@@ -73,8 +73,11 @@ def test_tenants_whose_names_join_to_the_same_do_not_share() -> None:
     tenant, other = make.tenant("c", "a-b"), make.tenant("b-c", "a")
     lab.server.add("ipallocations", make.allocation("a-b-c-lb", tenant="a-b/c"))
     cache = lab.caches["ipallocations"]
-    assert membership.free_name(tenant, "loadbalancer", cache, make.NAMESPACE) == "a-b-c-lb"
-    name = membership.free_name(other, "loadbalancer", cache, make.NAMESPACE)
+    assert (
+        membership.free_name(tenant, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE)
+        == "a-b-c-lb"
+    )
+    name = membership.free_name(other, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE)
     assert name == f"a-b-c-lb-{names.short_hash('a/b-c')}"
     assert membership.members(cache, other) == []
 
@@ -86,7 +89,7 @@ def test_an_allocation_of_an_earlier_cluster_of_the_name_is_never_adopted() -> N
     lab.server.add("ipallocations", make.allocation("team-a-lb", annotations=stamp))
     cache = lab.caches["ipallocations"]
     assert membership.members(cache, tenant) == []
-    name = membership.free_name(tenant, "loadbalancer", cache, make.NAMESPACE)
+    name = membership.free_name(tenant, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE)
     assert name == f"team-a-lb-{names.short_hash('team/a')}"
 
 
@@ -120,7 +123,7 @@ def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> N
     assert len(plain) <= 253
     assert len(hashed) <= 253
     assert plain != hashed
-    body = membership.request(tenant, kind, plain, "p" * 200, 8)
+    body = membership.request(tenant, kind, name=plain, pool="p" * 200, size=8)
     assert all(len(value) <= 63 for value in body["metadata"]["labels"].values())
     assert body["spec"]["tenantClusterRef"] == {"name": "n" * 253, "namespace": "s" * 63}
 
@@ -173,7 +176,7 @@ def test_a_pinned_range_is_initial_whatever_its_name() -> None:
 
 
 def test_a_new_allocation_is_complete_from_the_start() -> None:
-    body = membership.request(make.tenant(), "loadbalancer", "team-a-lb", "lab", 8)
+    body = membership.request(make.tenant(), "loadbalancer", name="team-a-lb", pool="lab", size=8)
     assert body["metadata"]["finalizers"] == ["butler.butlerlabs.dev/ipallocation"]
     assert body["metadata"]["annotations"] == {names.ANNOTATION_TENANT_UID: "uid-team-a"}
     assert body["metadata"]["labels"] == {

@@ -75,7 +75,13 @@ def size_facts(
     without = [*demand.waiting, *(unmet.service for unmet in demand.unservable)]
     waited = waited or {service.metadata.uid: LONG for service in without}
     return SizeFacts(
-        tuple(parts), demand, waited, now, settings or TenantSettings(), KIND.title, **options
+        tuple(parts),
+        demand,
+        waited=waited,
+        now=now,
+        settings=settings or TenantSettings(),
+        balancer=KIND.title,
+        **options,
     )
 
 

@@ -275,7 +275,7 @@ class _Balancer:
 def test_a_tenant_that_grows_in_vain_stops(
     servable: int, refused: int, increment: int, quota: int | None
 ) -> None:
-    tenant = _Balancer(servable, refused, increment, quota)
+    tenant = _Balancer(servable, refused, increment=increment, quota=quota)
     changed = [tenant.pass_over(60.0) for _ in range(180)]
     assert not any(changed[-60:]), "it still grows or shrinks after two hours"
     ranges = [part for part in tenant.facts.ranges if tenant.facts.is_used(part)]

@@ -30,7 +30,14 @@ async def _name_in_need(
         spans,
         mark=mark,
         earlier=earlier,
-        offers=[Offer(ObjectMeta(name="default-pool"), "IPAddressPool", tuple(offered), True)],
+        offers=[
+            Offer(
+                ObjectMeta(name="default-pool"),
+                "IPAddressPool",
+                entries=tuple(offered),
+                is_made_by_us=True,
+            )
+        ],
         serves=KIND.serves,
     )
     return service_in_need.metadata.name if service_in_need is not None else None
