@@ -14,7 +14,6 @@ from controller.meta import Key, OwnerReference, Version
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import (
-    ADDRESS_ALLOCATED,
     ADDRESS_FINALIZER,
     CLUSTER_LABEL,
     GROUP,
@@ -25,15 +24,13 @@ from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
 from reconcilers.integrations.clusterapi.gonelog import release_fields
 from reconcilers.integrations.clusterapi.statuses import record_of, restored_record_of
 from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
+from reconcilers.integrations.core.claimproblems import ADDRESS_ALLOCATED, ClaimProblem
+from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.owners import copied_owner, owner_identity
 from reconcilers.reporting.conditions import READY, Finding
 
 RELEASED_AT = names.ANNOTATION_RELEASED_AT
 """Annotation of an IPAddress whose claim is gone, while the pool's grace period holds it back."""
-
-
-class NotOurs(Exception):
-    """An IPAddress of the claim's name exists and cannot answer it; the message says why."""
 
 
 def body_of(
@@ -194,9 +191,7 @@ def is_served_by_another(claim: IPAddressClaim, caches: ClaimCaches) -> bool:
     return is_for_claim and has_address and RELEASED_AT not in address.metadata.annotations
 
 
-def ready_of_refused(
-    claim: IPAddressClaim, caches: ClaimCaches, reason: str, message: str
-) -> Finding:
+def ready_of_refused(claim: IPAddressClaim, caches: ClaimCaches, problem: ClaimProblem) -> Finding:
     """Return condition Ready of a claim that is not served, or whose promises are voided.
 
     A claim that another provider served stays Ready: its address is still in use. The message says
@@ -204,12 +199,11 @@ def ready_of_refused(
 
     Args:
         claim: that is written.
-        reason: of the condition if the claim has no address.
-        message: of the condition.
+        problem: what keeps this program from serving it.
     """
     if is_served_by_another(claim, caches):
-        return Finding(READY, True, ADDRESS_ALLOCATED, message)
-    return Finding(READY, False, reason, message)
+        return Finding(READY, True, ADDRESS_ALLOCATED, problem.message)
+    return Finding(READY, False, problem.reason, problem.message)
 
 
 def missing_of(
@@ -253,7 +247,7 @@ class Answers:
             spec: what a new one says of address, prefix and gateway.
 
         Raises:
-            NotOurs: there is one that cannot answer the claim.
+            AddressInTheWay: there is one that cannot answer the claim.
             Conflict: it changed meanwhile.
             ControllerError: a request failed.
         """
@@ -265,9 +259,11 @@ class Answers:
             if is_new:
                 return address
         if reason := why_not(address, claim):
-            raise NotOurs(reason)
+            raise AddressInTheWay(reason)
         if must_be_recorded(address, claim):
-            raise NotOurs(f"IPAddress {address.metadata.key} was restored, and is recreated soon")
+            raise AddressInTheWay(
+                f"IPAddress {address.metadata.key} was restored, and is recreated soon"
+            )
         if is_restored(address, claim):
             return await self._recreate(address, owner_references, claim)
         return await self._write_missing_metadata(address, owner_references, claim)

@@ -42,11 +42,6 @@ PROVIDER_LABEL = "cluster.x-k8s.io/provider"
 PROVIDER = "ipam-butler-ipam"
 """The value of PROVIDER_LABEL on all that clusterctl installs of ours: `ipam-` and its name."""
 
-ADDRESS_ALLOCATED = "AddressAllocated"
-POOL_NOT_READY = "PoolNotReady"
-POOL_EXHAUSTED = "PoolExhausted"
-ALLOCATION_FAILED = "AllocationFailed"
-
 DEFAULT_BLOCK = 64
 """The length of the prefixes that a prefix pool hands out, unless it says otherwise."""
 CLAIM_KIND = names.KIND_CLAIMS

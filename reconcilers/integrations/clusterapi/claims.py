@@ -28,7 +28,6 @@ from controller.resource import Resource
 from reconcilers.integrations.clusterapi.answers import (
     RELEASED_AT,
     Answers,
-    NotOurs,
     controlling_claim,
     is_held_back,
     is_left_over,
@@ -42,7 +41,6 @@ from reconcilers.integrations.clusterapi.answers import (
 from reconcilers.integrations.clusterapi.api import (
     CLAIM_FINALIZER,
     DELETE_FOR_MOVE,
-    POOL_NOT_READY,
     IPAddress,
     IPAddressClaim,
     is_paused,
@@ -63,6 +61,8 @@ from reconcilers.integrations.clusterapi.statuses import (
     shows,
     with_ready,
 )
+from reconcilers.integrations.core.claimproblems import POOL_NOT_READY, ClaimProblem
+from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.restoredrequests import RESTORED_SECONDS
 
 ATTEMPTS = 3
@@ -182,7 +182,7 @@ class ClaimReconciler:
         spec = spec_of(record.address, record.prefix, str(getattr(pool.spec, "gateway", "")))
         try:
             return await self._answers.ensure(claim, pool, kind, spec)
-        except NotOurs:
+        except AddressInTheWay:
             return None
 
     async def _waiting(self, claim: IPAddressClaim, pool: Any) -> Outcome:
@@ -199,7 +199,7 @@ class ClaimReconciler:
         problem = self._caches.why_pool_absent(claim)
         if not problem:
             return SETTLED
-        finding = ready_of_refused(claim, self._caches, POOL_NOT_READY, problem)
+        finding = ready_of_refused(claim, self._caches, ClaimProblem(POOL_NOT_READY, problem))
         if not shows(claim, finding):
             kind = self._caches.claim_kind
             status = with_ready(claim, finding, kind.version, self._clock.now())

@@ -14,17 +14,16 @@ from reconcilers.integrations.clusterapi.answers import (
     ready_of_refused,
     why_not,
 )
-from reconcilers.integrations.clusterapi.api import (
-    ALLOCATION_FAILED,
-    CLAIM_KIND,
-    POOL_EXHAUSTED,
-    POOL_NOT_READY,
-    IPAddress,
-    IPAddressClaim,
-)
+from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, holder_of
 from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import Record, restored_record_of, shows
+from reconcilers.integrations.core.claimproblems import (
+    ALLOCATION_FAILED,
+    POOL_EXHAUSTED,
+    POOL_NOT_READY,
+    ClaimProblem,
+)
 from reconcilers.integrations.core.rules import View
 from reconcilers.networkpool.facts import describe_holder
 from reconcilers.promises.choosing import Refused, Taken
@@ -75,7 +74,9 @@ class ClaimTaker:
 
     def shows(self, asker: IPAddressClaim, refused: Refused) -> bool:
         """Return whether a claim shows a refusal already."""
-        finding = ready_of_refused(asker, self._caches, refused.reason, refused.message)
+        finding = ready_of_refused(
+            asker, self._caches, ClaimProblem(refused.reason, refused.message)
+        )
         return shows(asker, finding)
 
     def take(self, asker: IPAddressClaim) -> Taken | None:

@@ -24,11 +24,7 @@ from reconcilers.integrations.clusterapi.answers import (
     is_left_over,
     is_made_for_claim,
 )
-from reconcilers.integrations.clusterapi.api import (
-    ALLOCATION_FAILED,
-    IPAddress,
-    IPAddressClaim,
-)
+from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     holder_of,
@@ -37,6 +33,7 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
     promised_address,
 )
+from reconcilers.integrations.core.claimproblems import ALLOCATION_FAILED
 from reconcilers.integrations.core.rules import View
 from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.journal import Promise

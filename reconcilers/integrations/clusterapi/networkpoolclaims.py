@@ -32,9 +32,15 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
     space_name,
 )
-from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimParts, ClaimReading
+from reconcilers.integrations.clusterapi.claimkind import (
+    ClaimParts,
+    ContractClaims,
+    ContractReading,
+)
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.networkpoolspace import space_of_layout
+from reconcilers.integrations.clusterapi.reading import source_of
+from reconcilers.integrations.core.claimreading import ClaimsReading, lacks_memory
 from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
@@ -73,12 +79,14 @@ class NetworkPoolClaims(PoolClaims):
     def __init__(self, parts: ClaimParts) -> None:
         self._parts = parts
         self._caches = parts.caches
-        self._kind = ClaimKind[NetworkPool](NETWORK_POOL, parts)
+        self._claims = ContractClaims(NETWORK_POOL, parts)
+        self._requests = self._claims.requests
+        self._source = source_of(parts.caches)
 
     @property
     @override
     def request_resource(self) -> Resource[IPAddressClaim]:
-        return self._kind.request_resource
+        return self._requests.request_resource
 
     @property
     @override
@@ -133,7 +141,7 @@ class NetworkPoolClaims(PoolClaims):
         closed: str,
     ) -> ClaimTaker:
         of_claims, observed = _claims_of(pool, reading), reading.observed
-        return self._kind.make_taker(pool, settled, of_claims, closed=closed, observed=observed)
+        return self._claims.make_taker(pool, settled, of_claims, closed=closed, observed=observed)
 
     @override
     def needs_fence(
@@ -142,11 +150,11 @@ class NetworkPoolClaims(PoolClaims):
         claims = reading.view.claims
         if claims is None:
             raise Behind(reason="claims are served since the pass began")
-        return self._kind.lacks_memory(journal, claims)
+        return lacks_memory(self._source, claims, journal)
 
     @override
     async def void_earlier(self, pool: NetworkPool, reading: Any) -> Fenced:
-        return await self._kind.void_earlier_of(pool)
+        return await self._requests.void_all(pool)
 
     @override
     def find_request(self, reading: Any, promise: Promise) -> IPAddressClaim | None:
@@ -159,19 +167,19 @@ class NetworkPoolClaims(PoolClaims):
     ) -> list[Kept[IPAddressClaim]]:
         if self.is_paused(pool):
             return []
-        return await self._kind.keep(pool, _claims_of(pool, reading), granted)
+        return await self._requests.keep(pool, _claims_of(pool, reading), granted)
 
     @override
     async def void_refused(
         self, pool: NetworkPool, refused: Sequence[Kept[IPAddressClaim]]
     ) -> Sequence[WriteResult]:
-        return await self._kind.void_refused(pool, refused)
+        return await self._requests.void_refused(pool, refused)
 
     @override
     def due_refusals(
         self, refusals: Iterable[Refusal[IPAddressClaim]]
     ) -> Sequence[Refusal[IPAddressClaim]]:
-        return self._kind.due_refusals(refusals)
+        return self._requests.writes.due_refusals(refusals)
 
     @override
     async def finish(
@@ -185,17 +193,17 @@ class NetworkPoolClaims(PoolClaims):
     ) -> float | None:
         if self.is_paused(pool):
             return None
-        return await self._kind.finish(pool, view, promises=promises, refusals=refusals, due=due)
+        return await self._claims.finish(pool, view, promises=promises, refusals=refusals, due=due)
 
     @override
     def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[Refusal[IPAddressClaim]]:
-        return self._kind.refusals_of_waiting(pool, why)
+        return self._claims.refusals_of_waiting(pool, why)
 
     @override
     async def refuse(
         self, pool: NetworkPool, refusals: Sequence[Refusal[IPAddressClaim]]
     ) -> float | None:
-        return await self._kind.refuse(pool, refusals)
+        return await self._requests.writes.refuse(refusals, pool)
 
     @override
     def count_addresses(self, pool: Key) -> int:
@@ -203,11 +211,11 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     async def blockers(self, pool: NetworkPool, journal: Journal) -> int:
-        return await self._kind.blockers(pool, journal)
+        return await self._requests.blockers(pool, journal)
 
     @override
     def forget(self, pool: Key) -> None:
-        self._kind.forget(pool)
+        self._parts.reader.forget(_pool_of(pool))
 
 
 def _pool_of(pool: Key) -> ClaimPool:
@@ -215,14 +223,15 @@ def _pool_of(pool: Key) -> ClaimPool:
     return ClaimPool(NETWORK_POOL, pool)
 
 
-def _claims_of(pool: NetworkPool, reading: Any) -> ClaimReading:
+def _claims_of(pool: NetworkPool, reading: Any) -> ContractReading:
     """Return the reading of the claims of a pool, with the space that the pool offers to claims.
 
     Args:
         pool: the pool; its spec was parsed.
         reading: a NetworkPoolReading, with claims.
     """
-    return ClaimReading(space_of_layout(pool, reading.geometry[0]), reading.view.claims)
+    space, view = space_of_layout(pool, reading.geometry[0]), reading.view.claims
+    return ClaimsReading(space, view.holdings, {CLAIM_KIND: view})
 
 
 def _source_of(cache: Cache[Any]) -> Source[Key, Any]:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from controller.conditions import TRUE, find
-from reconcilers.integrations.clusterapi.api import GROUP, POOL_NOT_READY, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import GROUP, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.claimproblems import POOL_NOT_READY
 from reconcilers.integrations.core.views import Planned
 from reconcilers.reporting.conditions import READY
 

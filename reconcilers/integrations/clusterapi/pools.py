@@ -36,8 +36,14 @@ from reconcilers.integrations.clusterapi.caches import (
     ClaimPool,
     geometry_of,
 )
-from reconcilers.integrations.clusterapi.claimkind import ClaimKind, ClaimParts, ClaimReading
+from reconcilers.integrations.clusterapi.claimkind import (
+    ClaimParts,
+    ContractClaims,
+    ContractReading,
+)
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
+from reconcilers.integrations.core.claimkind import ClaimKind
+from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.promises.annotatedpools import AnnotatedPools
 from reconcilers.promises.choosing import Choice, choose, exclude_ranges
 from reconcilers.promises.journal import Journal, PromisedRange
@@ -49,7 +55,6 @@ from reconcilers.promises.passes import (
     next_after_quiet_period,
     writing_pool,
 )
-from reconcilers.promises.settling import settle
 from reconcilers.promises.shares import (
     Limits,
     Shares,
@@ -71,7 +76,7 @@ ClaimChoice = Allotment[IPAddressClaim, Choice[IPAddressClaim]]
 
 
 class InClusterPoolKind(
-    AnnotatedPools[PoolT, IPAddressClaim, ClaimReading, Choice[IPAddressClaim]]
+    AnnotatedPools[PoolT, IPAddressClaim, ContractReading, Choice[IPAddressClaim]]
 ):
     """Pools of one of the in-cluster provider's kinds, which serve claims alone.
 
@@ -91,7 +96,7 @@ class InClusterPoolKind(
         self._pools: Cache[PoolT] = parts.caches.pools[resource.kind]
         self._parts = parts
         self._statuses = statuses
-        self._claims = ClaimKind[PoolT](resource, parts)
+        self._claims = ContractClaims(resource, parts)
 
     @property
     @override
@@ -109,7 +114,7 @@ class InClusterPoolKind(
 
     @override
     def forget(self, pool: Key) -> None:
-        self._claims.forget(pool)
+        self._parts.reader.forget(ClaimPool(self.kind, pool))
 
     @override
     async def prepare(self, pool: PoolT) -> tuple[PoolT, Outcome | None]:
@@ -131,26 +136,29 @@ class InClusterPoolKind(
         return pool, None
 
     @override
-    def request_kinds(self, pool: PoolT) -> Sequence[ClaimKind[PoolT]]:
-        return (self._claims,)
+    def request_kinds(
+        self, pool: PoolT
+    ) -> Sequence[ClaimKind[PoolT, IPAddressClaim, ClaimPool, PoolSpace]]:
+        return (self._claims.requests,)
 
     @override
-    def tenants(self, reading: ClaimReading) -> TenantOf:
+    def tenants(self, reading: ContractReading) -> TenantOf:
         # All requests of a pool with a namespace are in it: there are no tenants to tell apart.
         return no_tenant if self.kind.namespaced else tenant_of_namespace
 
     @override
     async def read(
         self, pool: PoolT, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
-    ) -> ClaimReading:
-        return await self._claims.read(pool.metadata.key, geometry_of(pool), journal)
+    ) -> ContractReading:
+        space = geometry_of(pool)
+        reading = await self._parts.reader.at_least(self._claims.name_of(pool), space, journal)
+        return ClaimsReading(space, reading.holdings, reading.views)
 
     @override
     def choose(
-        self, pool: PoolT, journal: Journal, reading: ClaimReading, limits: Limits
+        self, pool: PoolT, journal: Journal, reading: ContractReading, limits: Limits
     ) -> ClaimChoice:
-        view = reading.view
-        settled = settle(journal, CLAIM_KIND, view, view.effects)
+        settled = reading.settle(journal)
         room = min(self._parts.settings.batch, JOURNALS.room(settled))
         promised = (
             PromisedRange(blocks_of(reading.space, part.range))
@@ -158,8 +166,8 @@ class InClusterPoolKind(
             for part in promise.ranges
         )
         taker = self._claims.make_taker(pool, settled, reading)
-        with exclude_ranges(view.holdings, promised):
-            choice = choose(view.holdings, [taker], settled.promises, room, limits=limits)
+        with exclude_ranges(reading.holdings, promised):
+            choice = choose(reading.holdings, [taker], settled.promises, room, limits=limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         return Allotment(settled, granted, choice.more, choice)
 
@@ -168,17 +176,17 @@ class InClusterPoolKind(
         self,
         pool: PoolT,
         journal: Journal,
-        reading: ClaimReading,
+        reading: ContractReading,
         choice: ClaimChoice,
         limits: Limits,
-    ) -> tuple[ClaimReading, ClaimChoice]:
+    ) -> tuple[ContractReading, ClaimChoice]:
         return reading, choice
 
     @override
     async def finish(
         self,
         pool: PoolT,
-        reading: ClaimReading,
+        reading: ContractReading,
         choice: ClaimChoice,
         kept: Sequence[Kept[IPAddressClaim]],
         shares: Shares,
@@ -186,10 +194,10 @@ class InClusterPoolKind(
         refusals = choice.detail.refusals
         later = await self._claims.finish(
             pool,
-            reading.view,
+            reading.views[CLAIM_KIND],
             promises=choice.settled.promises,
             refusals=refusals,
-            due=self._claims.due_refusals(refusals),
+            due=self._claims.requests.writes.due_refusals(refusals),
         )
         await self._write_status(pool, reading.space)
         return later
@@ -223,7 +231,7 @@ class InClusterPoolKind(
             space: what it may hand out.
             ready: its condition Ready; None for the one of a pool that serves.
         """
-        name = ClaimPool(self.kind, pool.metadata.key)
+        name = self._claims.name_of(pool)
         holdings = self._parts.reader.read_cached(name, space).holdings
         with writing_pool():
             await self._statuses.write_figures(self.kind, pool, space, holdings, ready)
@@ -236,7 +244,7 @@ class InClusterPoolKind(
         """
         if not has_finalizer(pool, POOL_FINALIZER):
             return SETTLED
-        count = await self._claims.blockers(pool, self.journals.read(pool))
+        count = await self._claims.requests.blockers(pool, self.journals.read(pool))
         if not count:
             with writing_pool():
                 await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)

@@ -25,7 +25,6 @@ from reconcilers.integrations.clusterapi.caches import (
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.gauges import ClaimGauges
-from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.networkpoolclaims import (
     DiscoveredClaims,
@@ -157,7 +156,7 @@ class ClusterApi(Integration[Served]):
             make_reader(
                 client, caches, self._clock, settings.cache_patience, settings.contents_check
             ),
-            Granting(client, caches, self._recorder, self._clock, settings),
+            self._recorder,
             Leftovers(client, caches, self._clock),
             RestoredClaims(caches.claims, self._clock),
             self._clock,

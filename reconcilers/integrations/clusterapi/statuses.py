@@ -16,11 +16,12 @@ from typing import Any
 from controller.conditions import TRUE, Condition, find, to_json
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import (
-    ADDRESS_ALLOCATED,
     CLAIM_FINALIZER,
+    IPAddress,
     IPAddressClaim,
     PoolRef,
 )
+from reconcilers.integrations.core.claimproblems import ADDRESS_ALLOCATED
 from reconcilers.reporting.conditions import READY, Finding, with_findings
 
 RESTORED_ADDRESS = names.ANNOTATION_RESTORED_ADDRESS
@@ -98,6 +99,23 @@ def with_ready(
     conditions = with_findings(claim.status.conditions, [finding], generation, now)
     encode = legacy if version == LEGACY_VERSION else to_json
     return {"conditions": [encode(condition) for condition in conditions]}
+
+
+def granted_status(
+    claim: IPAddressClaim, address: IPAddress, version: str, now: datetime
+) -> Mapping[str, Any]:
+    """Return a patch of a claim's status that refers to its IPAddress, and has its address.
+
+    What an adopted IPAddress says counts, to the letter: it may have another prefix than the pool.
+
+    Args:
+        version: of the API by which the claim was read and is written.
+        now: the time.
+    """
+    message = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
+    finding = Finding(READY, True, ADDRESS_ALLOCATED, message)
+    status = with_ready(claim, finding, version, now)
+    return {**status, "addressRef": {"name": address.metadata.name}}
 
 
 def legacy(condition: Condition) -> dict[str, Any]:

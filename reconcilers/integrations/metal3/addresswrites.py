@@ -11,6 +11,7 @@ from allocator import AddressRange
 from controller.client import Client
 from reconcilers.api import names
 from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
+from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import POOL, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
@@ -20,10 +21,6 @@ from reconcilers.reporting.releaselog import holder_fields
 
 MADE_FOR = names.ANNOTATION_MADE_FOR
 """Annotation of an IPAddress that this program created: the uid of its claim."""
-
-
-class NameTaken(Exception):
-    """An IPAddress with the name exists and is not as promised; the message says which."""
 
 
 class AddressWrites:
@@ -62,7 +59,7 @@ class AddressWrites:
             address: a single one.
 
         Raises:
-            NameTaken: the name is taken.
+            AddressInTheWay: the name is taken.
             Conflict: an IPAddress changed meanwhile.
             ControllerError: a request failed.
         """
@@ -80,7 +77,7 @@ class AddressWrites:
         if is_same and is_of_pool and kind.is_of(known, claim):
             return await self.repair(kind, known, claim, pool)
         why = "is not of the claim" if is_same else f"is {known.spec.address!r}"
-        raise NameTaken(f"IPAddress {known.metadata.key} exists and {why}")
+        raise AddressInTheWay(f"IPAddress {known.metadata.key} exists and {why}")
 
     async def recreate(
         self, side: ClaimSide, address: Address, claim: Claim, pool: Metal3Pool

@@ -23,20 +23,20 @@ from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.integrations.clusterapi.api import DELETE_FOR_MOVE
+from reconcilers.integrations.core.claimproblems import (
+    POOL_NOT_READY,
+    ClaimProblem,
+    describe_not_ready,
+)
 from reconcilers.integrations.core.claimreading import holder_of_claim
+from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.integrations.core.restoredrequests import RESTORED_SECONDS
-from reconcilers.integrations.metal3.addresswrites import MADE_FOR, AddressWrites, NameTaken
+from reconcilers.integrations.metal3.addresswrites import MADE_FOR, AddressWrites
 from reconcilers.integrations.metal3.api import JOURNALS, POOL, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, Metal3Reader, SideCaches
-from reconcilers.integrations.metal3.claimkind import describe_not_ready
 from reconcilers.integrations.metal3.entries import PoolSpaces, parse_single
-from reconcilers.integrations.metal3.sides import (
-    POOL_NOT_READY,
-    Address,
-    Claim,
-    ClaimProblem,
-)
+from reconcilers.integrations.metal3.sides import Address, Claim
 from reconcilers.promises.refusedwrites import RefusedWrites
 
 ATTEMPTS = 3
@@ -250,7 +250,7 @@ class Metal3ClaimReconciler:
             return await self._addresses.recreate(self._side, current, claim, pool)
         try:
             return await self._addresses.ensure(self._of_side, claim, pool, space, address)
-        except NameTaken:
+        except AddressInTheWay:
             return None
 
     async def _collect_leftovers(self, claim: Claim, pool: Metal3Pool) -> Outcome:
@@ -348,7 +348,7 @@ class Metal3ClaimReconciler:
         if not why:
             self._recorded.end(claim.metadata.key)
             return
-        problem = ClaimProblem(POOL_NOT_READY, describe_not_ready(key.name, why))
+        problem = ClaimProblem(POOL_NOT_READY, describe_not_ready(POOL, key.name, why))
         if not self._side.shows(claim, problem):
             now = self._clock.now()
             status = self._side.status_of_problem(claim, problem, now)

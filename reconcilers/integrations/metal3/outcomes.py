@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from reconcilers.integrations.core.claimproblems import describe_not_ready
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.metal3.api import POOL
 from reconcilers.integrations.metal3.caches import Metal3Caches
-from reconcilers.integrations.metal3.claimkind import describe_not_ready
 from reconcilers.integrations.metal3.entries import space_of
 from reconcilers.integrations.metal3.sides import Claim, ClaimSide
 
@@ -46,9 +46,9 @@ def _reason(caches: Metal3Caches, side: ClaimSide, claim: Claim) -> str:
     assert pool_key is not None, "it names a pool"
     pool = caches.pools.get(pool_key)
     if pool is None:
-        return describe_not_ready(pool_key.name, "it does not exist")
+        return describe_not_ready(POOL, pool_key.name, "it does not exist")
     # The caches have no Clusters, so what the claim says comes before what they say of its pool.
     if known := caches.why_claim_stops(claim) or side.error_of(claim):
         return known
     why = caches.why_pool_stops(pool)
-    return describe_not_ready(pool_key.name, why) if why else ""
+    return describe_not_ready(POOL, pool_key.name, why) if why else ""

@@ -36,7 +36,7 @@ from reconcilers.integrations.metal3.api import (
     PROVIDER,
     Metal3Pool,
 )
-from reconcilers.integrations.metal3.claimkind import Metal3ClaimKind, Metal3Parts
+from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts, Metal3Requests
 from reconcilers.integrations.metal3.entries import EntrySpace, PoolSpaces
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
 from reconcilers.integrations.metal3.taking import TakenAddresses
@@ -73,7 +73,7 @@ class ServedKinds:
         kinds: the kinds that are served.
     """
 
-    def __init__(self, clock: Clock, kinds: Sequence[Metal3ClaimKind]) -> None:
+    def __init__(self, clock: Clock, kinds: Sequence[Metal3Claims]) -> None:
         self._clock = clock
         self.kinds = kinds
         self.is_known = True
@@ -92,7 +92,7 @@ class ServedKinds:
         """
         if not self.is_known:
             raise Behind(UNKNOWN_RETRY, "it is not known which kinds of claims are served")
-        kinds = {kind.request_resource.full_name for kind in self.kinds}
+        kinds = {kind.requests.request_resource.full_name for kind in self.kinds}
         missing = {JOURNALS.kind, *(kind for kind, _ in JOURNALS.others)} - kinds
         revisions = [(kind, journal.revisions[kind]) for kind in missing & set(journal.revisions)]
         promises = [promise for promise in journal.promises if promise.kind in missing]
@@ -178,9 +178,9 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
         return pool, None
 
     @override
-    def request_kinds(self, pool: Metal3Pool) -> Sequence[Metal3ClaimKind]:
+    def request_kinds(self, pool: Metal3Pool) -> Sequence[Metal3Requests]:
         self._served.check(pool.metadata.key, JOURNALS.read(pool))
-        return self._served.kinds
+        return [kind.requests for kind in self._served.kinds]
 
     @override
     def tenants(self, reading: ClaimsReading[EntrySpace]) -> TenantOf:
@@ -237,7 +237,12 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
     ) -> float | None:
         waits: list[float | None] = []
         for kind in self._served.kinds:
-            waits += await kind.finish(pool, choice.detail.refusals)
+            full_name = kind.requests.request_resource.full_name
+            refusals = [
+                refusal for refusal in choice.detail.refusals if refusal.holder.kind == full_name
+            ]
+            waits.append(await kind.requests.writes.refuse(refusals, pool))
+            waits.append(kind.restored.seconds_until_next(str(pool.metadata.key)))
         if not choice.more:  # else the next pass follows at once
             with writing_pool():
                 await self._indexes.write(pool, reading.space)
@@ -257,7 +262,7 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
 
     async def _refuse_waiting(self, pool: Metal3Pool, why: str) -> float | None:
         """Write on each claim that waits for a pool why the pool serves nobody."""
-        waits = [await kind.refuse_waiting(pool, why) for kind in self._served.kinds]
+        waits = [await kind.requests.refuse_waiting(pool, why) for kind in self._served.kinds]
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
     def _missing_metadata(self, pool: Metal3Pool, *, add_finalizer: bool) -> dict[str, Any]:
@@ -283,26 +288,20 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
     async def _reconcile_deleted(self, pool: Metal3Pool) -> Outcome:
         """Take the finalizer off when nothing names the pool and nothing is promised.
 
-        The caches may show that something does; only live LISTs may show that nothing does. What
-        may still be promised is voided before, so that no late write can come after.
+        What may still be promised is voided before, so that no late write can come after.
         """
-        meta = pool.metadata
-        is_moved = DELETE_FOR_MOVE in meta.annotations
+        is_moved = DELETE_FOR_MOVE in pool.metadata.annotations
         if not has_finalizer(pool, POOL_FINALIZER) or is_moved:
             return SETTLED
         if self._caches.pool_is_paused(pool):
             return SETTLED
         kinds = self.request_kinds(pool)
         await self._refuse_waiting(pool, "it is being deleted")
-        reader, journal = self._parts.reader, JOURNALS.read(pool)
-        reader.check_cached(meta.key)
-        count = reader.count(meta.key)
-        if not count:
-            count = sum([await kind.blockers(pool, journal) for kind in kinds])
-        if count:
-            with writing_pool():
-                await self._indexes.write(pool, self._spaces.of(pool))
-            return Blocked("Deleting", self._parts.settings.requeue_deleting)
+        for kind in kinds:
+            if await kind.blockers(pool, JOURNALS.read(pool)):
+                with writing_pool():
+                    await self._indexes.write(pool, self._spaces.of(pool))
+                return Blocked("Deleting", self._parts.settings.requeue_deleting)
         with writing_pool():
             await remove_finalizer(self._client, POOLS, pool, POOL_FINALIZER)
         return SETTLED

@@ -16,8 +16,6 @@ from reconcilers.api import names
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.discovery import Look, Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
-from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.core.serving import Integration
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.api import GROUP, KINDS, POOLS
@@ -29,10 +27,9 @@ from reconcilers.integrations.metal3.caches import (
     address_indexes,
     claim_indexes,
 )
-from reconcilers.integrations.metal3.claimkind import Metal3ClaimKind, Metal3Parts
+from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts
 from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
 from reconcilers.integrations.metal3.gauges import LABELS, METRICS, list_figures
-from reconcilers.integrations.metal3.granting import ClaimWrites
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
 from reconcilers.integrations.metal3.sides import ClaimSide, ContractSide, Metal3Side
@@ -137,20 +134,11 @@ class Metal3(Integration[ServedMetal3Kinds]):
         clock, recorder = self._clock, self._recorder
         patience, check_interval = settings.cache_patience, settings.contents_check
         reader = Metal3Reader(client, [*sides.values()], clock, patience, check_interval)
-        parts = Metal3Parts(client, caches, reader, clock, settings, SystemRandom())
         addresses = AddressWrites(client, caches)
-        kinds = [
-            Metal3ClaimKind(
-                parts,
-                side,
-                ClaimWrites(client, side, addresses, recorder, clock=clock, settings=settings),
-                RestoredRequests(
-                    side.claims, clock, side.side.waits, claim_indexes(side.side)[SPACE_INDEX]
-                ),
-            )
-            for side in sides.values()
-        ]
-        self._kinds = ServedKinds(clock, kinds)
+        parts = Metal3Parts(
+            client, caches, reader, addresses, recorder, clock, settings, SystemRandom()
+        )
+        self._kinds = ServedKinds(clock, [Metal3Claims(parts, side) for side in sides.values()])
         kind = Metal3Pools(client, parts, self._kinds, PoolIndexes(client, caches, clock))
         passes = PoolPasses(kind, client, clock, settings)
         watches = Metal3Watches(

@@ -8,7 +8,7 @@ for both kinds, so that its controller can take the objects over again.
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from typing_extensions import override
 
@@ -17,19 +17,16 @@ from controller.conditions import TRUE
 from controller.meta import Key, OwnerReference
 from controller.resource import Resource
 from reconcilers.api import names
-from reconcilers.integrations.clusterapi.api import (
-    ADDRESS_ALLOCATED,
-    ALLOCATION_FAILED,
-    POOL_EXHAUSTED,
-    POOL_NOT_READY,
-    IPAddress,
-    IPAddressClaim,
-)
+from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.statuses import (
-    message_of,
+    granted_status,
     shown_reason,
     shows,
     with_ready,
+)
+from reconcilers.integrations.core.claimproblems import (
+    POOL_NOT_READY,
+    ClaimProblem,
 )
 from reconcilers.integrations.metal3.addressnames import canonical_text
 from reconcilers.integrations.metal3.api import (
@@ -42,6 +39,7 @@ from reconcilers.integrations.metal3.api import (
     CONTRACT_ADDRESS_FINALIZER,
     CONTRACT_CLAIM_FINALIZER,
     GROUP,
+    NOT_CREATED,
     POOL,
     POOLS,
     REQUESTED_ADDRESS,
@@ -55,31 +53,10 @@ from reconcilers.integrations.metal3.api import (
 from reconcilers.integrations.metal3.entries import AddressSettings
 from reconcilers.reporting.conditions import READY, Finding
 
-__all__ = [
-    "ALLOCATION_FAILED",
-    "POOL_EXHAUSTED",
-    "POOL_NOT_READY",
-    "ClaimProblem",
-    "ClaimSide",
-    "ContractSide",
-    "Metal3Side",
-]
 Claim = Any
 """An IPClaim or an IPAddressClaim."""
 Address = Any
 """An IPAddress of metal3 or of Cluster API."""
-
-
-class ClaimProblem(NamedTuple):
-    """Why a claim has no address.
-
-    Args:
-        reason: of the condition Ready of an IPAddressClaim.
-        message: in a sentence, or in metal3's words.
-    """
-
-    reason: str
-    message: str
 
 
 class ClaimSide(ABC):
@@ -96,6 +73,8 @@ class ClaimSide(ABC):
     """The full name of the kind of IPAddresses: of revisions in journals."""
     claim_finalizer: str
     address_finalizer: str
+    failure = f"{NOT_CREATED}. "
+    shows_obstacles = False
 
     def __init__(self, claims: Resource[Any], addresses: Resource[Any]) -> None:
         self.claims = claims
@@ -223,6 +202,11 @@ class ClaimSide(ABC):
             return False
         owner = self.owning_claim(address)
         return owner is None or owner.uid == claim.metadata.uid
+
+    def describe_grant(self, claim: Claim, address: Address) -> str:
+        """Return the sentence of the event about a claim that gets an IPAddress."""
+        del claim
+        return f"Allocated {address.spec.address}"
 
     def waits(self, claim: Claim) -> bool:
         """Return whether a claim waits for an address."""
@@ -399,11 +383,7 @@ class ContractSide(ClaimSide):
     def status_of_grant(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
-        spec = address.spec
-        message = message_of(spec.address, spec.prefix, claim.spec.poolRef)
-        finding = Finding(READY, True, ADDRESS_ALLOCATED, message)
-        status = with_ready(claim, finding, self.claims.version, now)
-        return {**status, "addressRef": {"name": address.metadata.name}}
+        return granted_status(claim, address, self.claims.version, now)
 
     @override
     def correction(

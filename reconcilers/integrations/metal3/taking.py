@@ -9,6 +9,11 @@ from random import Random
 
 from allocator import AddressRange, RequestRefused, Space
 from reconcilers.api import names
+from reconcilers.integrations.core.claimproblems import (
+    ALLOCATION_FAILED,
+    POOL_EXHAUSTED,
+    ClaimProblem,
+)
 from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.metal3.api import (
     CONFLICTING,
@@ -22,14 +27,7 @@ from reconcilers.integrations.metal3.api import (
 )
 from reconcilers.integrations.metal3.caches import Metal3Caches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
-from reconcilers.integrations.metal3.sides import (
-    ALLOCATION_FAILED,
-    POOL_EXHAUSTED,
-    Address,
-    Claim,
-    ClaimProblem,
-    ClaimSide,
-)
+from reconcilers.integrations.metal3.sides import Address, Claim, ClaimSide
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, PromisedRange

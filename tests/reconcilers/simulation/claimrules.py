@@ -18,10 +18,11 @@ from reconcilers.integrations.clusterapi import (
     statuses,
 )
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.claimkind import ClaimKind
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.core import claimreading
+from reconcilers.integrations.core.claimkind import ClaimKind
 from reconcilers.integrations.core.claimreading import ClaimReader
 from reconcilers.promises import journal, passes
 from reconcilers.promises.journal import AnnotatedJournal, Journal
@@ -46,12 +47,12 @@ def promises_not_taken(mp: Patch) -> None:
 
 def revision_not_raised(mp: Patch) -> None:
     """The journal does not say how far one has to have read."""
-    journalrules.revision_not_raised(mp, pools)
+    journalrules.revision_not_raised(mp, claimreading)
 
 
 def dropped_at_once(mp: Patch) -> None:
     """The next write of the journal forgets what was promised before."""
-    promises_dropped_at_once(mp, pools)
+    promises_dropped_at_once(mp, claimreading)
 
 
 def written_at_any_version(mp: Patch) -> None:
@@ -152,9 +153,11 @@ async def _nothing(self: ClaimReconciler, key: Key) -> Any:
 def deleted_by_cache(mp: Patch) -> None:
     """A pool goes when the cache shows no IPAddress of it."""
 
-    async def count_cached(self: ClaimKind[Any], pool: Any, journal: Journal) -> int:
+    async def count_cached(
+        self: ClaimKind[Any, Any, Any, Any], pool: Any, journal: Journal
+    ) -> int:
         del journal
-        return self._reader.count(self._pool(pool.metadata.key))
+        return self._reader.count(self._name_pool(pool))
 
     mp.setattr(ClaimKind, "blockers", count_cached)
 
@@ -258,7 +261,7 @@ def addresses_forgotten_by_fences(mp: Patch) -> None:
 def promises_to_the_unreadable_settled(mp: Patch) -> None:
     """What is promised to a claim that cannot be decoded is forgotten, and what it left."""
     created_addresses_unread(mp)
-    unreadable_requests_are_gone(mp, pools)
+    unreadable_requests_are_gone(mp, claimreading)
 
 
 def refused_promises_stay(mp: Patch) -> None:

@@ -26,7 +26,6 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
-from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
@@ -106,7 +105,7 @@ class ClaimReplica(Process):
             client,
             caches,
             make_reader(client, caches, clock, settings.cache_patience),
-            Granting(client, caches, recorder, clock, settings),
+            recorder,
             Leftovers(client, caches, clock),
             RestoredClaims(caches.claims, clock),
             clock,

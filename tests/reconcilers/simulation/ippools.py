@@ -8,12 +8,9 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from controller.cache import Cache
-from controller.client import Client
 from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.api import (
     CLAIM_FINALIZER,
@@ -31,9 +28,8 @@ from reconcilers.integrations.metal3.caches import (
     address_indexes,
     claim_indexes,
 )
-from reconcilers.integrations.metal3.claimkind import Metal3ClaimKind, Metal3Parts
+from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts
 from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
-from reconcilers.integrations.metal3.granting import ClaimWrites
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
 from reconcilers.integrations.metal3.sides import ContractSide, Metal3Side
@@ -89,16 +85,18 @@ class IPPoolReplica(Process):
         caches = Metal3Caches(pools, sides, None)
         client, clock, settings = self._client(), self.clock, self.settings
         reader = Metal3Reader(client, [*sides.values()], clock, settings.cache_patience)
-        parts = Metal3Parts(client, caches, reader, clock, settings, Random(0))
         writes = AddressWrites(client, caches)
-        kinds: list[Metal3ClaimKind] = []
+        parts = Metal3Parts(
+            client, caches, reader, writes, self.recorder, clock, settings, Random(0)
+        )
+        kinds: list[Metal3Claims] = []
         workers: list[Worker] = []
         for plural, side in zip((METAL3_CLAIMS, CLAIMS), sides.values(), strict=True):
             claims = self._feed(plural, side.claims)
             addresses = self._feed(ADDRESSES_OF[plural], side.addresses)
             if plural == METAL3_CLAIMS:
                 self.askers = claims
-            kinds.append(self._kind(client, parts, side, writes))
+            kinds.append(Metal3Claims(parts, side))
             reconciler = Metal3ClaimReconciler(
                 client, caches, side, writes, reader, recorder=self.recorder, clock=clock
             )
@@ -111,19 +109,6 @@ class IPPoolReplica(Process):
         )
         passes = PoolPasses(kind, client, clock, settings)
         return (Worker(passes.reconcile, (self.pools,), None, passes.forget), *workers)
-
-    def _kind(
-        self, client: Client, parts: Metal3Parts, side: SideCaches, writes: AddressWrites
-    ) -> Metal3ClaimKind:
-        clock, settings = self.clock, self.settings
-        return Metal3ClaimKind(
-            parts,
-            side,
-            ClaimWrites(client, side, writes, self.recorder, clock=clock, settings=settings),
-            RestoredRequests(
-                side.claims, clock, side.side.waits, claim_indexes(side.side)[SPACE_INDEX]
-            ),
-        )
 
 
 def _of_address(side: SideCaches, reconciler: Metal3ClaimReconciler) -> Any:

@@ -29,7 +29,6 @@ from reconcilers.integrations.clusterapi.caches import (
     space_of,
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
-from reconcilers.integrations.clusterapi.granting import Granting
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.networkpoolclaims import (
     DiscoveredClaims,
@@ -65,7 +64,7 @@ class Site:
             client,
             caches,
             clusterapi_reading.make_reader(client, caches, clock, 0),
-            Granting(client, caches, recorder, clock, Settings().pool),
+            recorder,
             Leftovers(client, caches, clock),
             RestoredClaims(claims, clock),
             clock,

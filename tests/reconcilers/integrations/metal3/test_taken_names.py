@@ -6,8 +6,9 @@ from allocator import AddressRange
 from controller.client import Client
 from controller.meta import Key
 from controller.testing.api import FakeApi
+from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.metal3 import api
-from reconcilers.integrations.metal3.addresswrites import AddressWrites, NameTaken
+from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.entries import space_of
 from tests.clock import VirtualClock
 from tests.reconcilers.integrations.metal3.test_poolstatus import SPEC, make_caches
@@ -39,5 +40,5 @@ async def test_an_ipaddress_with_another_address_than_was_promised_is_not_adopte
     )
     [side] = caches.sides.values()
     writes, promised = AddressWrites(client, caches), AddressRange.parse("10.0.0.5", "10.0.0.5")
-    with pytest.raises(NameTaken):
+    with pytest.raises(AddressInTheWay):
         await writes.ensure(side, claim, own_pool, space_of(SPEC), promised)

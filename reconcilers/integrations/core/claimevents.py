@@ -1,18 +1,17 @@
 """Events about claims: a few get one each, many at once share one about their pool.
 
 A burst must not cost an event write for each claim. What each of them got or was refused is in its
-own Ready condition.
+own status.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from controller.clock import Clock
 from controller.eventkind import shorten
 from controller.events import EventType, Recorder
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.resource import Resource
-from reconcilers.integrations.clusterapi.api import IPAddressClaim
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.reporting.conditions import Finding
 
@@ -22,33 +21,34 @@ MOST_SINGLE_PER_MINUTE = 32
 """Up to so many claims of one pool get an event each within a minute."""
 ACTION = "Allocating"
 
-Reported = tuple[IPAddressClaim, Finding]
-"""A claim as it was written, and its Ready condition since then."""
+ClaimT = TypeVar("ClaimT", bound=Object)
+Reported = tuple[ClaimT, Finding]
+"""A claim as it was written, and what it says since then of its readiness."""
 
 
-class ClaimEvents:
-    """Records what passes over pools wrote to claims.
+class ClaimEvents(Generic[ClaimT]):
+    """Records what passes over pools wrote to claims of one kind.
 
     Args:
         recorder: takes the events.
         clock: the time.
     """
 
-    def __init__(
-        self, recorder: Recorder, clock: Clock, claim_kind: Resource[IPAddressClaim]
-    ) -> None:
+    def __init__(self, recorder: Recorder, clock: Clock, claim_kind: Resource[ClaimT]) -> None:
         self._recorder = recorder
         self._kind = claim_kind
         self._single = MinuteWindow[int](clock)
 
-    def record(self, pool_kind: Resource[Any], pool: Any, written: Sequence[Reported]) -> None:
-        """Record events for the claims that one pass over a pool wrote, by condition reason.
+    def record(
+        self, pool_kind: Resource[Any], pool: Object, written: Sequence[Reported[ClaimT]]
+    ) -> None:
+        """Record events for the claims that one pass over a pool wrote, by reason.
 
         Args:
             pool: that the claims name.
             written: the claims that were written.
         """
-        by_reason: dict[str, list[Reported]] = {}
+        by_reason: dict[str, list[Reported[ClaimT]]] = {}
         for report in written:
             by_reason.setdefault(report[1].reason, []).append(report)
         for reason, reports in by_reason.items():
@@ -61,7 +61,7 @@ class ClaimEvents:
                     )
             else:
                 texts = (f"{claim.metadata.key}: {finding.message}" for claim, finding in reports)
-                note = shorten(f"{len(reports)} IPAddressClaims: " + "; ".join(texts))
+                note = shorten(f"{len(reports)} {self._kind.kind}s: " + "; ".join(texts))
                 self._recorder.record(pool_kind, pool, type_, reason, note, action=ACTION)
 
     def _may_record_each(self, pool: Key, count: int) -> bool:

@@ -7,12 +7,13 @@ from controller.events import Recorder
 from controller.meta import ObjectMeta
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import InClusterIPPool, IPAddressClaim
-from reconcilers.integrations.clusterapi.claimevents import (
+from reconcilers.integrations.core.claimevents import (
     MOST_SINGLE,
     MOST_SINGLE_PER_MINUTE,
     ClaimEvents,
     Reported,
 )
+from reconcilers.integrations.core.claimproblems import ADDRESS_ALLOCATED, POOL_EXHAUSTED
 from reconcilers.reporting.conditions import READY, Finding
 from tests.clock import VirtualClock
 from tests.reconcilers.lab import Recorded
@@ -20,8 +21,8 @@ from tests.reconcilers.lab import Recorded
 POOL = InClusterIPPool(ObjectMeta(name="p", namespace="b"))
 
 
-def make_report(name: str, *, is_served: bool = True) -> Reported:
-    reason = api.ADDRESS_ALLOCATED if is_served else api.POOL_EXHAUSTED
+def make_report(name: str, *, is_served: bool = True) -> Reported[IPAddressClaim]:
+    reason = ADDRESS_ALLOCATED if is_served else POOL_EXHAUSTED
     claim = IPAddressClaim(ObjectMeta(name=name, namespace="b"))
     return claim, Finding(READY, is_served, reason, f"the words about {name}")
 
@@ -36,7 +37,7 @@ class Reader:
             cast("Recorder", self.recorded), self.clock, api.claims("v1beta2")
         )
 
-    def after(self, *reports: Reported) -> list[tuple[str, str]]:
+    def after(self, *reports: Reported[IPAddressClaim]) -> list[tuple[str, str]]:
         """Return the kinds and names that one pass made events about."""
         self.recorded.subjects.clear()
         self._events.record(api.IN_CLUSTER_IP_POOL, POOL, reports)

@@ -1,0 +1,152 @@
+"""Claims of one kind as requests of pools of one kind."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from typing_extensions import override
+
+from controller.meta import Object
+from controller.resource import Resource
+from reconcilers.integrations.core.claimproblems import (
+    POOL_NOT_READY,
+    ClaimProblem,
+    describe_not_ready,
+)
+from reconcilers.integrations.core.claimreading import (
+    ClaimReader,
+    ClaimSource,
+    ClaimsReading,
+    PoolLayouts,
+    holder_of_claim,
+    lacks_memory,
+)
+from reconcilers.integrations.core.claimwrites import ClaimStatuses, ClaimWrites
+from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.promises.choosing import Refusal
+from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.keeping import Granted, Kept
+from reconcilers.promises.passes import Fenced, RequestKind
+from reconcilers.promises.results import WriteResult
+from reconcilers.promises.shares import Limits
+
+PoolT = TypeVar("PoolT", bound=Object)
+ClaimT = TypeVar("ClaimT", bound=Object)
+PoolNameT = TypeVar("PoolNameT", bound=Hashable)
+SpaceT = TypeVar("SpaceT", bound=PoolLayouts)
+
+
+class ClaimKind(
+    RequestKind[PoolT, ClaimT, ClaimsReading[SpaceT]], Generic[PoolT, ClaimT, PoolNameT, SpaceT]
+):
+    """Claims of one kind that pools of one kind serve.
+
+    Args:
+        pools: the kind of the pools.
+        name_pool: returns the name by which readers know a pool.
+        source: the claims and their IPAddresses.
+        reader: reads them.
+        statuses: what the claims show.
+        writes: writes them.
+        is_served: returns whether anything may be done about a claim now.
+    """
+
+    def __init__(  # noqa: PLR0913 - what is read and written, and what the kind adds
+        self,
+        pools: Resource[PoolT],
+        name_pool: Callable[[PoolT], PoolNameT],
+        source: ClaimSource[PoolNameT, Any],
+        reader: ClaimReader[PoolNameT, Any],
+        *,
+        statuses: ClaimStatuses[ClaimT, Any],
+        writes: ClaimWrites[ClaimT, Any, PoolT, SpaceT],
+        is_served: Callable[[ClaimT], bool],
+    ) -> None:
+        self._pools = pools
+        self._name_pool = name_pool
+        self._source = source
+        self._reader = reader
+        self._statuses = statuses
+        self._is_served = is_served
+        self.writes = writes
+        """Writes the claims."""
+
+    @property
+    @override
+    def request_resource(self) -> Resource[ClaimT]:
+        return self._statuses.claims
+
+    @override
+    def needs_fence(
+        self, pool: PoolT, journal: Journal, reading: ClaimsReading[SpaceT], limits: Limits
+    ) -> bool:
+        return lacks_memory(self._source, reading.views[self._source.claim_kind], journal)
+
+    @override
+    async def void_earlier(self, pool: PoolT, reading: ClaimsReading[SpaceT]) -> Fenced:
+        return await self.void_all(pool)
+
+    async def void_all(self, pool: PoolT) -> Fenced:
+        """Void every promise to claims that was made before the pool was read."""
+        name, fence = self._name_pool(pool), self.writes.fence
+        return await self._reader.void_earlier(self._source, name, fence)
+
+    @override
+    def find_request(self, reading: ClaimsReading[SpaceT], promise: Promise) -> ClaimT | None:
+        return reading.views[self._source.claim_kind].at_version(promise)
+
+    @override
+    async def keep(
+        self,
+        pool: PoolT,
+        reading: ClaimsReading[SpaceT],
+        granted: Sequence[Granted[ClaimT]],
+    ) -> list[Kept[ClaimT]]:
+        kept = await self.writes.keep(granted, pool, reading.space)
+        self._reader.note_kept(self._name_pool(pool), [entry.promise for entry in kept])
+        return kept
+
+    @override
+    async def void_refused(
+        self, pool: PoolT, refused: Sequence[Kept[ClaimT]]
+    ) -> Sequence[WriteResult]:
+        return await self.writes.void_refused(refused, pool)
+
+    async def refuse_waiting(self, pool: PoolT, why: str) -> float | None:
+        """Write on each claim that waits for a pool why the pool serves no claim.
+
+        Returns:
+            In how many seconds to write the claims whose write was refused; None without such.
+        """
+        return await self.writes.refuse(self.refusals_of_waiting(pool, why), pool)
+
+    def refusals_of_waiting(self, pool: PoolT, why: str) -> list[Refusal[ClaimT]]:
+        """Return the refusals of all claims that wait for a pool which serves no claim."""
+        message = describe_not_ready(self._pools.kind, pool.metadata.name, why)
+        problem = ClaimProblem(POOL_NOT_READY, message)
+        return [
+            Refusal(
+                holder_of_claim(self._source, claim),
+                claim,
+                problem.reason,
+                problem.message,
+                self._statuses.shows(claim, problem),
+            )
+            for claim in self._source.claims.by_index(SPACE_INDEX, str(self._name_pool(pool)))
+            if self._statuses.waits(claim) and self._is_served(claim)
+        ]
+
+    async def blockers(self, pool: PoolT, journal: Journal) -> int:
+        """Return how many holders of addresses the deletion of a pool has to wait for.
+
+        The caches may show that there are some; only live LISTs may show that there are none. If
+        none, what the pool may have promised to claims of this kind is void when this returns.
+
+        Raises:
+            UnreadableHolders: objects that may hold its addresses cannot be decoded.
+            ControllerError: a request failed.
+        """
+        name, reader = self._name_pool(pool), self._reader
+        reader.check_cached(name)
+        if count := reader.count(name):
+            return count
+        return await reader.count_blockers(self._source, name, journal, self.writes.fence)
