@@ -48,7 +48,7 @@ clusterctl:  ## Build clusterctl and Cluster API's core into .real/, for tests w
 
 test-real: $(VENV)/.dev real  ## Pass the tests that meet a server on the real etcd and kube-apiserver
 	KUBEBUILDER_ASSETS=$(CURDIR)/.real/newest PATH="$(CURDIR)/.real/newest:$$PATH" \
-		$(PYTEST) $(REAL_TESTS) $(PYTEST_ARGS)
+		$(PYTEST) -m "not by_hand" $(REAL_TESTS) $(PYTEST_ARGS)
 
 demo-real: $(VENV)/.run  ## Play the whole story on the real servers, with the real MetalLB (needs Go)
 	$(PYTHON) tests/realservers/build.py $(DEMO_REAL)

@@ -129,6 +129,14 @@ def test_an_unknown_program_is_refused_with_those_that_there_are(builder: Builde
     assert "no such program: newest/nothing; there are newest/etcd" in done.stderr
 
 
+def test_the_newest_and_the_oldest_cilium_are_built_unless_programs_are_named(
+    builder: Builder,
+) -> None:
+    assert builder.run().returncode == 0
+    assert (builder.into / "newest/cilium-lbipam").exists()
+    assert (builder.into / "oldest/cilium-operator").exists()
+
+
 def test_the_operator_of_the_oldest_cilium_is_built_with_its_tags_and_told_its_version(
     tmp_path: Path,
 ) -> None:

@@ -9,25 +9,29 @@ from envtest.settings import read_settings
 from tests.cilium.operators import find_newest, find_oldest
 from tests.cilium.site import RealSite, real_site
 
-COMMANDS = {
-    "newest": "make real",
-    "oldest": "python3 tests/realservers/build.py oldest/cilium-operator",
-}
-"""By the version of Cilium: what builds its operator."""
+NEWEST, OLDEST = "newest", "oldest"
+BY_HAND = pytest.mark.by_hand
+on_both = pytest.mark.parametrize("program", [NEWEST, OLDEST], indirect=True)
+"""`make test-real` plays such a test on both versions of Cilium, not on the newest alone."""
+on_the_oldest = pytest.mark.parametrize(
+    "program", [pytest.param(NEWEST, marks=BY_HAND), OLDEST], indirect=True
+)
+"""`make test-real` plays such a test on the oldest version of Cilium, not on the newest."""
+from_the_oldest = pytest.mark.parametrize("before", [pytest.param(NEWEST, marks=BY_HAND), OLDEST])
+"""`make test-real` has such a test replace the oldest operator by the newest one."""
 
 
 def require_operator(version: str) -> Path:
     """Return the operator of the newest or the oldest Cilium; skip the test without it."""
     if read_settings().kind != "binaries":
         pytest.skip("KUBEBUILDER_ASSETS names no etcd and kube-apiserver: `make real` builds them")
-    program = find_newest() if version == "newest" else find_oldest()
+    program = find_newest() if version == NEWEST else find_oldest()
     if program is None:
-        command = COMMANDS[version]
-        pytest.skip(f"no {version} Cilium beside KUBEBUILDER_ASSETS: `{command}` builds it")
+        pytest.skip(f"no {version} Cilium beside KUBEBUILDER_ASSETS: `make real` builds it")
     return program
 
 
-@pytest.fixture(params=[*COMMANDS])
+@pytest.fixture(params=[NEWEST, pytest.param(OLDEST, marks=BY_HAND)])
 def program(request: pytest.FixtureRequest) -> Path:
     """Return the operator of the newest or the oldest Cilium."""
     return require_operator(request.param)

@@ -47,17 +47,25 @@ class Operator:
         kubeconfig: of the tenant.
         log: a file that takes what it says.
         elects: whether it works only while it holds the Lease; a whole operator always does.
+        defines_kinds: whether a whole operator defines its kinds, which takes ten seconds.
     """
 
     def __init__(
-        self, program: Path, kubeconfig: Path, log: Path, *, elects: bool = False
+        self,
+        program: Path,
+        kubeconfig: Path,
+        log: Path,
+        *,
+        elects: bool = False,
+        defines_kinds: bool = False,
     ) -> None:
         self._command = [str(program), f"--k8s-kubeconfig-path={kubeconfig}"]
         self.is_whole = is_whole(program)
-        """Whether it is a whole operator, which defines its kinds by itself."""
+        """Whether it is a whole operator, which can define its kinds by itself."""
         if self.is_whole:
             api = f"--operator-api-serve-addr=127.0.0.1:{free_port('127.0.0.1')}"
             self._command += [api, *QUIET, f"--k8s-namespace={LEASE_NAMESPACE}"]
+            self._command.append(f"--skip-crd-creation={str(not defines_kinds).lower()}")
         elif elects:
             self._command.append("--leader-elect")
         self._log = log

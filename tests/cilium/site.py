@@ -158,7 +158,8 @@ async def real_site(folder: Path, program: Path) -> AsyncIterator[RealSite]:
     """
     async with ControlPlane.start() as plane:
         kubeconfig = plane.write_kubeconfig(folder / "tenant.kubeconfig")
-        operator = Operator(program, kubeconfig, folder / "operator.log")
+        log = folder / "operator.log"
+        operator = Operator(program, kubeconfig, log, defines_kinds=True)
         if not operator.is_whole:
             await plane.install_crds(await lbipam_definitions(read_settings()))
         async with open_transport(kubeconfig, None, user_agent="test") as transport:

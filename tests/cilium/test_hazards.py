@@ -24,7 +24,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     CiliumPool,
     is_acknowledged,
 )
-from tests.cilium.conftest import require_operator
+from tests.cilium.conftest import NEWEST, from_the_oldest, on_the_oldest, require_operator
 from tests.cilium.contest import SERVICES, Contest, contest
 from tests.cilium.operators import Operator
 from tests.edits import edit
@@ -92,6 +92,7 @@ async def test_an_acknowledgement_that_was_refused_is_brought_by_a_nonce(
         await race.lost(allocated_range)
 
 
+@on_the_oldest
 async def test_a_range_is_kept_while_the_operator_is_down_and_is_lost_after_its_restart(
     program: Path, tmp_path: Path
 ) -> None:
@@ -163,12 +164,12 @@ async def come_and_go(race: Contest) -> None:
         await race.tenant.stop_serving("guest")
 
 
-@pytest.mark.parametrize("before", ["newest", "oldest"])
+@from_the_oldest
 async def test_a_release_goes_on_under_the_operator_that_replaces_another(
     before: str, tmp_path: Path
 ) -> None:
     """A Deployment is updated: the new operator waits for the Lease that the old one returns."""
-    old, new = require_operator(before), require_operator("newest")
+    old, new = require_operator(before), require_operator(NEWEST)
     async with contest(tmp_path) as race:
         operator = race.operator(old)
         allocated_range = await race.begin()
@@ -180,12 +181,12 @@ async def test_a_release_goes_on_under_the_operator_that_replaces_another(
         await race.lost(allocated_range)
 
 
-@pytest.mark.parametrize("before", ["newest", "oldest"])
+@from_the_oldest
 async def test_a_release_that_began_by_the_older_version_of_pools_ends_by_the_newer_one(
     before: str, tmp_path: Path
 ) -> None:
     """The operator is stopped for an upgrade, and the definition gets another version."""
-    old, new = require_operator(before), require_operator("newest")
+    old, new = require_operator(before), require_operator(NEWEST)
     async with contest(tmp_path) as race:
         operator = race.operator(old)
         allocated_range = await race.begin()

@@ -6,6 +6,7 @@ import pytest
 from controller.meta import Version
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, pool_name
 from reconcilers.loadbalancers.port import BalancerMemory, Proven, Unprovable
+from tests.cilium.conftest import on_both
 from tests.cilium.site import RealSite
 from tests.polling import keep_looking, until
 from tests.reconcilers.loadbalancers.cilium.site import FIRST, RANGES, SECOND
@@ -15,10 +16,15 @@ STEADY = 2.0
 """For how many seconds it is watched that nothing happens."""
 
 
+@on_both
 async def test_a_range_is_served_and_released_while_services_come_and_go(site: RealSite) -> None:
+    """The other range is served first, also by the older versions, which take the older pool."""
+    await site.serve(SECOND)
     await site.serve(FIRST, SECOND)
-    for number in range(3):
+    for number in range(9):
         await site.add_service(f"web-{number}")
+    await until(site.users, bool)
+    await site.remove_services(*(f"web-{number}" for number in range(3, 9)))
     async with anyio.create_task_group() as group:
         group.start_soon(_come_and_go, site)
         await site.wait_until_released()

@@ -3,11 +3,11 @@
     build.py [--into FOLDER] [PROGRAM...]
 
 puts etcd, kube-apiserver, kube-controller-manager, kubectl, helm, MetalLB's controller and
-Cilium's LB-IPAM into FOLDER/newest, those of the oldest Kubernetes that README claims into
-FOLDER/oldest, and the controller that a benchmark compares ours with into FOLDER/bench. Versions
-stand in the go.mod files: this folder's (newest), oldest.mod, helm/go.mod, metallb/go.mod,
-cilium/go.mod, cilium/oldest.mod and ../bench/peer/go.mod. Checksums stand beside them, so
-building them asks no checksum database.
+Cilium's LB-IPAM into FOLDER/newest, those of the oldest Kubernetes that README claims and the
+operator of the oldest Cilium that we support into FOLDER/oldest, and the controller that a
+benchmark compares ours with into FOLDER/bench. Versions stand in the go.mod files: this folder's
+(newest), oldest.mod, helm/go.mod, metallb/go.mod, cilium/go.mod, cilium/oldest.mod and
+../bench/peer/go.mod. Checksums stand beside them, so building them asks no checksum database.
 
 What is there is found again by a stamp beside each program: a digest of everything that the
 program is made of. A second run takes no longer than reading them. Needs Go and its module proxy;
@@ -98,9 +98,6 @@ PROGRAMS = (
     Program(NEWEST, "metallb-controller", METALLB, _CONTROLLER, "metallb/go.mod"),
     Program(NEWEST, "cilium-lbipam", CILIUM, ".", "cilium/go.mod"),
     *_of_kubernetes(OLDEST, "oldest.mod", "kube-apiserver", "kube-controller-manager"),
-    Program("bench", "peer", CLIENT_GO, ".", "../bench/peer/go.mod"),
-)
-ON_REQUEST = (
     Program(
         OLDEST,
         "cilium-operator",
@@ -109,6 +106,9 @@ ON_REQUEST = (
         "cilium/oldest.mod",
         tags="ipam_provider_operator",
     ),
+    Program("bench", "peer", CLIENT_GO, ".", "../bench/peer/go.mod"),
+)
+ON_REQUEST = (
     Program("metallb-0.15", "metallb-controller", METALLB, _CONTROLLER, at="v0.15.3"),
     Program("metallb-0.14", "metallb-controller", METALLB, _CONTROLLER, at="v0.14.9"),
     Program("metallb-0.13", "metallb-controller", METALLB, _CONTROLLER, at="v0.13.12"),
