@@ -24,7 +24,7 @@ def check_transport(transport: object, caller: str) -> None:
     """
     if inspect.isawaitable(transport):
         raise TypeError(f"{caller} needs a transport: write {caller}(await connect())")
-    if not hasattr(transport, "request") or not hasattr(transport, "stream"):
+    if not hasattr(transport, "request"):
         raise TypeError(
             f"{caller} needs a transport, as `await connect()` returns it, not"
             f" {describe_value(transport)}"
