@@ -210,6 +210,7 @@ class ProviderChange:
         origin = f" from {' and '.join(titles)}" if titles else ""
         title = self._kinds.find_kind(chosen).title
         message = (
-            f"the tenant changes{origin} to {title}, and its Services have no addresses until then"
+            f"ranges of the tenant change{origin} to {title}, and Services have no addresses of"
+            " them until then"
         )
         return load_balancer_ready(False, CHANGING, f"{message}: {why}")

@@ -1,5 +1,7 @@
 """The pass and the release check with Cilium's adapter."""
 
+import pytest
+
 from controller.clock import SystemClock
 from reconcilers.api import names
 from reconcilers.configuration.settings import TenantSettings
@@ -54,6 +56,28 @@ async def test_a_deleted_allocation_is_released_once_the_operator_has_let_go() -
     assert not lab.server.has("ipallocations", "team-a-lb-2")
     assert offered_entries(tenant) == [OF_FIRST]
     assert len(tenant.all(POOLS)) == 1, "the emptied pool is deleted"
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+async def test_a_range_that_a_person_adds_disturbs_no_other_and_needs_a_note_to_be_offered_at_once(
+    is_noted: bool,
+) -> None:
+    lab, replica, tenant, _ = platform()
+    await run_passes(lab, replica, 3)
+    note = {names.ANNOTATION_LOAD_BALANCER: "cilium"} if is_noted else {}
+    held_range = ("10.40.0.32", "10.40.0.35")
+    allocation = make.allocation(
+        "by-hand", tenant="team/a", held_range=held_range, annotations=note
+    )
+    lab.server.add("ipallocations", allocation)
+    await run_passes(lab, replica, 1)
+    entries = set(offered_entries(tenant))
+    assert {OF_FIRST, OF_SECOND} <= entries
+    assert ("10.40.0.32-10.40.0.35" in entries) == is_noted
+    assert _condition(lab)[1] == ("Ready" if is_noted else "LoadBalancerChanging")
+    await run_passes(lab, replica, 3)
+    assert "10.40.0.32-10.40.0.35" in offered_entries(tenant)
+    assert _condition(lab) == ("True", "Ready")
 
 
 async def test_services_lose_their_addresses_before_a_deleted_allocation_is_released() -> None:

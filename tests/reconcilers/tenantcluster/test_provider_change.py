@@ -144,7 +144,7 @@ async def test_the_new_load_balancer_waits_for_the_old_one_and_the_condition_say
     assert site.list_offered(METALLB) == []
     status, reason, message = site.condition()
     assert (status, reason) == ("False", "LoadBalancerChanging")
-    assert message.startswith("the tenant changes from Cilium to MetalLB, and its Services")
+    assert message.startswith("ranges of the tenant change from Cilium to MetalLB, and Services")
     assert "Cilium may still have team-a-lb" in message
     site.cilium.resume()
     await site.run()
