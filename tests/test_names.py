@@ -82,7 +82,6 @@ REPEATED_CLASS_NAMES = frozenset(
         "OutlineSpec",
         "Page",
         "Place",
-        "Plan",
         "Platform",
         "PoolClaims",
         "PoolReading",

@@ -277,8 +277,15 @@ class Holdings:
             but: the holder that does not count.
             space: its name.
         """
-        holders = self._index(space).touching(addresses)
+        holders = self.holders_of(addresses, space)
         return next((holder for holder in holders if holder != but), None)
+
+    def holders_of(self, addresses: AddressRange, space: str = "") -> Iterator[Holder]:
+        """Yield the holders that have some of these addresses of one space.
+
+        A holder of several such ranges is yielded for each of them.
+        """
+        return self._index(space).touching(addresses)
 
     def turns(self) -> Turns[Place]:
         """Return a walk along the askers that wait, the oldest first; it ends at any change."""

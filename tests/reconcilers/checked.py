@@ -1,10 +1,12 @@
 """What is kept of pools' holders is checked in each pass, as production does now and then."""
 
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
+from reconcilers.integrations.kubermatic.findings import KeptFindings
 from reconcilers.promises.holdings import KeptHoldings, log_differences
 
 Differences = list[tuple[Hashable, list[str]]]
@@ -12,9 +14,25 @@ Differences = list[tuple[Hashable, list[str]]]
 
 @contextmanager
 def always_checked() -> Iterator[Differences]:
-    """Check kept holdings whenever they are used; give the differences found so far."""
+    """Check what is kept of pools whenever it is used; give the differences found so far.
+
+    A pass of KKP that checks examines all holders, and every other one does: so what the passes
+    between examine is checked, too.
+    """
     differences: Differences = []
-    init = KeptHoldings.__init__
+    passes = count()
+    with ExitStack() as patches:
+        for kept in (KeptHoldings, KeptFindings):
+            checking = _checking(kept.__init__, differences)
+            patches.enter_context(patch.object(kept, "__init__", checking))
+        patches.enter_context(
+            patch.object(KeptFindings, "_is_check_due", lambda _self, _kept: next(passes) % 2 == 1)
+        )
+        yield differences
+
+
+def _checking(init: Callable[..., None], differences: Differences) -> Callable[..., None]:
+    """Return the initialiser of what is kept, with a check at each use."""
 
     def checking(self: Any, *sources: Any, **options: Any) -> None:
         report = options.get("report", log_differences)
@@ -25,5 +43,4 @@ def always_checked() -> Iterator[Differences]:
 
         init(self, *sources, **options | {"check_interval": 0.0, "report": noting})
 
-    with patch.object(KeptHoldings, "__init__", checking):
-        yield differences
+    return checking

@@ -10,9 +10,10 @@ from reconcilers.integrations.core.views import (
     Trouble,
     unreadable_troubles,
 )
+from reconcilers.integrations.kubermatic.allocationproblems import INVALID_ALLOCATION, problems
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.contents import DatacenterContents
-from reconcilers.integrations.kubermatic.holdings import INVALID_ALLOCATION, OVERLAPPING, problems
+from reconcilers.integrations.kubermatic.holdings import OVERLAPPING
 from reconcilers.integrations.kubermatic.reading import KubermaticCaches
 from reconcilers.integrations.kubermatic.rules import (
     describe_datacenter_fault,

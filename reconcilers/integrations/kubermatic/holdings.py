@@ -3,29 +3,21 @@
 One that cannot be read holds what of it can be, blocks no other, and is reported itself.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from allocator import AddressRange
 from allocator.addresses import BITS, quote_value, union
 from allocator.errors import MalformedText
-from controller.meta import Key, Object
+from controller.meta import Object
 from controller.plaintext import escape_text
 from reconcilers.integrations.kubermatic.api import (
     AllocationOutline,
     AllocationSpec,
-    IPAMAllocation,
 )
-from reconcilers.integrations.kubermatic.spaces import (
-    DatacenterSpace,
-    parse_prefix,
-    parse_range,
-)
+from reconcilers.integrations.kubermatic.spaces import parse_prefix, parse_range
 
-INCOMPATIBLE = "pool is incompatible with a current cluster allocation"
-INVALID_ALLOCATION = "InvalidAllocation"
-OUT_OF_POOL = "OutOfPool"
 OVERLAPPING = "Overlapping"
 
 
@@ -114,52 +106,3 @@ class Problem:
     def __post_init__(self) -> None:
         """Escape the message, which may quote other objects' texts."""
         object.__setattr__(self, "message", escape_text(self.message))
-
-
-def problems(
-    allocations: Sequence[IPAMAllocation], space: DatacenterSpace
-) -> Mapping[Key, Problem]:
-    """Return the problems of allocations in one datacenter of a pool, by their keys."""
-    problems_by_key = dict(_overlapping(allocations))
-    for allocation in allocations:
-        holding = parse_holding(allocation.spec)
-        if holding.faults:
-            problems_by_key[allocation.metadata.key] = Problem(
-                INVALID_ALLOCATION, "; ".join(holding.faults)
-            )
-            continue
-        out = [part for part in holding.ranges if not space.hands_out(part)]
-        if not out:
-            continue
-        ranges = ", ".join(part.text for part in out)
-        if not space.prefixes and all(space.has(part) for part in out):
-            # As to KKP: an address that a range has is counted, also if it was excluded later.
-            message = (
-                f"{ranges} has addresses that the pool excludes now; they stay where they are"
-            )
-            problems_by_key.setdefault(
-                allocation.metadata.key, Problem(OUT_OF_POOL, message, harmless=True)
-            )
-        else:
-            message = f"{INCOMPATIBLE}: {ranges} is excluded, or not in the pool"
-            problems_by_key[allocation.metadata.key] = Problem(OUT_OF_POOL, message)
-    return problems_by_key
-
-
-def _overlapping(allocations: Iterable[IPAMAllocation]) -> Iterator[tuple[Key, Problem]]:
-    """Yield the allocations that hold some of the same addresses, each with one other."""
-    parts = sorted(
-        (part.family, part.first, part.last, allocation.metadata.key)
-        for allocation in allocations
-        for part in parse_holding(allocation.spec).ranges
-    )
-    family, reach, furthest = 0, -1, Key("", "")
-    for part_family, first, last, key in parts:
-        if part_family != family:
-            family, reach = part_family, -1
-        if first <= reach and key != furthest:
-            for holder, other in ((key, furthest), (furthest, key)):
-                message = f"addresses of this allocation are also held by IPAMAllocation {other}"
-                yield holder, Problem(OVERLAPPING, message)
-        if last > reach:
-            reach, furthest = last, key

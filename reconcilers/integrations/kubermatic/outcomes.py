@@ -30,7 +30,7 @@ def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Plan
         pool = content.pool
         allocations = after.allocations.by_index(POOL_INDEX, pool.metadata.name)
         for allocation in sorted(allocations, key=lambda obj: obj.metadata.key):
-            cluster = after.cluster_in(allocation.metadata.namespace)
+            cluster = after.find_cluster(allocation.metadata.namespace)
             gets = _describe_added(before.allocations.get(allocation.metadata.key), allocation)
             if cluster is not None and gets and allocation.spec.dc == content.name:
                 yield _build_planned(pool, content.name, cluster.metadata.key, gets, "")

@@ -6,26 +6,21 @@ added; a prefix gets the lowest free block. What a cluster has is never taken ba
 prefix of another length than the pool's, which is replaced.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from allocator import AddressRange, PoolExhausted, Space
 from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.kubermatic.api import JOURNALS, Cluster, IPAMAllocation
 from reconcilers.integrations.kubermatic.facts import holder_in, is_complete
-from reconcilers.integrations.kubermatic.holdings import (
-    OVERLAPPING,
-    Problem,
-    parse_holding,
-    problems,
-)
+from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, parse_holding
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
-from reconcilers.promises.choosing import Choice, Refused, Taken, choose, exclude_ranges
+from reconcilers.promises.choosing import Refused, Taken, choose, exclude_ranges
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Find, Holder
-from reconcilers.promises.journal import Journal, Promise, PromisedRange
+from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.queue import Row
-from reconcilers.promises.shares import NO_LIMITS, Limits, Verdict
+from reconcilers.promises.shares import NO_LIMITS, Limits
 
 POOL_EXHAUSTED = "PoolExhausted"
 MOST_PARTS = 200
@@ -49,73 +44,22 @@ class ClusterGrant:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What one pass is to do about one datacenter of a pool.
+class PoolPlan:
+    """What one pass is to promise to the clusters of a pool, and which it cannot serve.
 
     Args:
         grants: what is to be promised.
-        by_cluster: the problem of each cluster; None if it has none. Those to which a
-            promise is open are missing, and those that a full batch left for the next pass.
-        unserved: allocations without addresses for which there are none.
-        faults: the problems of allocations.
-    """
-
-    grants: list[ClusterGrant] = field(default_factory=list)
-    by_cluster: dict[Key, Problem | None] = field(default_factory=dict)
-    unserved: list[IPAMAllocation] = field(default_factory=list)
-    faults: Mapping[Key, Problem] = field(default_factory=dict)
-
-    def fault_of(self, allocation: IPAMAllocation | None) -> Problem | None:
-        """Return the problem of an allocation; None if it has none."""
-        return None if allocation is None else self.faults.get(allocation.metadata.key)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolPlan:
-    """What one pass is to do about all datacenters of a pool.
-
-    Args:
-        by_datacenter: the plan of each datacenter.
+        refused: the problems of the clusters that were tried in vain, the oldest first.
+        exhausted: by datacenter, the problem of the oldest cluster for which too little is free.
+        rows: the problems that all clusters of a row have, of which the first was tried.
         more: whether a full batch left others for the next pass.
     """
 
-    by_datacenter: Mapping[str, Plan]
-    more: bool
-
-
-@dataclass(slots=True)
-class Decided:
-    """What a pass decided about all datacenters of a pool.
-
-    Args:
-        journal: the journal as it was, without what is settled.
-        plans: the plan of each datacenter that can be served.
-        by_cluster: the problem of each cluster; None if it has none.
-        problems: those of the pool.
-        more: whether a full batch left others for the next pass.
-    """
-
-    journal: Journal
-    plans: Mapping[str, Plan] = field(default_factory=dict)
-    by_cluster: dict[Key, Problem | None] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    grants: Sequence[ClusterGrant] = ()
+    refused: Mapping[Holder, Problem] = field(default_factory=dict)
+    exhausted: Mapping[str, Problem] = field(default_factory=dict)
+    rows: Mapping[Row, Problem] = field(default_factory=dict)
     more: bool = False
-
-    @property
-    def grants(self) -> list[ClusterGrant]:
-        """What is to be promised."""
-        return [grant for plan in self.plans.values() for grant in plan.grants]
-
-
-def find_exhausted(name: str, plan: Plan) -> Iterable[Problem]:
-    """Yield the problem of a datacenter that has not enough for all its clusters."""
-    waiting = [
-        problem
-        for problem in plan.by_cluster.values()
-        if problem and problem.reason == POOL_EXHAUSTED
-    ]
-    if waiting:
-        yield Problem(POOL_EXHAUSTED, f"datacenter {name}: {waiting[0].message}")
 
 
 class Exhausted(Refused):
@@ -128,14 +72,10 @@ class Content:
 
     Args:
         space: what it may hand out.
-        allocations: those of the pool whose `dc` is this one.
-        clusters: those that are served; others wait in vain.
         promised: what is promised and not written yet.
     """
 
     space: DatacenterSpace
-    allocations: Sequence[IPAMAllocation]
-    clusters: Sequence[Cluster]
     promised: Sequence[AddressRange] = ()
 
     @property
@@ -154,6 +94,8 @@ class PoolContent:
         datacenters: those that can be served, by name.
         holdings: what is held, and which Clusters wait.
         find: returns the allocation of a holder.
+        find_cluster: returns the Cluster of a namespace, if something may be promised to it.
+        problems: of allocations, by their keys.
         promises: the open promises.
     """
 
@@ -161,7 +103,24 @@ class PoolContent:
     datacenters: Mapping[str, Content]
     holdings: Holdings
     find: Find[IPAMAllocation]
+    find_cluster: Callable[[str], Cluster | None]
+    problems: Mapping[Key, Problem] = field(default_factory=dict)
     promises: Sequence[Promise] = ()
+
+    def find_asker(self, holder: Holder) -> "ClusterAsker | None":
+        """Return the Cluster of a holder that may ask; None while its allocation is deleted."""
+        cluster, allocation = self.find_cluster(holder.key.namespace), self.find(holder)
+        if cluster is None or cluster.datacenter not in self.datacenters:
+            return None
+        is_leaving = allocation is not None and allocation.metadata.terminating
+        return None if is_leaving else ClusterAsker(cluster, allocation)
+
+    def problem_of(self, asker: "ClusterAsker") -> Problem | None:
+        """Return the problem of a cluster's allocation, if it is of the cluster's datacenter."""
+        allocation = asker.allocation
+        if allocation is None or allocation.spec.dc != asker.cluster.datacenter:
+            return None
+        return self.problems.get(allocation.metadata.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +151,7 @@ def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPla
         room: the most ranges to promise.
         limits: which allocations may be promised something.
     """
-    plans = {
-        name: Plan(faults=problems(datacenter.allocations, datacenter.space))
-        for name, datacenter in content.datacenters.items()
-    }
-    taker = ClusterTaker(content, plans)
+    taker = ClusterTaker(content)
     promised = [
         PromisedRange(blocks, name)
         for name, datacenter in content.datacenters.items()
@@ -204,53 +159,31 @@ def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPla
     ]
     with exclude_ranges(content.holdings, promised):
         choice = choose(content.holdings, [taker], content.promises, room, limits=limits)
+    grants = []
     for grant in choice.grants:
         asker, ranges = grant.asker, grant.addresses
         name = asker.cluster.datacenter
-        plans[name].grants.append(ClusterGrant(asker.cluster, name, asker.allocation, ranges))
-    _note_problems(content, plans, taker, choice, limits)
-    return PoolPlan(plans, choice.more)
-
-
-def _note_problems(
-    content: PoolContent,
-    plans: Mapping[str, Plan],
-    taker: "ClusterTaker",
-    choice: Choice[ClusterAsker],
-    limits: Limits,
-) -> None:
-    """Note in the plans the problem of each cluster, and the allocations that stay empty."""
-    granted = {grant.holder for grant in choice.grants}
+        grants.append(
+            ClusterGrant(asker.cluster, name, allocation=asker.allocation, ranges=ranges)
+        )
     refused = {
         refusal.holder: Problem(refusal.reason, refusal.message) for refusal in choice.refusals
     }
-    rows: dict[Row | None, Problem] = {
+    rows: dict[Row, Problem] = {
         content.holdings.facts(refusal.holder).row: refused[refusal.holder]
         for refusal in choice.refusals
         if refusal.is_shown
     }
-    eligibility = limits.eligibility(content.promises)
-    promised = {promise.uid for promise in content.promises}
-    for holder, asker in taker.askers.items():
-        plan, key = plans[asker.cluster.datacenter], asker.cluster.metadata.key
-        verdict = eligibility.judge(asker.metadata, limits.tenant_of(holder))
-        if asker.metadata.uid in promised or verdict is not Verdict.ELIGIBLE:
-            continue
-        fault, facts = plan.fault_of(asker.allocation), content.holdings.facts(holder)
-        problem = refused.get(holder) or rows.get(facts.row)
-        if facts.place is None:
-            plan.by_cluster[key] = fault
-        elif problem is not None and holder not in granted and not _is_blocking(fault):
-            plan.by_cluster[key] = problem
-            if asker.allocation is not None and asker.allocation.empty:
-                plan.unserved.append(asker.allocation)
-        elif fault is not None or holder in taker.complete:
-            plan.by_cluster[key] = fault
+    exhausted: dict[str, Problem] = {}
+    for refusal in choice.refusals:
+        if refusal.reason == POOL_EXHAUSTED:
+            exhausted.setdefault(refusal.asker.cluster.datacenter, refused[refusal.holder])
+    return PoolPlan(grants, refused, exhausted=exhausted, rows=rows, more=choice.more)
 
 
-def _is_blocking(fault: Problem | None) -> bool:
+def is_blocking(problem: Problem | None) -> bool:
     """Return whether only a person can correct the allocation of a cluster."""
-    return fault is not None and fault.reason != OVERLAPPING and not fault.harmless
+    return problem is not None and problem.reason != OVERLAPPING and not problem.harmless
 
 
 class ClusterTaker:
@@ -258,36 +191,23 @@ class ClusterTaker:
 
     Args:
         content: what was read.
-        plans: of the datacenters, with the faults of allocations.
     """
 
     kind = JOURNALS.kind
 
-    def __init__(self, content: PoolContent, plans: Mapping[str, Plan]) -> None:
-        self.askers: dict[Holder, ClusterAsker] = {}
-        """The clusters that are served; not those whose allocation is being deleted."""
-        self.complete: set[Holder] = set()
-        """The clusters that were tried, and have all that they should have by now."""
+    def __init__(self, content: PoolContent) -> None:
         self._content = content
-        self._plans = plans
         self._chosen = {
             name: datacenter.promised_blocks for name, datacenter in content.datacenters.items()
         }
         """By datacenter: the blocks that are promised, or were taken for other clusters."""
-        for datacenter in content.datacenters.values():
-            for cluster in datacenter.clusters:
-                holder = holder_in(cluster.namespace, content.pool)
-                allocation = content.find(holder)
-                if allocation is None or not allocation.metadata.terminating:
-                    self.askers[holder] = ClusterAsker(cluster, allocation)
 
     def find(self, holder: Holder) -> ClusterAsker | None:
         """Return the cluster of a holder; None if only a person can correct its allocation."""
-        asker = self.askers.get(holder)
-        if asker is None:
+        asker = self._content.find_asker(holder)
+        if asker is None or is_blocking(self._content.problem_of(asker)):
             return None
-        fault = self._plans[asker.cluster.datacenter].fault_of(asker.allocation)
-        return None if _is_blocking(fault) else asker
+        return asker
 
     def take(self, asker: ClusterAsker) -> Taken | None:
         """Take what a cluster gets; None if it has all that it should have by now.
@@ -298,10 +218,7 @@ class ClusterTaker:
         name = asker.cluster.datacenter
         taking = _Taking(self._content, name, self._chosen[name])
         ranges = taking.take(asker.allocation)
-        if not ranges:
-            self.complete.add(holder_in(asker.cluster.namespace, self._content.pool))
-            return None
-        return Taken(tuple(PromisedRange(part, name) for part in ranges))
+        return Taken(tuple(PromisedRange(part, name) for part in ranges)) if ranges else None
 
     def shows(self, asker: ClusterAsker, refused: Refused) -> bool:
         """Return whether all clusters of a row are refused as this one is.

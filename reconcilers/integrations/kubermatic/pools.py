@@ -8,14 +8,14 @@ An allocation is made without addresses only if there are some for it, and one t
 is deleted. The journal is an annotation of the pool, which has no status.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from typing_extensions import override
 
-from allocator import InvalidPool
+from allocator import AddressRange, InvalidPool
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
@@ -27,7 +27,6 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
     datacenter_of,
-    is_owned,
     promise_of,
     release_fields,
 )
@@ -40,19 +39,20 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
-from reconcilers.integrations.kubermatic.facts import spaces_of
+from reconcilers.integrations.kubermatic.examining import Examiner, Situation
+from reconcilers.integrations.kubermatic.facts import holder_in, spaces_of
+from reconcilers.integrations.kubermatic.findings import Decided, KeptFindings
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem
 from reconcilers.integrations.kubermatic.offers import offers_in
 from reconcilers.integrations.kubermatic.planning import (
+    POOL_EXHAUSTED,
     ClusterGrant,
     Content,
-    Decided,
     PoolContent,
-    find_exhausted,
+    PoolPlan,
     plan,
 )
 from reconcilers.integrations.kubermatic.reading import (
-    POOL_INDEX,
     KeptClusters,
     KubermaticCaches,
     Reader,
@@ -64,6 +64,7 @@ from reconcilers.integrations.kubermatic.spaces import space_of
 from reconcilers.promises.annotatedpools import AnnotatedPools
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
+from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
@@ -153,6 +154,9 @@ class Pools(
             self._logged,
         )
         self._kept = KeptClusters(caches, clock, settings.contents_check)
+        self._findings = KeptFindings(
+            caches, reports, clock, check_interval=settings.contents_check
+        )
         caches.allocations.subscribe(gone.log)
 
     @property
@@ -174,6 +178,7 @@ class Pools(
         self._reports.forget_pool(pool.name)
         self._reader.forget(pool.name)
         self._kept.forget(pool.name)
+        self._findings.forget(pool.name)
 
     @override
     async def prepare(self, pool: IPAMPool) -> tuple[IPAMPool, Outcome | None]:
@@ -204,7 +209,7 @@ class Pools(
     @override
     async def void_earlier(self, pool: IPAMPool, reading: View) -> Fenced:
         view = await self._reader.live(pool.metadata.name)
-        allocations = await self._allocations.fence.void_earlier(view.allocations)
+        allocations = await self._allocations.fence.void_earlier(view.list_allocations())
         return Fenced({JOURNALS.kind: highest_revision(allocations)})
 
     @override
@@ -247,9 +252,9 @@ class Pools(
             if not refused:
                 break
             failed += refused
-            without = {grant.cluster.metadata.key for grant, _ in failed}
+            without = _list_unmade(pool, failed).keys()
             reading, decided = await self._decide_again(pool, journal, reading, limits, without)
-        await self._delete_leftovers(pool, reading, decided)
+        await self._delete_leftovers(pool, decided)
         return reading, _choice(decided, created, failed)
 
     @override
@@ -290,13 +295,15 @@ class Pools(
         shares: Shares,
     ) -> float | None:
         """Repair allocations, report what is wrong, and defer clusters without allocation."""
-        failed = choice.detail.failed
-        await self._allocations.repair(self._complete(pool, reading, choice.journal), pool)
-        unserved = [*_unmade(failed), *self._list_refused(kept)]
-        self._report(pool, reading, choice.detail.decided, unserved)
+        decided, failed = choice.detail.decided, choice.detail.failed
+        examination = decided.examination
+        await self._allocations.repair(examination.list_repairs(choice.journal.promises), pool)
+        problems = {**_list_unmade(pool, failed), **self._list_refused(kept)}
+        self._findings.commit(pool, reading, examination=examination, failed=problems)
+        self._reports.record_pool(pool, decided.problems)
         if self._defer_refused(shares, failed):
             return RETRY
-        return self._allocations.next_in(reading.allocations)
+        return self._allocations.next_in(examination.unfinished)
 
     @override
     def next_pass(self, work: PassWork[IPAMPool, IPAMAllocation, DecidedPool]) -> Outcome:
@@ -304,29 +311,9 @@ class Pools(
 
     @override
     async def report_unreadable(self, pool: IPAMPool, unreadable: Unreadable) -> float | None:
-        """Report it as an event on the pool, and on each cluster that waits for addresses.
-
-        A cluster whose own allocation cannot be decoded may have its addresses.
-        """
-        name = pool.metadata.name
+        """Report it as an event on the pool, and for each cluster that waits for addresses."""
         problem = Problem(HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable)))
-        allocations = self._caches.allocations
-        pool_allocations = allocations.by_index(POOL_INDEX, name)
-        served_namespaces = {
-            allocation.metadata.namespace
-            for allocation in pool_allocations
-            if not allocation.empty
-        }
-        served_namespaces |= {key.namespace for key in allocations.unreadable if key.name == name}
-        self._reports.note(
-            name,
-            {
-                cluster.metadata.key: problem
-                for datacenter in pool.spec.datacenters
-                for cluster in self._caches.list_served(datacenter)
-                if cluster.namespace not in served_namespaces
-            },
-        )
+        self._findings.report_unreadable(pool, problem)
         self._reports.record_pool(pool, [problem])
         return None
 
@@ -340,65 +327,72 @@ class Pools(
         stored: Journal,
         view: View,
         limits: Limits,
-        without: Collection[Key] = frozenset(),
+        without: Collection[Holder] = frozenset(),
     ) -> Decided:
-        """Decide about all datacenters of a pool; nothing is for the clusters `without`."""
+        """Decide about all datacenters of a pool; nothing is for the holders `without`."""
         journal = settle(stored, JOURNALS.kind, view)
         room = min(self._settings.batch, JOURNALS.room(journal))
-        decided = Decided(journal)
-        holdings = self._kept.holdings(pool.metadata.name, spaces_of(pool), view)
-        decided.problems += (Problem(INVALID_POOL, fault) for fault in list_pool_faults(pool))
-        contents = self._contents(pool, view, decided, without)
-        content = PoolContent(pool.metadata.name, contents, holdings, view.find, journal.promises)
+        name, spaces = pool.metadata.name, spaces_of(pool)
+        holdings = self._kept.holdings(name, spaces, view)
+        kept = self._findings.bring_up_to_date(pool, spaces, view=view, holdings=holdings)
+
+        def find_cluster(namespace: str) -> Cluster | None:
+            is_omitted = holder_in(namespace, name) in without
+            return None if is_omitted else self._caches.find_cluster(namespace)
+
+        contents = {
+            datacenter: Content(space, _list_promised(journal, datacenter))
+            for datacenter, space in sorted(spaces.items())
+        }
+        content = PoolContent(
+            name,
+            contents,
+            holdings=holdings,
+            find=view.find,
+            find_cluster=find_cluster,
+            problems=kept.problems.by_key,
+            promises=journal.promises,
+        )
         planned = plan(content, room, limits)
-        decided.plans, decided.more = planned.by_datacenter, planned.more
-        for name, datacenter_plan in planned.by_datacenter.items():
-            decided.by_cluster.update(datacenter_plan.by_cluster)
-            decided.problems += find_exhausted(name, datacenter_plan)
-            if fault := describe_datacenter_fault(pool, name):
-                decided.problems.append(Problem(INVALID_POOL, fault))
-        for name in sorted(pool.spec.datacenters) if self._spaces.is_known else ():
-            sentence = self._spaces.sharing(offers_in(pool, name)).sentence
-            if not sentence:
-                continue
-            problem = Problem(OVERLAPPING, f"datacenter {name}: {sentence}", harmless=True)
-            decided.problems.append(problem)
-            for cluster in self._caches.list_served(name):
-                if decided.by_cluster.get(cluster.metadata.key, problem) is None:
-                    decided.by_cluster[cluster.metadata.key] = problem
-        return decided
+        invalid, shared = _find_invalid(pool), self._find_shared(pool)
+        situation = Situation(
+            pool,
+            content,
+            planned=planned,
+            limits=limits,
+            invalid=invalid,
+            shared=shared,
+            find_served=self._caches.find_cluster,
+            has_unreadable_clusters=bool(self._caches.clusters.unreadable),
+            without=without,
+        )
+        examination = self._findings.examine(kept, view, Examiner(situation))
+        problems = _list_problems(pool, planned, invalid=invalid, shared=shared or {})
+        return Decided(
+            journal,
+            planned.grants,
+            examination=examination,
+            problems=problems,
+            more=planned.more,
+        )
 
-    def _contents(
-        self, pool: IPAMPool, view: View, decided: Decided, without: Collection[Key]
-    ) -> dict[str, Content]:
-        """Return the contents of a pool's datacenters; note those whose settings are invalid.
+    def _find_shared(self, pool: IPAMPool) -> Mapping[str, Problem] | None:
+        """Return the problems of datacenters that share addresses with other pools, by name.
 
-        Args:
-            pool: as it was read.
-            view: its allocations.
-            decided: has the open promises; gets the problems.
-            without: the clusters that get nothing.
+        Returns:
+            The problems; None while not all pools of all kinds are known.
         """
-        contents: dict[str, Content] = {}
-        for name in sorted(pool.spec.datacenters):
-            clusters = [
-                cluster
-                for cluster in self._caches.list_served(name)
-                if cluster.metadata.key not in without
-            ]
-            try:
-                space = space_of(pool.spec.datacenters[name])
-            except InvalidPool as invalid:
-                problem = Problem(INVALID_POOL, "; ".join(invalid.messages))
-                message = f"datacenter {name}: {problem.message}"
-                decided.problems.append(Problem(INVALID_POOL, message))
-                decided.by_cluster.update((cluster.metadata.key, problem) for cluster in clusters)
-                continue
-            here = [allocation for allocation in view.allocations if allocation.spec.dc == name]
-            promises = decided.journal.promises
-            promised = [part for promise in promises for part in promise.in_space(name)]
-            contents[name] = Content(space, here, clusters, promised)
-        return contents
+        if not self._spaces.is_known:
+            return None
+        sentences = {
+            name: self._spaces.sharing(offers_in(pool, name)).sentence
+            for name in sorted(pool.spec.datacenters)
+        }
+        return {
+            name: Problem(OVERLAPPING, f"datacenter {name}: {sentence}", harmless=True)
+            for name, sentence in sentences.items()
+            if sentence
+        }
 
     def _defer_refused(
         self, shares: Shares, failed: Sequence[tuple[ClusterGrant, ControllerError]]
@@ -421,12 +415,12 @@ class Pools(
         stored: Journal,
         view: View,
         limits: Limits,
-        without: Collection[Key],
+        without: Collection[Holder],
     ) -> tuple[View, Decided]:
         """Decide by what there is now, later in a pass.
 
-        A view's allocations are those of when it was made, and what it finds is of now: a promise
-        that was kept meanwhile is settled, but its addresses are not among the allocations.
+        A promise that was kept meanwhile is settled, but its addresses are not among those that
+        the first decision was made by.
 
         Raises:
             Behind: the cache was relisted meanwhile.
@@ -437,22 +431,10 @@ class Pools(
             raise Behind
         return view, self._decide(pool, stored, view, limits, without)
 
-    async def _delete_leftovers(self, pool: IPAMPool, view: View, decided: Decided) -> None:
+    async def _delete_leftovers(self, pool: IPAMPool, decided: Decided) -> None:
         """Delete allocations of other datacenters, and those that stay without addresses."""
-        promised = {promise.uid for promise in decided.journal.promises}
-        gone = [allocation for plan in decided.plans.values() for allocation in plan.unserved]
-        moved = []
-        for leftover in view.allocations:
-            if leftover.metadata.terminating:
-                continue
-            cluster = self._caches.cluster_in(leftover.metadata.namespace)
-            if cluster is not None and cluster.datacenter not in pool.spec.datacenters:
-                moved.append((leftover, cluster))
-            elif self._caches.clusters.unreadable:
-                continue  # it may be of a cluster that cannot be decoded
-            elif cluster is None and leftover.empty and leftover.metadata.uid not in promised:
-                gone += [leftover] if is_owned(leftover, pool) else []
-        await self._allocations.delete(gone, "it has no addresses, and none are for it")
+        surplus, moved = decided.examination.surplus, decided.examination.moved
+        await self._allocations.delete(surplus, "it has no addresses, and none are for it")
         moved_away = await self._confirm_leftovers(pool, moved)
         # The cache shows the deletion as soon as the API server has confirmed it.
         self._logged.update(allocation.metadata.uid for allocation in moved_away)
@@ -482,69 +464,59 @@ class Pools(
         await run_concurrently(work, self._settings.width)
         return confirmed
 
-    def _list_refused(self, kept: Sequence[Kept[IPAMAllocation]]) -> Iterable[tuple[Key, str]]:
-        """Yield the clusters whose addresses could not be written for good, with the reason."""
+    def _list_refused(
+        self, kept: Sequence[Kept[IPAMAllocation]]
+    ) -> dict[Holder, tuple[Key, Problem]]:
+        """Return the clusters whose addresses could not be written for good, with the problem."""
+        refused = {}
         for entry in kept:
-            cluster = self._caches.cluster_in(entry.request.metadata.namespace)
+            cluster = self._caches.find_cluster(entry.request.metadata.namespace)
             if entry.result is WriteResult.REFUSED and cluster is not None:
-                yield cluster.metadata.key, entry.why
+                problem = Problem(RECONCILING_ERROR, entry.why)
+                refused[entry.promise.holder] = cluster.metadata.key, problem
+        return refused
 
-    def _complete(
-        self, pool: IPAMPool, view: View, journal: Journal
-    ) -> list[tuple[IPAMAllocation, str]]:
-        """Return the allocations of served clusters that wait for nothing, with their type."""
-        promised = {promise.uid for promise in journal.promises}
-        incomplete = []
-        for allocation in view.allocations:
-            if (
-                allocation.metadata.terminating
-                or allocation.empty
-                or allocation.metadata.uid in promised
-            ):
-                continue
-            cluster = self._caches.cluster_in(allocation.metadata.namespace)
-            if cluster is not None and cluster.datacenter in pool.spec.datacenters:
-                incomplete.append((allocation, pool.spec.datacenters[cluster.datacenter].type))
-        return incomplete
 
-    def _report(
-        self,
-        pool: IPAMPool,
-        view: View,
-        decided: Decided,
-        failed: Iterable[tuple[Key, str]],
-    ) -> None:
-        """Report what is wrong with a pool, its allocations and its clusters.
+def _list_promised(journal: Journal, datacenter: str) -> list[AddressRange]:
+    """Return the ranges of a datacenter in open promises."""
+    return [part for promise in journal.promises for part in promise.in_space(datacenter)]
 
-        Args:
-            pool: as it was read.
-            view: its allocations.
-            decided: what the pass decided.
-            failed: the clusters for which a write failed, with the reason.
-        """
-        name = pool.metadata.name
-        by_cluster = dict(decided.by_cluster)
-        by_cluster.update((key, Problem(RECONCILING_ERROR, why)) for key, why in failed)
-        served_clusters = {
-            cluster.metadata.key
-            for datacenter in pool.spec.datacenters
-            for cluster in self._caches.list_served(datacenter)
-        }
-        if not self._spaces.is_known:
-            # Whether the pool shares addresses is not known yet: what a condition that is True
-            # says of that stays until the pass that follows.
-            by_cluster = {
-                key: problem
-                for key, problem in by_cluster.items()
-                if problem is not None and not problem.harmless
-            }
-        self._reports.keep_only(name, served_clusters)
-        self._reports.note(name, by_cluster)
-        self._reports.record_pool(pool, decided.problems)
-        faults = {
-            key: fault for plan in decided.plans.values() for key, fault in plan.faults.items()
-        }
-        self._reports.record_allocations(name, faults, view.find)
+
+def _find_invalid(pool: IPAMPool) -> dict[str, Problem]:
+    """Return the problems of datacenters that cannot be served, by name."""
+    invalid = {}
+    for name, settings in sorted(pool.spec.datacenters.items()):
+        try:
+            space_of(settings)
+        except InvalidPool as error:
+            invalid[name] = Problem(INVALID_POOL, "; ".join(error.messages))
+    return invalid
+
+
+def _list_problems(
+    pool: IPAMPool,
+    planned: PoolPlan,
+    invalid: Mapping[str, Problem],
+    shared: Mapping[str, Problem],
+) -> list[Problem]:
+    """Return the problems of a pool.
+
+    Args:
+        planned: what the pass promises, and what it cannot serve.
+        invalid: the problems of datacenters that cannot be served, by name.
+        shared: the problems of datacenters that share addresses with other pools, by name.
+    """
+    problems = [Problem(INVALID_POOL, fault) for fault in list_pool_faults(pool)]
+    problems += (
+        Problem(INVALID_POOL, f"datacenter {name}: {problem.message}")
+        for name, problem in invalid.items()
+    )
+    for name in sorted(pool.spec.datacenters.keys() - invalid.keys()):
+        if problem := planned.exhausted.get(name):
+            problems.append(Problem(POOL_EXHAUSTED, f"datacenter {name}: {problem.message}"))
+        if fault := describe_datacenter_fault(pool, name):
+            problems.append(Problem(INVALID_POOL, fault))
+    return [*problems, *shared.values()]
 
 
 def _choice(
@@ -565,6 +537,14 @@ def _choice(
     return Allotment(decided.journal, granted, decided.more, DecidedPool(decided, failed))
 
 
-def _unmade(failed: Sequence[tuple[ClusterGrant, ControllerError]]) -> Iterable[tuple[Key, str]]:
-    """Yield the clusters whose allocations could not be created, with the reason."""
-    return ((grant.cluster.metadata.key, str(error)) for grant, error in failed)
+def _list_unmade(
+    pool: IPAMPool, failed: Sequence[tuple[ClusterGrant, ControllerError]]
+) -> dict[Holder, tuple[Key, Problem]]:
+    """Return the clusters whose allocations could not be created, with the problem."""
+    return {
+        holder_in(grant.cluster.namespace, pool.metadata.name): (
+            grant.cluster.metadata.key,
+            Problem(RECONCILING_ERROR, str(error)),
+        )
+        for grant, error in failed
+    }

@@ -3,12 +3,13 @@
 The position of a view is what the watch of allocations delivered; own answers never move it.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
-from controller.cache import Cache
+from controller.cache import Cache, Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.indexes import IndexFunction
@@ -101,7 +102,7 @@ class KubermaticCaches:
         by_name = {pool.metadata.name: pool for pool in chain.from_iterable(pools)}
         return [pool for _, pool in sorted(by_name.items())]
 
-    def cluster_in(self, namespace: str) -> Cluster | None:
+    def find_cluster(self, namespace: str) -> Cluster | None:
         """Return the cluster whose namespace this is, if it is served."""
         clusters = self.clusters.by_index(NAMESPACE_INDEX, namespace)
         return next((cluster for cluster in clusters if self._is_served(cluster)), None)
@@ -150,20 +151,33 @@ def may_be_of(allocation: Key, pool: str) -> bool:
     return allocation.name == pool or not allocation.namespace
 
 
+def concerns(change: Change[Cluster]) -> bool:
+    """Return whether a change of a Cluster may concern its addresses."""
+    old, new = change.old, change.new
+    return old is None or new is None or _list_seen_fields(old) != _list_seen_fields(new)
+
+
+def _list_seen_fields(cluster: Cluster) -> tuple[object, ...]:
+    meta = cluster.metadata
+    paused = cluster.spec.pause
+    return meta.uid, cluster.datacenter, cluster.namespace, paused, meta.terminating, meta.labels
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The allocations of one pool, as they were read.
 
     Args:
         position: the revision up to which all were read.
-        allocations: those of the pool.
+        list_allocations: returns those of the pool. A pass that reads the cache calls this only
+            if it has to examine all of them.
         find: returns the allocation of a holder.
         unreadable: those that cannot be decoded; `find` may return an older version.
         is_listed: whether they were read by a LIST, not from the cache.
     """
 
     position: int
-    allocations: Sequence[IPAMAllocation]
+    list_allocations: Callable[[], Sequence[IPAMAllocation]]
     find: Find[IPAMAllocation]
     unreadable: Container[Key] = frozenset()
     is_listed: bool = False
@@ -213,7 +227,13 @@ class KeptClusters:
         if not view.is_listed:
             return self._kept.holdings(pool, spaces)
         namespaces = (cluster.namespace for cluster in self._clusters_of(pool, spaces))
-        return holdings_of(pool, spaces, view.allocations, self._cluster_in, namespaces)
+        return holdings_of(
+            pool,
+            spaces,
+            allocations=view.list_allocations(),
+            cluster_in=self._cluster_in,
+            namespaces=namespaces,
+        )
 
     def forget(self, pool: str) -> None:
         """Forget a pool that is gone."""
@@ -276,9 +296,11 @@ class Reader:
         cache = self._allocations
         check_readable(pool, cache.unreadable)
         if self._wait.has_read(cache, revision, pool):
-            allocations = cache.by_index(POOL_INDEX, pool)
+            list_allocations = partial(cache.by_index, POOL_INDEX, pool)
             find = find_by_key(JOURNALS.kind, cache.get)
-            return View(cache.position, allocations, find, cache.unreadable.keys())
+            return View(
+                cache.position, list_allocations, find=find, unreadable=cache.unreadable.keys()
+            )
         return await self.live(pool)
 
     async def live(self, pool: str) -> View:
@@ -293,7 +315,9 @@ class Reader:
         self._wait.note_list(pool, page.items)
         by_key = {allocation.metadata.key: allocation for allocation in page.items}
         find = find_by_key(JOURNALS.kind, by_key.get)
-        return View(page.revision, page.items, find, page.unreadable.keys(), is_listed=True)
+        return View(
+            page.revision, lambda: page.items, find, page.unreadable.keys(), is_listed=True
+        )
 
     def forget(self, pool: str) -> None:
         """Forget a pool that is gone."""

@@ -4,7 +4,7 @@ A pool has no status, so its problems are events on it, each once until it chang
 pass found for a Cluster is kept here until the pass over the Cluster writes it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controller.events import Recorder
 from controller.meta import Key
@@ -56,10 +56,20 @@ class Reports:
                 known[pool] = problem
                 self.changed(key)
 
+    def is_noted(self, pool: str, cluster: Key, problem: Problem | None) -> bool:
+        """Return whether this was noted last of a pool for a cluster."""
+        known = self._clusters.get(cluster, {})
+        return pool in known and known[pool] == problem
+
     def keep_only(self, pool: str, clusters: set[Key]) -> None:
         """Forget what was noted of a pool for other clusters."""
-        for key in sorted(self._by_pool.get(pool, set()) - clusters):
-            self._by_pool[pool].discard(key)
+        self.drop(pool, self._by_pool.get(pool, set()) - clusters)
+
+    def drop(self, pool: str, clusters: Iterable[Key]) -> None:
+        """Forget what was noted of a pool for these clusters."""
+        by_pool = self._by_pool.get(pool, set())
+        for key in sorted(by_pool.intersection(clusters)):
+            by_pool.discard(key)
             del self._clusters[key][pool]
             self.changed(key)
 
@@ -98,15 +108,24 @@ class Reports:
     def record_allocations(
         self,
         pool: str,
-        problems: Mapping[Key, Problem],
+        problems: Mapping[Key, Problem | None],
         find: Find[IPAMAllocation],
+        *,
+        are_all: bool = False,
     ) -> None:
-        """Record the problems of allocations that they did not have at the last pass."""
+        """Record the problems of allocations that they did not have at the last pass.
+
+        Args:
+            problems: of the allocations that may have another problem by now; None for no
+                problem. What is recorded of other allocations stays.
+            are_all: whether these are all allocations of the pool.
+        """
         recorded = self._allocations.setdefault(pool, EventMemory())
-        recorded.retain(problems)
+        if are_all:
+            recorded.retain(problems)
         for key, problem in problems.items():
-            allocation = find(Holder(JOURNALS.kind, key))
-            if allocation is None:
+            allocation = None if problem is None else find(Holder(JOURNALS.kind, key))
+            if allocation is None or problem is None:
                 recorded.end(key)
             elif recorded.begin(key, allocation.metadata.uid, problem):
                 self._recorder.record(

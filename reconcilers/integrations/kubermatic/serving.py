@@ -36,6 +36,7 @@ from reconcilers.integrations.kubermatic.reading import (
     POOL_INDEXES,
     KubermaticCaches,
     Reader,
+    concerns,
     may_be_of,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
@@ -144,15 +145,3 @@ class Kubermatic(AllKindsIntegration):
 def spec_changed(change: Change[IPAMPool]) -> bool:
     """Return whether a pool came, went or has another spec; at the start each has its own pass."""
     return not change.initial and generation_changed(change)
-
-
-def concerns(change: Change[Cluster]) -> bool:
-    """Return whether a change of a Cluster may concern its addresses."""
-    old, new = change.old, change.new
-    return old is None or new is None or _list_seen_fields(old) != _list_seen_fields(new)
-
-
-def _list_seen_fields(cluster: Cluster) -> tuple[object, ...]:
-    meta = cluster.metadata
-    paused = cluster.spec.pause
-    return meta.uid, cluster.datacenter, cluster.namespace, paused, meta.terminating, meta.labels

@@ -21,7 +21,6 @@ from reconcilers.integrations.kubermatic.planning import (
     ClusterAsker,
     ClusterTaker,
     Content,
-    Plan,
     PoolContent,
 )
 from reconcilers.integrations.kubermatic.spaces import space_of
@@ -172,12 +171,16 @@ def _kkp(
         namespaces=by_namespace,
     )
     content = PoolContent(
-        "pool", {"dc": Content(space, here, clusters)}, holdings=holdings, find=find
+        "pool",
+        {"dc": Content(space)},
+        holdings=holdings,
+        find=find,
+        find_cluster=by_namespace.get,
     )
     refused, fitting = (
         ClusterAsker(cluster, find(holder_in(cluster.namespace, "pool"))) for cluster in clusters
     )
-    return Case(holdings, ClusterTaker(content, {"dc": Plan()}), refused=refused, fitting=fitting)
+    return Case(holdings, ClusterTaker(content), refused=refused, fitting=fitting)
 
 
 @pytest.mark.parametrize(

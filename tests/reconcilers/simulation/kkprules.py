@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
-from reconcilers.integrations.kubermatic.planning import ClusterGrant, Decided, PoolContent
+from reconcilers.integrations.kubermatic.findings import Decided
+from reconcilers.integrations.kubermatic.planning import ClusterGrant, PoolContent
 from reconcilers.integrations.kubermatic.pools import Pools
 from reconcilers.integrations.kubermatic.reading import Reader, View
 from reconcilers.promises.fence import Fence
@@ -56,6 +58,12 @@ def dropped_at_once(mp: Patch) -> None:
 
 def decided_again_by_the_first_view(mp: Patch) -> None:
     """Who decides again in a pass goes by what was read when it began."""
+    at_least = Reader.at_least
+
+    async def noting(self: Reader, pool: str, revision: int) -> View:
+        view = await at_least(self, pool, revision)
+        allocations = view.list_allocations()
+        return replace(view, list_allocations=lambda: allocations)
 
     async def careless(
         self: Pools, pool: IPAMPool, stored: Journal, view: View, limits: Limits, without: Any
@@ -63,6 +71,7 @@ def decided_again_by_the_first_view(mp: Patch) -> None:
         of_then = replace(view, is_listed=True)  # kept holdings are of now
         return view, self._decide(pool, stored, of_then, limits, without)
 
+    mp.setattr(Reader, "at_least", noting)
     mp.setattr(Pools, "_decide_again", careless)
 
 
@@ -103,7 +112,7 @@ def own_answers_count_as_read(mp: Patch) -> None:
         highest = self._allocations.highest_revision
         if highest < revision:
             return await at_least(self, pool, revision)
-        indexed = self._allocations.by_index("pool", pool)
+        indexed = partial(self._allocations.by_index, "pool", pool)
         return View(highest, indexed, find_by_key(JOURNALS.kind, self._allocations.get))
 
     mp.setattr(Reader, "at_least", further)
@@ -140,9 +149,14 @@ def left_without_addresses(mp: Patch) -> None:
     """An IPAMAllocation for which there are no addresses any more stays."""
     delete = Pools._delete_leftovers
 
-    async def some(self: Pools, pool: Any, view: View, decided: Decided) -> None:
-        plans = {name: replace(plan, unserved=[]) for name, plan in decided.plans.items()}
-        await delete(self, pool, view, replace(decided, plans=plans))
+    async def some(self: Pools, pool: Any, decided: Decided) -> None:
+        examination = decided.examination
+        findings = [
+            finding if finding.cluster is None else replace(finding, surplus=None)
+            for finding in examination.findings
+        ]
+        without = replace(examination, findings=findings)
+        await delete(self, pool, replace(decided, examination=without))
 
     mp.setattr(Pools, "_delete_leftovers", some)
 
@@ -188,7 +202,7 @@ def written_for_where_the_cluster_is(mp: Patch) -> None:
     async def elsewhere(self: Pools, pool: IPAMPool, reading: View, granted: Any) -> Any:
         moved = []
         for promise, allocation in granted:
-            cluster = self._caches.cluster_in(allocation.metadata.namespace)
+            cluster = self._caches.find_cluster(allocation.metadata.namespace)
             assert cluster is not None
             ranges = (part._replace(space=cluster.datacenter) for part in promise.ranges)
             moved.append((replace(promise, ranges=tuple(ranges)), allocation))

@@ -1,15 +1,17 @@
 """Who gets what of a pool of KKP, against sets of single addresses and of subnets."""
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator import AddressRange, InvalidPool, Space
-from controller.meta import ObjectMeta
+from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.kubermatic import planning
+from reconcilers.integrations.kubermatic.allocationproblems import problems
 from reconcilers.integrations.kubermatic.api import (
     PREFIX,
     RANGE,
@@ -20,16 +22,21 @@ from reconcilers.integrations.kubermatic.api import (
     ClusterStatus,
     Datacenter,
     IPAMAllocation,
+    IPAMPool,
+    PoolSpec,
 )
+from reconcilers.integrations.kubermatic.examining import Examiner, Situation
 from reconcilers.integrations.kubermatic.facts import holder_in, holdings_of
+from reconcilers.integrations.kubermatic.holdings import Problem
 from reconcilers.integrations.kubermatic.planning import (
     POOL_EXHAUSTED,
+    ClusterGrant,
     Content,
-    Plan,
     PoolContent,
     plan,
 )
 from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.promises.shares import NO_LIMITS
 
 POOL, DC = "metallb", "dc"
 NETWORK = ipaddress.ip_network("10.0.0.0/26")
@@ -55,6 +62,21 @@ def _allocation(name: str, **spec: object) -> IPAMAllocation:
     return IPAMAllocation(meta, AllocationSpec(dc=DC, **spec))  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What is planned for one datacenter.
+
+    Args:
+        grants: what clusters get.
+        by_cluster: the problem of each cluster for which something is reported.
+        problems: of allocations.
+    """
+
+    grants: Sequence[ClusterGrant]
+    by_cluster: Mapping[Key, Problem | None]
+    problems: Mapping[Key, Problem]
+
+
 def _plan(
     datacenter: Datacenter, allocations: Sequence[IPAMAllocation], clusters: Iterable[str]
 ) -> Plan:
@@ -63,11 +85,43 @@ def _plan(
     }.get
     space = space_of(datacenter)
     cluster_by_namespace = {cluster.namespace: cluster for cluster in map(_cluster, clusters)}
+    find_cluster = cluster_by_namespace.get
     holdings = holdings_of(
-        POOL, {DC: space}, allocations, cluster_by_namespace.get, cluster_by_namespace
+        POOL,
+        {DC: space},
+        allocations=allocations,
+        cluster_in=find_cluster,
+        namespaces=cluster_by_namespace,
     )
-    content = Content(space, allocations, [*cluster_by_namespace.values()])
-    return plan(PoolContent(POOL, {DC: content}, holdings, find), ROOM).by_datacenter[DC]
+    faults = problems(allocations, space)
+    content = PoolContent(
+        POOL,
+        {DC: Content(space)},
+        holdings=holdings,
+        find=find,
+        find_cluster=find_cluster,
+        problems=faults,
+    )
+    planned = plan(content, ROOM)
+    situation = Situation(
+        IPAMPool(ObjectMeta(POOL), PoolSpec({DC: datacenter})),
+        content,
+        planned=planned,
+        limits=NO_LIMITS,
+        invalid={},
+        shared={},
+        find_served=find_cluster,
+        has_unreadable_clusters=False,
+        without=(),
+    )
+    examine = Examiner(situation).examine
+    findings = [examine(holder_in(namespace, POOL)) for namespace in cluster_by_namespace]
+    by_cluster = {
+        finding.cluster: finding.problem
+        for finding in findings
+        if finding.is_decided and finding.cluster is not None
+    }
+    return Plan(planned.grants, by_cluster, faults)
 
 
 def _numbers(address_ranges: Iterable[AddressRange]) -> list[int]:
@@ -205,7 +259,7 @@ def test_ipv4_addresses_may_be_written_as_ipv6_in_exclusions_and_allocations(
     allocation = _allocation("other", type=RANGE, addresses=(excluded,))
     plan = _plan(Datacenter(RANGE, "10.0.0.0/28", allocationRange=1), [allocation], ["a"])
     assert [grant.ranges[0].text for grant in plan.grants] == [expected]
-    assert not plan.faults
+    assert not plan.problems
 
 
 def test_a_pool_written_as_ipv6_hands_out_ipv4_as_kkp_does() -> None:
@@ -225,7 +279,7 @@ def test_a_range_with_addresses_that_were_excluded_later_grows_and_is_reported()
     problem = plan.by_cluster[_cluster("a").metadata.key]
     assert problem is not None
     assert (problem.reason, problem.harmless) == ("OutOfPool", True)
-    assert allocation.metadata.key in plan.faults
+    assert allocation.metadata.key in plan.problems
 
 
 def test_a_huge_pool_of_prefixes_is_planned_without_walking_through_it() -> None:
@@ -273,8 +327,8 @@ def test_clusters_that_wait_for_a_full_datacenter_cost_one_attempt_and_all_hear_
     plan = _plan(datacenter, [], names)
     assert len(attempts) == 2 + 1
     assert [grant.cluster.metadata.name for grant in plan.grants] == names[:2]
-    problems = [plan.by_cluster[_cluster(name).metadata.key] for name in names[2:]]
-    assert {problem.reason for problem in problems if problem is not None} == {POOL_EXHAUSTED}
+    refusals = [plan.by_cluster[_cluster(name).metadata.key] for name in names[2:]]
+    assert {refusal.reason for refusal in refusals if refusal is not None} == {POOL_EXHAUSTED}
 
 
 def test_a_cluster_that_lacks_less_than_others_gets_it_when_they_cannot_be_served() -> None:

@@ -1,0 +1,302 @@
+"""The problems of IPAMAllocations in the datacenters of a pool, kept allocation by allocation.
+
+An allocation that shares addresses with others names one of them: the oldest, and of two that are
+equally old the first by namespace and name. So an allocation that changes concerns only itself,
+those that name it, and those that have to name it from now on. The problems of these are computed
+again, and no other problem.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from typing import NamedTuple
+
+from allocator import AddressRange
+from allocator.addresses import union
+from controller.meta import Key
+from reconcilers.integrations.kubermatic.api import JOURNALS, IPAMAllocation
+from reconcilers.integrations.kubermatic.facts import Spaces
+from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, parse_holding
+from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
+from reconcilers.promises.holdings import Holdings
+from reconcilers.promises.identities import Find, Holder
+from reconcilers.spaces.intervals import Intervals
+
+INCOMPATIBLE = "pool is incompatible with a current cluster allocation"
+INVALID_ALLOCATION = "InvalidAllocation"
+OUT_OF_POOL = "OutOfPool"
+_LAST = datetime.max.replace(tzinfo=UTC)
+"""The age of an allocation without creation time: younger than all others."""
+
+Rank = tuple[datetime, Key]
+"""Where an allocation stands among those that share addresses with another one."""
+
+
+def problems(
+    allocations: Sequence[IPAMAllocation], space: DatacenterSpace
+) -> Mapping[Key, Problem]:
+    """Return the problems of allocations in one datacenter of a pool, by their keys."""
+    overlaps = find_overlaps(allocations, space)
+    problem_by_key = {
+        allocation.metadata.key: find_problem(
+            allocation, space, overlaps.get(allocation.metadata.key)
+        )
+        for allocation in allocations
+    }
+    return {key: problem for key, problem in problem_by_key.items() if problem is not None}
+
+
+def find_problem(
+    allocation: IPAMAllocation, space: DatacenterSpace, other: Rank | None
+) -> Problem | None:
+    """Return the problem of an allocation; None if it has none.
+
+    Args:
+        space: of the datacenter that the allocation names.
+        other: the oldest other allocation that holds some of its addresses; None for none.
+    """
+    holding = parse_holding(allocation.spec)
+    if holding.faults:
+        return Problem(INVALID_ALLOCATION, "; ".join(holding.faults))
+    out = [part for part in holding.ranges if not space.hands_out(part)]
+    ranges = ", ".join(part.text for part in out)
+    if out and (space.prefixes or not all(space.has(part) for part in out)):
+        return Problem(OUT_OF_POOL, f"{INCOMPATIBLE}: {ranges} is excluded, or not in the pool")
+    if other is not None:
+        _, key = other
+        message = f"addresses of this allocation are also held by IPAMAllocation {key}"
+        return Problem(OVERLAPPING, message)
+    if out:
+        # As to KKP: an address that a range has is counted, also if it was excluded later.
+        message = f"{ranges} has addresses that the pool excludes now; they stay where they are"
+        return Problem(OUT_OF_POOL, message, harmless=True)
+    return None
+
+
+class _Part(NamedTuple):
+    """One range of addresses of an allocation, in numbers."""
+
+    first: int
+    last: int
+    key: Key
+
+
+def find_overlaps(
+    allocations: Iterable[IPAMAllocation], space: DatacenterSpace
+) -> dict[Key, Rank]:
+    """Return the allocations of one datacenter that overlap others, each with the oldest other."""
+    by_key = {allocation.metadata.key: allocation for allocation in allocations}
+    crowded = [by_key[key] for key in _list_crowded(by_key.values(), space)]
+    return _find_oldest(crowded, crowded, space)
+
+
+def _list_crowded(
+    allocations: Iterable[IPAMAllocation], space: DatacenterSpace
+) -> Collection[Key]:
+    """Return the allocations that may overlap others: all of them that do, and few besides.
+
+    They lie in groups of ranges, each of which reaches into the next one.
+    """
+    crowded, group, reach = set[Key](), set[Key](), -1
+    parts = (part for allocation in allocations for part in _list_parts(allocation, space))
+    for part in sorted(parts):
+        if part.first > reach:
+            group = set()
+        group.add(part.key)
+        reach = max(reach, part.last)
+        if len(group) > 1:
+            crowded |= group if len(group) == 2 else {part.key}
+    return crowded
+
+
+def _find_oldest(
+    allocations: Iterable[IPAMAllocation], others: Iterable[IPAMAllocation], space: DatacenterSpace
+) -> dict[Key, Rank]:
+    """Return for each of some allocations the oldest of the others that it overlaps.
+
+    Args:
+        others: among which they look for it; an allocation does not overlap itself.
+        space: of the datacenter of all of them.
+
+    Returns:
+        The oldest other by the key of the allocation; without those that overlap no other.
+    """
+    oldest = dict[Key, Rank]()
+    parts_by_key = {
+        allocation.metadata.key: _list_parts(allocation, space) for allocation in allocations
+    }
+    unanswered = Intervals[_Part]()
+    for part in chain.from_iterable(parts_by_key.values()):
+        unanswered.add(part)
+    # The oldest other answers all that it overlaps. They are not looked at again, so the cost
+    # does not grow with the square of how many allocations hold one address.
+    for other in sorted(others, key=_rank):
+        overlapped = {
+            part.key
+            for own in _list_parts(other, space)
+            for part in unanswered.touching(own.first, own.last)
+        }
+        for key in overlapped - {other.metadata.key}:
+            oldest[key] = _rank(other)
+            for part in parts_by_key[key]:
+                unanswered.remove(part)
+    return oldest
+
+
+class AllocationProblems:
+    """The problems of all allocations of one pool.
+
+    Args:
+        spaces: what the pool hands out.
+        allocations: all of the pool.
+    """
+
+    def __init__(self, spaces: Spaces, allocations: Iterable[IPAMAllocation] = ()) -> None:
+        self.spaces = spaces
+        """What the pool hands out."""
+        self.by_key: dict[Key, Problem] = {}
+        """The problems, by the keys of allocations."""
+        self._oldest: dict[Key, Rank] = {}
+        """The oldest other allocation that overlaps an allocation, by the key of that."""
+        self._named_by: dict[Key, set[Key]] = {}
+        """The allocations for which an allocation is the oldest other one."""
+        for name, here in _group_by_datacenter(allocations, spaces).items():
+            for key, oldest in find_overlaps(here, spaces[name]).items():
+                self._set_oldest(key, oldest)
+            for allocation in here:
+                self._judge(allocation.metadata.key, allocation)
+
+    def update(
+        self, changed: Iterable[Holder], holdings: Holdings, find: Find[IPAMAllocation]
+    ) -> set[Holder]:
+        """Compute the problems that are different because some allocations have changed.
+
+        Args:
+            changed: the holders whose allocations came, went or changed.
+            holdings: of the pool, as the caches show them now.
+            find: returns the allocation of a holder, as the caches show it now.
+
+        Returns:
+            The holders that have changed, and those that have another problem than before.
+        """
+        changed_keys = {holder.key for holder in changed}
+        # An allocation knows the oldest other one only. If that has changed, the next oldest is
+        # looked for among all that hold the same addresses.
+        doubtful = changed_keys.union(*(self._named_by.get(key, ()) for key in changed_keys))
+        allocations = filter(None, (find(Holder(JOURNALS.kind, key)) for key in doubtful))
+        oldest = dict[Key, Rank]()
+        for name, here in _group_by_datacenter(allocations, self.spaces).items():
+            space = self.spaces[name]
+            rivals = _list_rivals(here, name, space=space, holdings=holdings, find=find)
+            oldest |= _find_oldest(here, rivals, space)
+            oldest |= self._find_older(
+                [rival for rival in rivals if rival.metadata.key not in doubtful],
+                [other for other in here if other.metadata.key in changed_keys],
+                space,
+            )
+        computed = doubtful.union(oldest)
+        for key in computed:
+            self._set_oldest(key, oldest.get(key))
+        different = {key for key in computed if self._judge(key, find(Holder(JOURNALS.kind, key)))}
+        return {Holder(JOURNALS.kind, key) for key in changed_keys | different}
+
+    def list_differences(self, other: "AllocationProblems") -> list[str]:
+        """Return the parts of the state that differ, by allocation."""
+        return sorted(
+            f"{part} of {key}"
+            for part, by_key in self.state.items()
+            for key in {**by_key, **other.state[part]}
+            if by_key.get(key) != other.state[part].get(key)
+        )
+
+    @property
+    def state(self) -> Mapping[str, Mapping[Key, object]]:
+        """Everything, to compare it: problems, and which allocations overlap."""
+        return {"problem": self.by_key, "overlap": self._oldest, "overlaps": self._named_by}
+
+    def _set_oldest(self, key: Key, oldest: Rank | None) -> None:
+        """Note the oldest other allocation that overlaps one; None if none does."""
+        before = self._oldest.pop(key, None)
+        if before is not None:
+            named_by = self._named_by[before[1]]
+            named_by.discard(key)
+            if not named_by:
+                del self._named_by[before[1]]
+        if oldest is not None:
+            self._oldest[key] = oldest
+            self._named_by.setdefault(oldest[1], set()).add(key)
+
+    def _find_older(
+        self,
+        allocations: Iterable[IPAMAllocation],
+        changed: Iterable[IPAMAllocation],
+        space: DatacenterSpace,
+    ) -> dict[Key, Rank]:
+        """Return the allocations that overlap an older other one than before, with that.
+
+        Args:
+            allocations: that have not changed, and for which the oldest other one has not either.
+            changed: the others that have changed.
+            space: of the datacenter of all of them.
+        """
+        oldest_changed = _find_oldest(allocations, changed, space).items()
+        known = self._oldest
+        return {key: rank for key, rank in oldest_changed if key not in known or rank < known[key]}
+
+    def _judge(self, key: Key, allocation: IPAMAllocation | None) -> bool:
+        """Note the problem of an allocation, if it has one; return whether it had another one."""
+        space = None if allocation is None else self.spaces.get(allocation.spec.dc)
+        problem = None
+        if allocation is not None and space is not None:
+            problem = find_problem(allocation, space, self._oldest.get(key))
+        before = self.by_key.pop(key, None)
+        if problem is not None:
+            self.by_key[key] = problem
+        return problem != before
+
+
+def _rank(allocation: IPAMAllocation) -> Rank:
+    """Return where an allocation stands: the oldest first, then by namespace and name."""
+    return allocation.metadata.creationTimestamp or _LAST, allocation.metadata.key
+
+
+def _group_by_datacenter(
+    allocations: Iterable[IPAMAllocation], spaces: Spaces
+) -> dict[str, list[IPAMAllocation]]:
+    """Return allocations by datacenter, without datacenters that cannot be served."""
+    by_datacenter = dict[str, list[IPAMAllocation]]()
+    for allocation in allocations:
+        if allocation.spec.dc in spaces:
+            by_datacenter.setdefault(allocation.spec.dc, []).append(allocation)
+    return by_datacenter
+
+
+def _list_rivals(
+    allocations: Iterable[IPAMAllocation],
+    datacenter: str,
+    space: DatacenterSpace,
+    holdings: Holdings,
+    find: Find[IPAMAllocation],
+) -> list[IPAMAllocation]:
+    """Return all allocations of a datacenter with blocks that some of these have, too.
+
+    Args:
+        datacenter: the name of their datacenter.
+        holdings: of the pool.
+        find: returns the allocation of a holder.
+    """
+    parts = (part for allocation in allocations for part in _list_parts(allocation, space))
+    spans = sorted((part.first >> space.shift, part.last >> space.shift) for part in parts)
+    holders = {
+        holder
+        for first, last in union(spans)
+        for holder in holdings.holders_of(AddressRange(first, last, space.family), datacenter)
+    }
+    return [rival for holder in holders if (rival := find(holder)) is not None]
+
+
+def _list_parts(allocation: IPAMAllocation, space: DatacenterSpace) -> list[_Part]:
+    """Return the different ranges of an allocation that are of the family of a space."""
+    ranges = (part.in_family(space.family) for part in parse_holding(allocation.spec).ranges)
+    spans = {(part.first, part.last) for part in ranges if part is not None}
+    return [_Part(first, last, allocation.metadata.key) for first, last in sorted(spans)]

@@ -1,0 +1,218 @@
+"""What is to be done about a Cluster of a pool and its IPAMAllocation, given the plan of a pass.
+
+An allocation without addresses is deleted if there are none for it, and one whose Cluster is in no
+datacenter of the pool, too. An allocation with its addresses gets back its type and its owner.
+Both wait for a promise that is open to the allocation.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from controller.meta import Key
+from reconcilers.integrations.kubermatic.allocations import is_owned
+from reconcilers.integrations.kubermatic.api import Cluster, IPAMAllocation, IPAMPool
+from reconcilers.integrations.kubermatic.facts import holder_in
+from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.planning import (
+    ClusterAsker,
+    PoolContent,
+    PoolPlan,
+    is_blocking,
+)
+from reconcilers.promises.identities import Holder
+from reconcilers.promises.queue import Row
+from reconcilers.promises.shares import Limits, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a pass found out about one holder.
+
+    Args:
+        holder: whose allocation and Cluster were examined.
+        cluster: its Cluster, if the pool serves it; else None.
+        is_decided: whether `problem` is reported for the Cluster; if not, its last report stays.
+        problem: of the Cluster; None if it has none.
+        surplus: its allocation, which has no addresses and gets none.
+        moved: its allocation and its Cluster, which is in no datacenter of the pool.
+        repair: its allocation and the type that it should have, if its type or its owner differ.
+        is_settled: whether nothing is left to be done until something of the holder changes.
+        open_row: its row, if it waits there, and the pass came neither to it nor to its row.
+    """
+
+    holder: Holder
+    cluster: Key | None = None
+    is_decided: bool = False
+    problem: Problem | None = None
+    surplus: IPAMAllocation | None = None
+    moved: tuple[IPAMAllocation, Cluster] | None = None
+    repair: tuple[IPAMAllocation, str] | None = None
+    is_settled: bool = True
+    open_row: Row | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What is reported for a Cluster; the fields are those of `Finding`."""
+
+    is_decided: bool = False
+    problem: Problem | None = None
+    is_unserved: bool = False
+    is_settled: bool = True
+    open_row: Row | None = None
+
+
+_NOT_ASKING = _Decision()
+"""Nothing is reported until something of the holder changes."""
+_DECIDED_LATER = _Decision(is_settled=False)
+"""Nothing is reported until a later pass, which examines the holder again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What one pass read and planned.
+
+    Args:
+        pool: as it was read.
+        content: what was read of its datacenters that can be served.
+        planned: what the pass promises, and what it cannot serve.
+        limits: which allocations may be promised something.
+        invalid: the problems of datacenters that cannot be served, by name.
+        shared: the problems of datacenters that share addresses with other pools, by name; None
+            while it is not known which do.
+        find_served: returns the Cluster of a namespace, if it is served.
+        has_unreadable_clusters: whether some Cluster cannot be decoded.
+        without: the holders for which nothing is chosen in this pass.
+    """
+
+    pool: IPAMPool
+    content: PoolContent
+    planned: PoolPlan
+    limits: Limits
+    invalid: Mapping[str, Problem]
+    shared: Mapping[str, Problem] | None
+    find_served: Callable[[str], Cluster | None]
+    has_unreadable_clusters: bool
+    without: Collection[Holder]
+
+
+class Examiner:
+    """Examines the holders of a pool.
+
+    Args:
+        situation: what the pass read and planned.
+    """
+
+    def __init__(self, situation: Situation) -> None:
+        self.situation = situation
+        """What the pass read and planned."""
+        content, planned = situation.content, situation.planned
+        self._content = content
+        self._planned = planned
+        self._eligibility = situation.limits.eligibility(content.promises)
+        self._promised = {promise.uid for promise in content.promises}
+        self._granted = {
+            holder_in(grant.cluster.namespace, content.pool) for grant in planned.grants
+        }
+
+    def list_touched(self) -> Iterator[Holder]:
+        """Yield the holders that promises are open to, and those that the pass tried or omits."""
+        promised = (promise.holder for promise in self._content.promises)
+        omitted = self.situation.without
+        return chain(promised, self._granted, self._planned.refused, omitted)
+
+    def examine(self, holder: Holder) -> Finding:
+        """Return the finding about a holder."""
+        allocation = self._content.find(holder)
+        if allocation is not None and allocation.metadata.terminating:
+            allocation = None
+        cluster = self.situation.find_served(holder.key.namespace)
+        if cluster is None:
+            return self._examine_unserved(holder, allocation)
+        settings = self.situation.pool.spec.datacenters.get(cluster.datacenter)
+        if settings is None:
+            moved = None if allocation is None else (allocation, cluster)
+            return Finding(holder, moved=moved, is_settled=moved is None)
+        decision = self._decide(holder, cluster)
+        repair = self._find_repair(allocation, settings.type)
+        is_promised = allocation is not None and allocation.metadata.uid in self._promised
+        return Finding(
+            holder,
+            cluster.metadata.key,
+            is_decided=decision.is_decided,
+            problem=decision.problem,
+            surplus=allocation if decision.is_unserved else None,
+            repair=repair,
+            is_settled=decision.is_settled and repair is None and not is_promised,
+            open_row=decision.open_row,
+        )
+
+    def _find_repair(
+        self, allocation: IPAMAllocation | None, allocation_type: str
+    ) -> tuple[IPAMAllocation, str] | None:
+        """Return an allocation to repair, with its right type; None if nothing is to be repaired.
+
+        Args:
+            allocation: of a Cluster, if it has one.
+            allocation_type: of the Cluster's datacenter.
+        """
+        if allocation is None or allocation.empty or allocation.metadata.uid in self._promised:
+            return None
+        is_owned_by_pool = is_owned(allocation, self.situation.pool)
+        is_right = is_owned_by_pool and allocation.spec.type == allocation_type
+        return None if is_right else (allocation, allocation_type)
+
+    def _examine_unserved(self, holder: Holder, allocation: IPAMAllocation | None) -> Finding:
+        """Return the finding about a holder without a served Cluster."""
+        pool = self.situation.pool
+        if allocation is None or not allocation.empty or not is_owned(allocation, pool):
+            return Finding(holder)
+        # It may be of a cluster that cannot be decoded.
+        may_be_used = self.situation.has_unreadable_clusters
+        is_kept = may_be_used or allocation.metadata.uid in self._promised
+        return Finding(holder, surplus=None if is_kept else allocation, is_settled=False)
+
+    def _decide(self, holder: Holder, cluster: Cluster) -> _Decision:
+        """Return the report for a Cluster, with the addresses that its datacenter shares."""
+        if invalid := self.situation.invalid.get(cluster.datacenter):
+            return _Decision(is_decided=True, problem=invalid)
+        if holder in self.situation.without:
+            return _DECIDED_LATER
+        asker = self._content.find_asker(holder)
+        if asker is None:
+            return _NOT_ASKING  # its allocation is being deleted
+        decision = self._decide_asker(holder, asker)
+        if not decision.is_decided or (decision.problem and not decision.problem.harmless):
+            return decision
+        if self.situation.shared is None:
+            # Whether the pool shares addresses is not known yet: what a condition that is True
+            # says of that stays until the pass that follows, which examines all holders.
+            return _Decision(is_settled=decision.is_settled)
+        problem = decision.problem or self.situation.shared.get(cluster.datacenter)
+        return _Decision(is_decided=True, problem=problem, is_settled=decision.is_settled)
+
+    def _decide_asker(self, holder: Holder, asker: ClusterAsker) -> _Decision:
+        """Return the report for a Cluster that may ask for addresses.
+
+        It is the refusal if the pass refuses the Cluster or its row, else the problem of its
+        allocation. If there is neither, and the Cluster waits, a later pass decides.
+        """
+        verdict = self._eligibility.judge(asker.metadata, self.situation.limits.tenant_of(holder))
+        if asker.metadata.uid in self._promised or verdict is not Verdict.ELIGIBLE:
+            return _DECIDED_LATER
+        facts, planned = self._content.holdings.facts(holder), self._planned
+        problem = self._content.problem_of(asker)
+        if facts.place is None or is_blocking(problem):
+            return _Decision(is_decided=True, problem=problem)
+        is_granted = holder in self._granted
+        refusal = planned.refused.get(holder) or planned.rows.get(facts.row)
+        if refusal is not None and not is_granted:
+            is_unserved = asker.allocation is not None and asker.allocation.empty
+            is_settled = not is_unserved and holder not in planned.refused
+            return _Decision(
+                is_decided=True, problem=refusal, is_unserved=is_unserved, is_settled=is_settled
+            )
+        if problem is not None:
+            return _Decision(is_decided=True, problem=problem)
+        return _DECIDED_LATER if is_granted else _Decision(open_row=facts.row)

@@ -1,0 +1,483 @@
+"""What passes find out about the Clusters of pools and their IPAMAllocations, kept between them.
+
+A pool may have thousands of clusters, and a pass changes something for few of them. So a pass
+examines a holder only if something of it has changed, if the pass tried or promised something for
+it, or if the pass before left it unsettled. All clusters of a row that cannot be served have one
+problem: they are examined once, when the problem of the row changes.
+
+All holders are examined by the first pass, if the pool's spec has changed, if the pool shares
+other addresses with other pools than before, or if a LIST was read. One pass does that: the next
+one examines again what has changed since. From time to time all are examined anyway. If that finds
+what the kept state does not show, it is a bug, and is logged.
+
+While allocations of the pool cannot be decoded, nothing is examined, and each Cluster that waits
+shows that. A pass reports it to those that have changed, or to all if it concerns other
+allocations than before.
+
+A pass that does not come to its end commits nothing, and the next one examines at least the same
+holders.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.cache import Change
+from controller.clock import Clock
+from controller.meta import Key
+from reconcilers.integrations.kubermatic.allocationproblems import AllocationProblems
+from reconcilers.integrations.kubermatic.api import (
+    Cluster,
+    IPAMAllocation,
+    IPAMPool,
+    PoolSpec,
+)
+from reconcilers.integrations.kubermatic.examining import Examiner, Finding
+from reconcilers.integrations.kubermatic.facts import Spaces, holder_in
+from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.planning import ClusterGrant
+from reconcilers.integrations.kubermatic.reading import (
+    NAMESPACE_INDEX,
+    KubermaticCaches,
+    View,
+    concerns,
+)
+from reconcilers.integrations.kubermatic.reports import Reports
+from reconcilers.promises.holdings import Holdings, Place, log_differences
+from reconcilers.promises.identities import Holder
+from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.queue import Row, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What one pass found out about the holders of a pool.
+
+    Args:
+        findings: by holder.
+        is_whole: whether all holders were examined.
+        rows: the problems that all clusters of a row have, apart from those of `open_row`.
+        refused_rows: the rows of which the pass could serve no cluster, or none any more.
+        shared: the problems of datacenters that share addresses, by name; None if not known.
+    """
+
+    findings: Sequence[Finding] = ()
+    is_whole: bool = False
+    rows: Mapping[Row, Problem] = field(default_factory=dict)
+    refused_rows: frozenset[Row] = frozenset()
+    shared: Mapping[str, Problem] | None = None
+
+    @property
+    def surplus(self) -> list[IPAMAllocation]:
+        """The allocations without addresses that get none."""
+        return [finding.surplus for finding in self.findings if finding.surplus is not None]
+
+    @property
+    def moved(self) -> list[tuple[IPAMAllocation, Cluster]]:
+        """The allocations whose Clusters are in no datacenter of the pool."""
+        return [finding.moved for finding in self.findings if finding.moved is not None]
+
+    def list_repairs(self, promises: Iterable[Promise]) -> list[tuple[IPAMAllocation, str]]:
+        """Return the allocations to repair with their types, without those of open promises."""
+        promised = {promise.uid for promise in promises}
+        repairs = (finding.repair for finding in self.findings if finding.repair is not None)
+        return [repair for repair in repairs if repair[0].metadata.uid not in promised]
+
+    @property
+    def unfinished(self) -> list[IPAMAllocation]:
+        """The allocations that are to be deleted or repaired."""
+        pairs = [*self.moved, *self.list_repairs(())]
+        return [*self.surplus, *(allocation for allocation, _ in pairs)]
+
+
+@dataclass(slots=True)
+class KeptPool:
+    """What is kept of one pool.
+
+    Args:
+        uid: of the pool.
+        spec: of the pool; with another one, all is examined.
+        problems: of its allocations, and which of them overlap.
+        is_listed: whether the problems are of a LIST, so that they do not follow the caches.
+        checked_at: monotonic seconds of the last examination of all holders.
+        changed: the holders that have changed since the problems were computed.
+        unsettled: the holders that the next pass has to examine.
+        recomputed: the holders whose problems were computed and are not recorded yet.
+        clusters: by holder, the served Clusters.
+        rows: the problems that all clusters of a row have.
+        refused_rows: the rows that the last pass refused.
+        shared: the problems of datacenters at the last examination; None if not known.
+        is_known: whether all holders were examined.
+        is_checked: whether this pass examines all holders to check what is kept.
+    """
+
+    uid: str
+    spec: PoolSpec
+    problems: AllocationProblems
+    is_listed: bool
+    checked_at: float
+    changed: set[Holder] = field(default_factory=set)
+    unsettled: set[Holder] = field(default_factory=set)
+    recomputed: set[Holder] = field(default_factory=set)
+    clusters: dict[Holder, Key] = field(default_factory=dict)
+    rows: Mapping[Row, Problem] = field(default_factory=dict)
+    refused_rows: frozenset[Row] = frozenset()
+    shared: Mapping[str, Problem] | None = None
+    is_known: bool = False
+    is_checked: bool = False
+
+
+@dataclass(slots=True)
+class BlockedPool:
+    """What is kept of a pool that hands out nothing, as some allocations cannot be decoded.
+
+    Args:
+        uid: of the pool.
+        spec: with another one, the problem is reported for all Clusters again.
+        problem: the last one that was reported for the Clusters that wait.
+        changed: the holders that have changed since.
+    """
+
+    uid: str
+    spec: PoolSpec
+    problem: Problem
+    changed: set[Holder] = field(default_factory=set)
+
+
+class KeptFindings:
+    """What passes found out about the holders of pools.
+
+    Args:
+        reports: what was reported, which is compared from time to time.
+        clock: the time.
+        check_interval: seconds between two examinations of all holders.
+        report: called with the pool and the parts that were found to differ.
+    """
+
+    def __init__(
+        self,
+        caches: KubermaticCaches,
+        reports: Reports,
+        clock: Clock,
+        *,
+        check_interval: float,
+        report: Callable[[str, list[str]], None] = log_differences,
+    ) -> None:
+        self._caches = caches
+        self._reports = reports
+        self._clock = clock
+        self._check_interval = check_interval
+        self._report = report
+        self._pools: dict[str, KeptPool | BlockedPool] = {}
+        caches.allocations.subscribe(self._note_allocation)
+        caches.allocations.subscribe_unreadable(self._note_unreadable_allocation)
+        caches.clusters.subscribe(self._note_cluster_change)
+        caches.clusters.subscribe_unreadable(self._note_unreadable_cluster)
+
+    def forget(self, pool: str) -> None:
+        """Forget a pool: the next pass examines all of its holders."""
+        self._pools.pop(pool, None)
+
+    def bring_up_to_date(
+        self, pool: IPAMPool, spaces: Spaces, view: View, holdings: Holdings
+    ) -> KeptPool:
+        """Bring the problems of a pool's allocations up to date; return the record of the pool.
+
+        Args:
+            spaces: what the pool hands out.
+            view: its allocations, read just now.
+            holdings: of the pool, as the view shows them.
+        """
+        name, uid, spec = pool.metadata.name, pool.metadata.uid, pool.spec
+        # Taken out until all is up to date: should anything raise, the next pass rereads all.
+        known = self._pools.pop(name, None)
+        kept = None
+        if (
+            isinstance(known, KeptPool)
+            and (known.uid, known.spec) == (uid, spec)
+            and not (known.is_listed or view.is_listed)
+        ):
+            recomputed = known.problems.update(known.changed, holdings, view.find)
+            known.unsettled |= recomputed
+            known.recomputed |= recomputed
+            known.changed.clear()
+            known.is_checked = self._is_check_due(known)
+            are_right = not known.is_checked or self._check_problems(name, known, view)
+            kept = known if are_right else None
+        if kept is None:
+            problems = AllocationProblems(spaces, view.list_allocations())
+            kept = KeptPool(
+                uid,
+                spec,
+                problems=problems,
+                is_listed=view.is_listed,
+                checked_at=self._clock.monotonic(),
+            )
+        self._pools[name] = kept
+        return kept
+
+    def report_unreadable(self, pool: IPAMPool, problem: Problem) -> None:
+        """Report a problem for each Cluster that waits, while allocations cannot be decoded.
+
+        A Cluster may have its addresses already if its own allocation cannot be decoded. Once all
+        can be, a pass examines all holders.
+
+        Args:
+            problem: which allocations cannot be decoded. Only if it is another one than at the
+                last pass, it is reported for all Clusters; else, for those that have changed.
+        """
+        name, uid, spec = pool.metadata.name, pool.metadata.uid, pool.spec
+        kept = self._pools.get(name)
+        holders: Iterable[Holder]
+        blocked = BlockedPool(uid, spec, problem)
+        if isinstance(kept, BlockedPool) and replace(kept, changed=set()) == blocked:
+            holders = kept.changed
+        else:
+            holders = self._list_asking(pool)
+        clusters = {
+            cluster.metadata.key: problem
+            for holder in holders
+            if not self._may_hold_addresses(holder)
+            and (cluster := self._caches.find_cluster(holder.key.namespace)) is not None
+            and cluster.datacenter in spec.datacenters
+        }
+        self._pools[name] = blocked
+        self._reports.note(name, clusters)
+
+    def examine(self, kept: KeptPool, view: View, examiner: Examiner) -> Examination:
+        """Examine the holders for which something may be different than at the last pass.
+
+        Args:
+            kept: of the pool, brought up to date.
+            view: the allocations of the pool, for which it was brought up to date.
+            examiner: examines one holder.
+        """
+        situation = examiner.situation
+        pool, shared, refused_rows = situation.pool, situation.shared, situation.planned.rows
+        queue = situation.content.holdings.queue
+        due = kept.unsettled.union(
+            examiner.list_touched(), _list_due_in_rows(kept, refused_rows, queue)
+        )
+        rows = {
+            row: problem for row, problem in {**kept.rows, **refused_rows}.items() if row in queue
+        }
+        is_whole = not kept.is_known or kept.shared != shared
+        holders = due
+        if is_whole or kept.is_checked:
+            holders = due.union(self._list_holders(pool, view.list_allocations()))
+        findings = [examiner.examine(holder) for holder in sorted(holders)]
+        if kept.is_checked and not is_whole:
+            others = (finding for finding in findings if finding.holder not in due)
+            self._check_findings(pool.metadata.name, kept, others)
+        return Examination(
+            findings,
+            is_whole=is_whole or kept.is_checked,
+            rows=rows,
+            refused_rows=frozenset(refused_rows),
+            shared=shared,
+        )
+
+    def commit(
+        self,
+        pool: IPAMPool,
+        view: View,
+        examination: Examination,
+        failed: Mapping[Holder, tuple[Key, Problem]],
+    ) -> None:
+        """Report what a pass found out, once it has come to its end.
+
+        Args:
+            view: the allocations of the pool.
+            examination: the last one of the pass.
+            failed: the Clusters for which a write failed, with the problem.
+        """
+        name, findings = pool.metadata.name, examination.findings
+        kept = self._pools.get(name)
+        if not isinstance(kept, KeptPool):
+            return  # the pool was forgotten during the pass
+        examined = {finding.holder for finding in findings}
+        self._report_clusters(name, kept, examination=examination, failed=failed)
+        recorded = kept.recomputed.union(examined if examination.is_whole else ())
+        self._reports.record_allocations(
+            name,
+            {holder.key: kept.problems.by_key.get(holder.key) for holder in sorted(recorded)},
+            view.find,
+            are_all=examination.is_whole,
+        )
+        kept.recomputed.clear()
+        kept.unsettled -= examined
+        kept.unsettled.update(finding.holder for finding in findings if not finding.is_settled)
+        kept.unsettled.update(failed)
+        open_rows = {finding.open_row for finding in findings}
+        kept.rows = {
+            row: problem for row, problem in examination.rows.items() if row not in open_rows
+        }
+        kept.refused_rows, kept.shared = examination.refused_rows, examination.shared
+        if examination.is_whole:
+            kept.is_known, kept.checked_at = True, self._clock.monotonic()
+
+    def _report_clusters(
+        self,
+        pool: str,
+        kept: KeptPool,
+        examination: Examination,
+        failed: Mapping[Holder, tuple[Key, Problem]],
+    ) -> None:
+        """Report the problems of Clusters; forget the reports of those that are served no longer.
+
+        Args:
+            pool: the name of the pool.
+            examination: of its holders.
+            failed: the Clusters for which a write failed, with the problem.
+        """
+        findings = examination.findings
+        served_clusters = {
+            finding.holder: finding.cluster for finding in findings if finding.cluster is not None
+        }
+        if examination.is_whole:
+            self._reports.keep_only(pool, set(served_clusters.values()))
+            kept.clusters = served_clusters
+        else:
+            before = {kept.clusters.pop(finding.holder, None) for finding in findings}
+            kept.clusters |= served_clusters
+            gone = before - {*served_clusters.values()}
+            self._reports.drop(pool, [cluster for cluster in gone if cluster is not None])
+        kept.clusters |= {holder: cluster for holder, (cluster, _) in failed.items()}
+        problems = {
+            finding.cluster: finding.problem
+            for finding in findings
+            if finding.is_decided and finding.cluster is not None
+        }
+        self._reports.note(pool, {**problems, **dict(failed.values())})
+
+    def _is_check_due(self, kept: KeptPool) -> bool:
+        """Return whether all holders are examined although nothing calls for it."""
+        return self._clock.monotonic() - kept.checked_at >= self._check_interval
+
+    def _list_holders(
+        self, pool: IPAMPool, allocations: Iterable[IPAMAllocation]
+    ) -> Iterator[Holder]:
+        """Yield the holders of a pool: of all allocations, and of all Clusters that it serves."""
+        for allocation in allocations:
+            yield holder_in(allocation.metadata.namespace, pool.metadata.name)
+        yield from self._list_asking(pool)
+
+    def _list_asking(self, pool: IPAMPool) -> Iterator[Holder]:
+        """Yield the holders of all Clusters that a pool serves."""
+        for datacenter in pool.spec.datacenters:
+            for cluster in self._caches.list_served(datacenter):
+                yield holder_in(cluster.namespace, pool.metadata.name)
+
+    def _may_hold_addresses(self, holder: Holder) -> bool:
+        """Return whether a holder has addresses, or its allocation cannot be decoded."""
+        allocations = self._caches.allocations
+        allocation = allocations.get(holder.key)
+        has_addresses = allocation is not None and not allocation.empty
+        return has_addresses or holder.key in allocations.unreadable
+
+    def _check_problems(self, pool: str, kept: KeptPool, view: View) -> bool:
+        """Compute the problems of all allocations of a pool again; log where they differ.
+
+        Returns:
+            Whether the kept ones are right.
+        """
+        problems = AllocationProblems(kept.problems.spaces, view.list_allocations())
+        parts = kept.problems.list_differences(problems)
+        if parts:
+            self._report(pool, parts)
+        return not parts
+
+    def _check_findings(self, pool: str, kept: KeptPool, findings: Iterable[Finding]) -> None:
+        """Log where findings differ from what is kept, although nothing has changed for them."""
+        parts = [
+            part for finding in findings for part in self._list_differences(pool, kept, finding)
+        ]
+        if parts:
+            self._report(pool, parts)
+
+    def _list_differences(self, pool: str, kept: KeptPool, finding: Finding) -> Iterator[str]:
+        """Yield in what a finding differs from what is kept."""
+        holder, cluster = finding.holder, finding.cluster
+        if kept.clusters.get(holder) != cluster:
+            yield f"Cluster of {holder.key}"
+        if not finding.is_settled:
+            yield f"IPAMAllocation {holder.key}"
+        if cluster is None or not finding.is_decided:
+            return
+        if not self._reports.is_noted(pool, cluster, finding.problem):
+            yield f"report for {holder.key}"
+
+    def _note_allocation(self, change: Change[IPAMAllocation]) -> None:
+        state = change.new or change.old
+        if state is not None:
+            self._note(state.metadata.name, state.metadata.namespace)
+
+    def _note_unreadable_allocation(self, key: Key) -> None:
+        """Note that an allocation can no longer be decoded, or can be again."""
+        self._note(key.name, key.namespace)
+
+    def _note_cluster_change(self, change: Change[Cluster]) -> None:
+        if concerns(change):
+            for cluster in (change.old, change.new):
+                if cluster is not None:
+                    self._note_cluster(cluster)
+
+    def _note_unreadable_cluster(self, key: Key) -> None:
+        """Note that a Cluster can no longer be decoded, or can be again."""
+        cluster = self._caches.clusters.get(key)
+        if cluster is not None:
+            self._note_cluster(cluster)
+
+    def _note_cluster(self, cluster: Cluster) -> None:
+        if not cluster.namespace:
+            return
+        for name, kept in self._pools.items():
+            if cluster.datacenter in kept.spec.datacenters:
+                self._note(name, cluster.namespace)
+        for allocation in self._caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace):
+            self._note(allocation.metadata.name, cluster.namespace)
+
+    def _note(self, pool: str, namespace: str) -> None:
+        """Note that something of a holder has changed."""
+        kept = self._pools.get(pool)
+        if kept is not None:
+            kept.changed.add(holder_in(namespace, pool))
+
+
+def _list_due_in_rows(
+    kept: KeptPool, refused_rows: Mapping[Row, Problem], queue: Rows[Place]
+) -> Iterator[Holder]:
+    """Yield the Clusters that wait in rows, and for which something else is reported now.
+
+    The problem of a row is reported for all of its Clusters. Passes that serve some of the row, or
+    do not come to it, leave these reports as they are. But a Cluster whose allocation has a
+    problem of its own shows that in such a pass.
+
+    Args:
+        refused_rows: the problems of the rows that this pass refuses.
+        queue: the Clusters that wait.
+    """
+    for row, problem in refused_rows.items():
+        if kept.rows.get(row) != problem:
+            yield from (holder for _, holder in queue.get(row, ()))
+    for row in kept.refused_rows ^ refused_rows.keys():
+        holders = (holder for _, holder in queue.get(row, ()))
+        yield from (holder for holder in holders if holder.key in kept.problems.by_key)
+
+
+@dataclass(slots=True)
+class Decided:
+    """What a pass decided about all datacenters of a pool.
+
+    Args:
+        journal: the journal as it was, without what is settled.
+        grants: what is to be promised.
+        examination: what was found out about clusters and allocations.
+        problems: those of the pool.
+        more: whether a full batch left others for the next pass.
+    """
+
+    journal: Journal
+    grants: Sequence[ClusterGrant] = ()
+    examination: Examination = field(default_factory=Examination)
+    problems: Sequence[Problem] = ()
+    more: bool = False
