@@ -22,27 +22,31 @@ from reconcilers.cli.local.servers import (
 from reconcilers.cli.problems import Problem
 from reconcilers.cli.sharedflags import listen_option, server_options
 
+_KUBECONFIG = "admin.kubeconfig"
+
 
 @click.command()
 @listen_option("127.0.0.1:6443", "Serve the API over HTTPS at this address")
-@server_options("an administrator's kubeconfig")
+@server_options("an administrator's kubeconfig", _KUBECONFIG)
 @option(
     "--token-auth-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help='Let in the users of this file, too: each line is token,user,uid,"group1,group2".',
+    help="Accept the bearer tokens of this file, too; each line is"
+    ' token,user,uid,"group1,group2".',
 )
 def apiserver(
     listen: str, data: Path | None, kubeconfig: Path | None, token_auth_file: Path | None
 ) -> None:
     """Serve the embedded Kubernetes API alone.
 
-    It has a certificate authority of its own, and no controllers: as with a bare kube-apiserver,
-    namespaces that are deleted stay Terminating, and nothing is garbage-collected.
+    It is made for tests and first steps. It has a certificate authority of its own, and no
+    controllers: as with a bare kube-apiserver, namespaces that are deleted stay Terminating, and
+    nothing is garbage-collected.
     """
     collect_less_often()
     logs.configure_logs("console", "warning")
-    path = kubeconfig_path(kubeconfig, data, "admin.kubeconfig")
+    path = kubeconfig_path(kubeconfig, data, _KUBECONFIG)
     check_kubeconfig(path)
     with start_problems():
         tokens = _tokens(token_auth_file)

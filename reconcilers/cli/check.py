@@ -45,9 +45,9 @@ _WHAT = "checking the cluster"
 EXIT_CODES = """
 \b
 Exit code:
-  0  nothing is wrong; with --repair, everything that was asked for was done
-  1  something is wrong, or could not be repaired;  warnings alone, and objects that may not be
-     read, do not count, unless --strict
+  0  nothing is wrong; with --repair, every action of the report was carried out
+  1  something is wrong, or could not be repaired; warnings, and objects that you may not read,
+     count only with --strict
   2  the options or arguments are wrong
 """
 
@@ -81,9 +81,12 @@ def check(
 ) -> None:
     """Look for what is wrong: overlaps, orphans, ranges outside their pool, drift.
 
-    To mend something, write a report, read it, set the `action` of each finding to what you want
-    (`none` leaves it alone), and give it back: check -o yaml > report.yaml; check --repair
-    report.yaml. Only what is still wrong is mended, and only at the version that you reviewed.
+    An orphan is an object whose owner is gone. Drift is a difference between what a tenant holds
+    and what its load balancer has; --tenants looks for it in the tenants themselves.
+
+    To repair something, write a report: check -o yaml > report.yaml. In it, set the `action` of
+    each finding to one of its `choices`; `none` leaves it alone. Then: check --repair report.yaml.
+    Only what is still wrong is repaired, and only at the version that you reviewed.
     """
     where = scope(values)
     if reviewed is not None:

@@ -28,7 +28,8 @@ from reconcilers.integrations.clusterapi.crds import KINDS as POOLS
 def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
     """Print the CustomResourceDefinitions, ready for `kubectl apply -f -`.
 
-    KIND is a kind, its plural or its short name; our four kinds if none is named.
+    KIND is a kind, its plural or its short name. Without it, the four kinds of butler-ipam are
+    printed: NetworkPool, IPAllocation, TenantCluster and ProviderConfig.
     """
     if output != "yaml" and directory is not None:
         raise click.UsageError("--directory always writes YAML: remove --output")

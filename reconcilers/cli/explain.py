@@ -39,8 +39,9 @@ from reconcilers.tenantcluster.provider import DefaultNotRead, read_platform_def
 def explain(name: str, output: Form, **values: Any) -> None:
     """Say why a TenantCluster or an IPAllocation has what it has, or why it waits.
 
-    The pools are named in the order in which they are tried, with what each has; of a range the
-    free blocks are counted among which best fit chooses.
+    NAME is a TenantCluster or an IPAllocation. The pools are listed in the order in which they are
+    tried, with what each has free. A range is compared with the free blocks of its pool that are
+    large enough: the controllers choose the smallest (best fit).
     """
     where = scope(values)
     read_from = replace(where, namespace=where.namespace or namespace_in(name))

@@ -23,18 +23,18 @@ from reconcilers.cli import problems
 COMMANDS: Mapping[str, str] = {
     "run": "Run the controllers against a cluster.",
     "apiserver": "Serve the embedded Kubernetes API alone.",
-    "up": "Start API servers, controllers and samples, and stay.",
-    "demo": "Play the whole story live, and check it.",
-    "plan": "Show what manifests would be allocated; no cluster.",
+    "up": "Start local API servers and controllers, until Ctrl-C.",
+    "demo": "Play a tour on local API servers, and check each step.",
+    "plan": "Work out what manifests would get, without a cluster.",
     "pools": "Show how full every pool is.",
-    "map": "Draw a pool's address space.",
+    "map": "Draw who holds the addresses of each pool.",
     "whois": "Show who holds an address.",
-    "ui": "Serve the map as a page that stays current.",
+    "ui": "Serve the map as a web page that stays current.",
     "status": "Show what waits or fails, on one page.",
     "explain": "Say why a tenant or an allocation has what it has, or waits.",
     "tenants": "Show what every tenant holds.",
     "release": "Release the ranges of a tenant that is gone for good.",
-    "check": "Look for what is wrong; mend it.",
+    "check": "Look for overlaps, orphans and drift; repair them.",
     "crds": "Print the CustomResourceDefinitions.",
 }
 MODULES: Mapping[str, str] = dict.fromkeys(("pools", "tenants", "whois"), "tables")
@@ -100,7 +100,12 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Hand out contiguous IP ranges to tenant Kubernetes clusters.
 
-    Every option can also be given as environment variable BUTLER_IPAM_<OPTION>.
+    A NetworkPool has the addresses, a TenantCluster is a tenant that asks for some, and an
+    IPAllocation holds a range of a pool for a tenant. These objects are in the management cluster,
+    to which the commands connect with your kubeconfig, as kubectl does.
+
+    Every option can also be given as environment variable BUTLER_IPAM_<OPTION>: --log-level is
+    BUTLER_IPAM_LOG_LEVEL.
     """
 
 

@@ -69,7 +69,8 @@ _election_options: Decorator[Any] = group_options(
     switch(
         "--leader-elect",
         default=False,
-        help="Reconcile only while holding the lease, so that several replicas can run.",
+        help="Reconcile only while holding a Lease (butler-ipam in --namespace), so that several"
+        " replicas can run.",
     ),
     _duration(
         *("--leader-elect-lease-duration", "lease_duration"),
@@ -99,7 +100,7 @@ _metrics_options: Decorator[Any] = group_options(
     switch(
         "--metrics-secure",
         default=False,
-        help="Serve /metrics over HTTPS, to clients that RBAC lets get /metrics.",
+        help="Serve /metrics over HTTPS, and only to clients that RBAC allows to get /metrics.",
     ),
     _certificate("--metrics-cert-dir", "/metrics"),
     option(
@@ -160,7 +161,8 @@ _webhook_options: Decorator[Any] = group_options(
         *("--webhook-service-name", "service"),
         default="butler-ipam-webhook",
         metavar="NAME",
-        help="Make the certificate for this Service, by which the API server reaches webhooks.",
+        help="Make the certificate of webhooks for this Service, by which the API server reaches"
+        " them.",
     ),
     option(
         "--webhook-service-namespace",
@@ -172,20 +174,21 @@ _webhook_options: Decorator[Any] = group_options(
         *("--webhook-secret-name", "secret"),
         default="butler-ipam-webhook-certificates",
         metavar="NAME",
-        help="Share the certificate that the controller makes with other replicas in this Secret.",
+        help="Keep the certificate that the controller makes in this Secret, which all replicas"
+        " share.",
     ),
     name_list(
         *("--webhook-configuration", "validating"),
         default=["butler-ipam"],
         metavar="NAME,...",
-        help="Write the authority of that certificate into these ValidatingWebhookConfigurations,"
-        " separated by commas.",
+        help="Write the authority of the certificate that the controller makes into these"
+        " ValidatingWebhookConfigurations, separated by commas.",
     ),
     name_list(
         *("--webhook-cert-name", "names"),
         metavar="NAME,...",
-        help="Make the certificate for these names or addresses, too: for webhooks that are called"
-        " by URL.",
+        help="Make the certificate of webhooks for these names or addresses, too, separated by"
+        " commas: for webhooks that are called by URL.",
     ),
 )
 

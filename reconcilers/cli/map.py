@@ -48,13 +48,15 @@ NO_POOL = "there is no pool to draw"
 @option(
     "--family",
     type=click.Choice(["4", "6"]),
-    help="Draw only addresses of IPv4, or only those of IPv6, of pools that have both.",
+    help="Draw only the IPv4 addresses (4), or only the IPv6 addresses (6), of pools that have"
+    " both; both if absent.",
 )
 @option(
     "--datacenter",
     default="",
     metavar="NAME",
-    help="Draw only the ranges of this datacenter, for KKP's IPAMPools.",
+    help="Draw only the ranges of this datacenter of KKP's IPAMPools; of all datacenters if"
+    " absent.",
 )
 @option(
     "--svg",
@@ -80,7 +82,7 @@ def draw(
     """Show a picture of the pools' address space: who holds what, and the gaps.
 
     POOL is NAME or NAMESPACE/NAME, and may have KIND/ before it: NetworkPool/lab. A name that
-    several pools have is rejected with their full names; without a name all pools are shown. The
+    several pools have is rejected with their full names. Without a name, all pools are shown. The
     list under each picture has every range of the pool in order, free ones included.
     """
     if svg and html:

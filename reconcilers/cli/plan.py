@@ -196,8 +196,8 @@ def size(written_size: str) -> Size:
 @click.command(epilog=EXIT_CODES)
 @file_options("Read manifests in YAML or JSON from here", required=True)
 @output_option(
-    "Print in this format: wide shows also pools that stay as they are; json and yaml print the"
-    " objects as a v1 List with the status they would get, or with --fit the figures of the pools;"
+    "Print in this format: wide shows also pools that stay as they are. json and yaml print the"
+    " objects as a v1 List with the status they would get, or with --fit the figures of the pools."
     " name prints the requests that get a range."
 )
 @option(
@@ -205,8 +205,8 @@ def size(written_size: str) -> Size:
     type=size,
     multiple=True,
     metavar="NODES+LB",
-    help="Count how many more tenants of this size each pool has room for, before and after; may"
-    " be repeated.",
+    help="Count how many more tenants of this size each pool has room for, before and after the"
+    " plan: 5+8 is five node addresses and eight for the load balancer. May be repeated.",
 )
 @namespace_option(
     "Use this namespace for objects and references that name none.", DEFAULT_NAMESPACE
@@ -225,13 +225,15 @@ def plan(
     fit: tuple[Size, ...],
     **limits: Any,
 ) -> None:
-    """Show what manifests would be allocated, the pools' status and fragmentation after it.
+    """Work out what the objects in manifests would get, and how full the pools would be then.
 
-    Reads NetworkPools, IPAllocations, TenantClusters and ProviderConfigs, Cluster API's pools and
-    IPAddressClaims, KKP's IPAMPools and Clusters, metal3's IPPools and IPClaims, and vitistack's
-    NetworkNamespaces and IPAllocations, and works out, without a cluster, what the controllers
-    would do with them: which ranges are handed out, which allocations the clusters ask for, which
-    requests fail and why. Allocations that come with a range keep it.
+    Without a cluster, the plan shows what the controllers would do: which ranges they hand out,
+    which allocations the clusters ask for, and which requests fail and why. Allocations that come
+    with a range keep it.
+
+    It reads NetworkPools, IPAllocations, TenantClusters and ProviderConfigs. Of other platforms it
+    reads Cluster API's pools and IPAddressClaims, KKP's IPAMPools and Clusters, metal3's IPPools
+    and IPClaims, and vitistack's NetworkNamespaces and IPAllocations.
 
     Requests are served oldest first: by the annotation requested-at, else creationTimestamp.
     Objects without a creationTimestamp count as created in the order in which they are read,

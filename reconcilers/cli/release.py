@@ -171,7 +171,7 @@ _COLUMNS: Sequence[Column[Release]] = (
 @option(
     *("-y", "--yes"),
     is_flag=True,
-    help="Release without asking first, as is necessary where there is no terminal.",
+    help="Release without asking first; required where there is no terminal.",
 )
 @click.pass_context
 def release(

@@ -45,6 +45,9 @@ An option is also an environment variable: --pool-resync is BUTLER_IPAM_POOL_RES
 def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
     """Run the controllers against a cluster, until SIGTERM or SIGINT.
 
+    Install the CustomResourceDefinitions first:
+    butler-ipam crds | kubectl apply --server-side -f -
+
     A second signal ends the process at once. Logs go to stderr. /readyz says what is missing:
     a kind whose CRD is not installed, a server that does not answer.
     """

@@ -14,10 +14,12 @@ from reconcilers.cli.forms import FORMS
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
 SHOWN_NAMESPACE = (
-    "Show only this namespace, and pools of the whole cluster; all namespaces if absent."
+    "Show only objects of this namespace, and pools that are in no namespace; all namespaces if"
+    " absent."
 )
 NAMED_NAMESPACE = (
-    "Look for NAME in this namespace alone, and read only it if you may not read all of them."
+    "Look for NAME in this namespace alone; in all namespaces if absent. Users who may read one"
+    " namespace alone name it here."
 )
 FORM_OF_TABLES = (
     "Print in this format: wide shows more columns, json and yaml are for programs, name prints"
@@ -125,7 +127,7 @@ def watch_option() -> Callable[[F], F]:
     return option(
         *("-w", "--watch"),
         is_flag=True,
-        help="Show it again whenever it changes, until Ctrl-C.",
+        help="Show the output again whenever it changes, until Ctrl-C.",
     )
 
 
@@ -167,24 +169,27 @@ def log_level_option(default: str) -> Callable[[F], F]:
     )
 
 
-def server_options(written: str) -> Callable[[F], F]:
+def server_options(written: str, name: str) -> Callable[[F], F]:
     """Return the options --data and --kubeconfig of commands that start API servers.
 
     Args:
         written: what the kubeconfig is, for --help.
+        name: the name of its file if --kubeconfig is absent.
     """
     data = option(
         "--data",
         type=click.Path(path_type=Path, file_okay=False),
         metavar="FOLDER",
-        help="Keep the objects in this folder; without it, they are in memory only.",
+        help="Keep the objects in this folder from one start to the next; if absent, they are in"
+        " memory only.",
     )
     kubeconfig = option(
         "--kubeconfig",
         type=click.Path(path_type=Path, dir_okay=False),
         envvar="BUTLER_IPAM_WRITE_KUBECONFIG",
         metavar="FILE",
-        help=f"Write {written} to this file.",
+        help=f"Write {written} to this file. If absent, the file is {name} in the folder of"
+        " --data, or in a temporary folder.",
     )
     return lambda function: with_options(function, data, kubeconfig)
 
@@ -195,5 +200,5 @@ def load_balancer_option() -> Callable[[F], F]:
         "--load-balancer",
         type=click.Choice([DEFAULT_LOAD_BALANCER, CILIUM]),
         default=DEFAULT_LOAD_BALANCER,
-        help="Use this load balancer in tenants, or a stand-in for it.",
+        help="Use this load balancer in tenants, or a stand-in if its program is not found.",
     )

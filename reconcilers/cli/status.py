@@ -66,8 +66,8 @@ def status(
 ) -> None:
     """Show what waits or fails: tenants, Services, requests, releases, pools, controllers.
 
-    Everything is read from the objects of the management cluster. With -n, what concerns that
-    namespace; the rights of a user of one namespace suffice.
+    Everything is read from the objects of the management cluster. With -n, only what concerns that
+    namespace is shown, and the rights of a user of one namespace suffice.
     """
     where = scope(values)
     if watch:

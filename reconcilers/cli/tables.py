@@ -110,10 +110,10 @@ _POOLS: Sequence[Column[PoolRow]] = (
 @output_option()
 @watch_option()
 def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> None:
-    """Show how full every pool is: NetworkPools, and pools of other platforms that are served.
+    """Show how full every pool is: NetworkPools, and the pools of other platforms.
 
     POOL is NAME or NAMESPACE/NAME, and may have KIND/ before it: NetworkPool/lab. A name that
-    several pools have is rejected with their full names; without a name all pools are shown.
+    several pools have is rejected with their full names. Without a name, all pools are shown.
     The figures are computed from the objects that hold addresses; a pool's own status may be a
     moment behind. A pool that hands out prefixes is counted in prefixes, any other in addresses.
     """
@@ -181,8 +181,9 @@ _TENANTS: Sequence[Column[Holding]] = (
 def tenants(output: Form, watch: bool, **values: Any) -> None:
     """Show what every TenantCluster holds and waits for, and the worst of its conditions.
 
-    With -n, those whose cluster is in that namespace; then the right to read TenantClusters there
-    suffices. WAITING counts requests for addresses, SERVICES the tenant's Services without one.
+    With -n, only TenantClusters of that namespace are shown, and the right to read TenantClusters
+    there suffices. In the table, WAITING counts requests for addresses, and SERVICES counts the
+    tenant's Services without an address.
     """
     where = scope(values)
 
@@ -295,8 +296,8 @@ def whois(
     """Show who holds an address: the pool, the allocation, the tenant.
 
     Sites may use the same addresses, so several pools may answer. IP may be written in any way,
-    ::ffff:10.40.0.1 too. Of a CIDR or a range, 10.40.0.0/28 or 10.40.0.0-10.40.0.9, each part is
-    shown that a pool says something else of.
+    ::ffff:10.40.0.1 too. A CIDR or a range, 10.40.0.0/28 or 10.40.0.0-10.40.0.9, is shown in
+    parts: one for each range of a pool that overlaps it, free ranges included.
     """
     where = scope(values)
     objects = read_shown(where)

@@ -33,10 +33,11 @@ from reconcilers.ui.watched import Watched
 def ui(
     kubeconfig: Path | None, context: str | None, namespace: str, listen: str, opens: bool
 ) -> None:
-    """Serve the map as a page that stays current, until Ctrl-C.
+    """Serve the map of addresses as a web page that stays current, until Ctrl-C.
 
-    It shows what you may read, and says what you may not, to each client with the printed URL,
-    which has a token. With -n, the right to list TenantClusters of that namespace suffices.
+    The page shows what you may read in the cluster, and says what you may not. Whoever has the
+    printed URL, which contains a token, can open it. With -n, the right to list TenantClusters of
+    that namespace suffices.
     """
     logs.configure_logs("console", "error")
     try:

@@ -37,15 +37,16 @@ TENANT = "tenant"
 DEFAULT_CLUSTER = Key("team-a", "sandbox")
 """The TenantCluster that the tenant's API server is, where no sample names one."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_KUBECONFIG = "platform.kubeconfig"
 
 
 @click.command()
-@server_options("the kubeconfig of the platform, and that of the tenant beside it,")
+@server_options("the kubeconfig of the platform, and that of the tenant beside it,", _KUBECONFIG)
 @option(
     "--samples/--no-samples",
     "with_samples",
     default=True,
-    help="Load the samples: pools, providers and a TenantCluster.",
+    help="Load the samples: NetworkPools, ProviderConfigs and a TenantCluster.",
 )
 @load_balancer_option()
 @log_level_option(default="error")
@@ -57,17 +58,18 @@ def up(
     load_balancer: str,
     log_level: str,
 ) -> None:
-    """Start API servers, controllers and samples, and stay.
+    """Start local API servers, controllers and samples, until Ctrl-C.
 
-    There is a platform, whose API server asks our admission webhooks, and one tenant. The API
-    servers are embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and
-    kube-apiserver. In the tenant a stand-in takes the load balancer's place, unless that folder
-    has its program, too: MetalLB's controller as metallb-controller, Cilium's LB-IPAM as
-    cilium-lbipam. The tenant is that of the first sample that names this load balancer.
+    One API server is that of the platform, where the controllers and their admission webhooks
+    work. Another is that of one tenant. Both are embedded, or real ones if KUBEBUILDER_ASSETS
+    names a folder with etcd and kube-apiserver. In the tenant a stand-in takes the load
+    balancer's place, unless that folder has its program, too: MetalLB's controller as
+    metallb-controller, Cilium's LB-IPAM as cilium-lbipam. The tenant is the first TenantCluster
+    of the samples that has the load balancer of --load-balancer.
     """
     collect_less_often()
     logs.configure_logs("console", log_level)
-    place = kubeconfig_path(kubeconfig, data, "platform.kubeconfig")
+    place = kubeconfig_path(kubeconfig, data, _KUBECONFIG)
     tenant_place = place.with_name(f"{place.stem}-tenant{place.suffix}")
     for path in (place, tenant_place):
         check_kubeconfig(path)

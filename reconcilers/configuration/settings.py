@@ -23,9 +23,10 @@ class PoolSettings:
     """Check this often whether the allocations of a deleted pool are gone."""
     quiet_period: float = 60.0
     """Remove completed assignments from the status of a pool that has assigned nothing for this
-    time."""
+    time. An assignment is a range that the pool has promised to an allocation or a claim."""
     foreign_patience: float = 2.0
-    """Complete an assignment of another replica if it stays unchanged for this time."""
+    """Complete an assignment of another replica, by a write to the allocation that it names, if it
+    stays unchanged for this time."""
     cache_patience: float = 1.0
     """Wait this long for the cache to catch up with a pool's status. After that, list the
     allocations from the API server."""
@@ -36,7 +37,7 @@ class PoolSettings:
     """Compare what the controller remembers of a pool with its allocations this often."""
     event_interval: float = 600.0
     """Report at most once in this time that a pool enters, or leaves, the same tier of
-    utilization."""
+    utilization: 70, 85 or 95 %."""
     max_addresses: int = 1_048_576
     """Hand out nothing from IPv4 pools with more addresses than this. IPv6 pools may have any
     size."""
@@ -88,19 +89,19 @@ class TenantSettings:
     """Wait this long for the tenant of a deleted cluster to release its addresses. After that,
     they count as free."""
     growth_after: float = 30.0
-    """Request another range for an elastic tenant when one of its Services has had no address for
-    this time."""
+    """Request another range (a growth allocation) for an elastic tenant when one of its Services
+    has had no address for this time."""
     growth_when_exhausted: float = 0.0
-    """Grow an elastic tenant after this time if every address of its pool is in use; 0 means that
-    --growth-after always applies."""
+    """Grow an elastic tenant after this time if Services use every address that it holds; 0 means
+    that --growth-after always applies."""
     growth_in_flight: int = 8
-    """Let at most this many growth allocations of one tenant wait for a range, or for their first
-    user."""
+    """Let at most this many growth allocations of one tenant wait for a range, or for the first
+    Service that uses it."""
     shrink_after: float = 600.0
     """Release a growth allocation that is at least this old and has been unused for this time."""
     service_watches: int = 200
-    """Watch the Services of at most this many tenants, and the pools of as many. Other tenants are
-    read each time they are reconciled."""
+    """Watch the Services of at most this many tenants, and the load balancer's pools of as many.
+    Other tenants are read each time they are reconciled."""
     load_balancer_class: str = ""
     """Expect MetalLB in tenants to serve the Services with this spec.loadBalancerClass; empty
     means those without a class."""
@@ -120,8 +121,8 @@ class TenantSettings:
     confirm it; then the range is free."""
     cilium_wait: float = 10.0
     """Wait this long after a range has left the pools of a Cilium whose operator confirms nothing,
-    because LB-IPAM is off or not installed any more, or after another operator took the Lease;
-    then the range is free."""
+    because LB-IPAM is off or not installed any more. Wait this long also after another operator
+    took the Lease. Then the range is free."""
     metallb_bundle: str = ""
     """Install MetalLB in tenants with the manifests in this ConfigMap, NAME or NAMESPACE/NAME;
     empty installs nothing."""
@@ -152,12 +153,12 @@ class OrphanSettings:
     """Intervals and limits of the collection of orphans."""
 
     resync: float = 60.0
-    """Look this often for allocations whose owner is gone."""
+    """Look this often for orphans: allocations whose owner is gone."""
     most: int = 10
-    """Stop collecting orphans of a pool if more than this many owners are gone within a minute,
+    """Stop deleting orphans of a pool if more than this many owners are gone within a minute,
     and more than --orphans-percent allows."""
     percent: int = 10
-    """Stop collecting orphans of a pool only if more than this percentage of its owners is gone
+    """Stop deleting orphans of a pool only if more than this percentage of its owners is gone
     within a minute; with 0, --orphans-most alone counts."""
     batch: int = 256
     """Record the owner, or repair labels, on at most this many allocations in one search for
@@ -197,7 +198,8 @@ class Settings:
     concurrency: int = 10
     """Reconcile at most this many objects of one kind at the same time."""
     integration: tuple[str, ...] = ()
-    """Serve the kinds of this platform, too, once they are installed; may be repeated."""
+    """Serve the kinds of this platform, too, once they are installed; none if absent. May be
+    repeated."""
     pool: PoolSettings = PoolSettings()
     allocation: AllocationSettings = AllocationSettings()
     tenant: TenantSettings = TenantSettings()

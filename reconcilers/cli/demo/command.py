@@ -54,15 +54,15 @@ LOG_LINES = 40
 @duration_option(
     "--step-timeout",
     default=30.0,
-    help="Wait this long for what a step should bring; then the demo fails.",
+    help="Wait this long for the effect of a step; after that, the demo fails.",
 )
 @option("--step", is_flag=True, help="Wait for a key in each step, before anything is done.")
 @option(
     "--ui",
     "shows",
     is_flag=True,
-    help="Serve the map as a live page; on a terminal, wait for a key before the first step and"
-    " after the last.",
+    help="Serve the map of addresses as a web page that stays current; on a terminal, wait for a"
+    " key before the first step and after the last.",
 )
 @option(
     *("--verbose", "-v"),
@@ -73,14 +73,16 @@ LOG_LINES = 40
 def demo(
     *, step_timeout: float, step: bool, shows: bool, verbose: bool, load_balancer: str
 ) -> None:
-    """Play the whole story live, and check it: a tour of what the controllers do.
+    """Play a tour of what the controllers do, on local API servers, and check each step.
 
-    Starts API servers (embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and
-    kube-apiserver), two replicas of the controllers, and in each tenant a stand-in for the load
-    balancer (the real one if that folder has MetalLB's controller as metallb-controller, or
-    Cilium's LB-IPAM as cilium-lbipam). Plays the story, or a shorter one with Cilium, explains
-    each step and tells what the API servers show. Long thresholds are shortened, and it says
-    which. Exits 0 only if all of it happened.
+    The demo starts API servers, two replicas of the controllers, and in each tenant a stand-in
+    for the load balancer. The API servers are embedded, or real ones if KUBEBUILDER_ASSETS names a
+    folder with etcd and kube-apiserver. The load balancer is the real one if that folder has
+    MetalLB's controller as metallb-controller, or Cilium's LB-IPAM as cilium-lbipam.
+
+    The demo explains each step and prints what the API servers show. It shortens long thresholds,
+    and says which. With Cilium, the tour is shorter. The exit code is 0 only if every step had its
+    effect.
     """
     terminal = sys.stdin.isatty()
     if step and not terminal:

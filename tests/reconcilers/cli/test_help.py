@@ -14,6 +14,7 @@ from reconcilers.cli import groups
 from reconcilers.cli.flags import Option, describe_duration, duration, envvar
 from reconcilers.cli.main import COMMANDS, cli
 from reconcilers.cli.run import run as run_command
+from tests.docs.text import count_words, split_sentences
 from tests.reconcilers.cli.commandline import run
 
 SOURCES = Path(reconcilers.cli.__file__).parent
@@ -57,6 +58,15 @@ def test_the_help_of_an_option_is_a_sentence_that_says_what_the_program_does(
     assert first in VERBS
     assert len(others) >= 4, f"{command_name} {option.opts[0]} is too short to help"
     assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize("command_name", COMMANDS)
+def test_every_sentence_of_help_has_at_most_30_words(command_name: str) -> None:
+    command = cli.get_command(click.Context(cli), command_name)
+    assert command is not None
+    helps = [command.help, *(option.help for option in list_options(command_name))]
+    sentences = [sentence for help_text in helps for sentence in split_sentences(help_text or "")]
+    assert [sentence for sentence in sentences if count_words(sentence) > 30] == []
 
 
 @pytest.mark.parametrize(("command_name", "option"), EVERY_OPTION)
