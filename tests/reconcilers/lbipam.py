@@ -76,7 +76,11 @@ class LbIpam:
 
     def resume(self) -> None:
         """Work again after a pause, first by what was read before it."""
-        self.paused = False
+        self.paused, self._busy = False, True
+        try:
+            self._serve()
+        finally:
+            self._busy = False
         self._work()
 
     def restart(self) -> None:
