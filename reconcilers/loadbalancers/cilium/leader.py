@@ -22,7 +22,8 @@ async def read_leader(client: Client) -> Leader:
     try:
         page = await client.list(LEASES, fields=f"metadata.name={LEASE_NAME}")
     except (Forbidden, NotFound) as refused:
-        return Leader(problem=f"the Lease {LEASE_NAME} in the tenant cannot be read: {refused}")
+        problem = f"the Lease {LEASE_NAME} in the tenant cannot be read: {refused}"
+        return Leader(problem=problem, is_hidden=isinstance(refused, Forbidden))
     leases = [lease for lease in page.items if lease.spec.holderIdentity]
     if not leases:
         return Leader(problem=f"no Lease {LEASE_NAME} in the tenant names a leader")

@@ -81,12 +81,14 @@ class Leader:
         took_over_at: when it took the Lease of another operator, by the clock of the tenant; None
             if none led before it, or if it is not known.
         renewed_at: when it renewed the Lease last, by the same clock; None if that is not known.
+        is_hidden: whether the controller has no right to read the Lease.
     """
 
     holder: str = ""
     problem: str = ""
     took_over_at: datetime | None = None
     renewed_at: datetime | None = None
+    is_hidden: bool = False
 
 
 NOT_NEEDED = Leader()
@@ -193,6 +195,9 @@ def judge_takeover(leader: Leader, now: datetime, wait: float) -> Proven | Unpro
         now: wall-clock time, for a Lease that does not say when it was renewed.
         wait: seconds that an operator is given that took the Lease of another.
     """
+    if leader.is_hidden:
+        purpose = f"because {leader.problem}; an operator that lost it may stand still"
+        return Unprovable(purpose, ("hidden Lease", 0))
     # Both times are of the clock of the tenant, which need not agree with ours.
     until = leader.renewed_at or now
     if leader.took_over_at is None or (until - leader.took_over_at).total_seconds() >= wait:

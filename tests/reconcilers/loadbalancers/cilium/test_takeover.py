@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from controller.errors import Forbidden
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.port import Acknowledgement, Proven, Unprovable
 from tests.reconcilers.lbipam import POOLS
@@ -54,6 +55,16 @@ async def test_another_takeover_begins_another_wait() -> None:
 async def test_a_takeover_long_ago_and_a_first_leader_are_no_reason_to_wait() -> None:
     assert await _empty_pool(await _take_over(WAIT)) == Proven()
     assert await _empty_pool(await _take_over(0, transitions=0)) == Proven()
+
+
+async def test_a_lease_that_must_not_be_read_leaves_the_bounded_wait() -> None:
+    site = Site("services", "namespaces", POOLS, "leases")
+    await site.project(FIRST)
+    site.tenant.fail(Forbidden(403, "Forbidden", "no role"), times=100, plural="leases")
+    answer = await _empty_pool(site)
+    assert isinstance(answer, Unprovable)
+    assert LEASE_NAME in answer.purpose
+    assert await site.ask() == answer, "the wait does not begin anew"
 
 
 async def test_a_time_that_cannot_be_read_is_no_reason_to_wait() -> None:
