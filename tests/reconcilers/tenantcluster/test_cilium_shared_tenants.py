@@ -1,0 +1,70 @@
+"""Two TenantClusters of Cilium whose kubeconfigs lead to one cluster."""
+
+from controller.meta import Key
+from reconcilers.api import names
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab, Replica
+from tests.reconcilers.lbipam import offered_entries
+from tests.reconcilers.server import Server
+from tests.reconcilers.tenantcluster.ciliumtenants import (
+    OF_FIRST,
+    OF_SECOND,
+    SPEC,
+    TENANT,
+    platform,
+    run_passes,
+)
+
+OTHER = Key("team", "b")
+OF_OTHER = "10.40.0.16-10.40.0.23"
+
+
+def _share_tenant() -> tuple[Lab, Replica, Server]:
+    """Return cluster a with two ranges, and cluster b with one, in the same tenant."""
+    lab, replica, tenant, _ = platform()
+    lab.tenant_server("b")
+    lab.tenant_servers["b"] = tenant
+    lab.server.add("tenantclusters", make.tenant("b", spec=SPEC, status={"phase": "Ready"}))
+    note = {names.ANNOTATION_LOAD_BALANCER: "cilium"}
+    held_range = ("10.40.0.16", "10.40.0.23")
+    body = make.allocation("team-b-lb", tenant="team/b", held_range=held_range, annotations=note)
+    lab.server.add("ipallocations", body)
+    return lab, replica, tenant
+
+
+async def _run_both(lab: Lab, replica: Replica, seconds: int = 12) -> None:
+    """Run passes over both clusters and all allocations, a second apart."""
+    for _ in range(seconds):
+        await run_passes(lab, replica, 1)
+        await replica.clusters.reconcile(OTHER)
+
+
+def _reason(lab: Lab, name: str) -> str:
+    condition = lab.condition("tenantclusters", name, kind="LoadBalancerReady", namespace="team")
+    return str(condition["reason"])
+
+
+async def test_of_two_clusters_in_one_tenant_one_is_served_and_the_other_waits_for_its_end() -> (
+    None
+):
+    lab, replica, tenant = _share_tenant()
+    await _run_both(lab, replica, 3)
+    assert sorted(offered_entries(tenant)) == [OF_FIRST, OF_SECOND]
+    assert (_reason(lab, "a"), _reason(lab, "b")) == ("Ready", "TenantShared")
+    lab.server.delete("tenantclusters", TENANT.name, namespace=TENANT.namespace)
+    await _run_both(lab, replica, 30)
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
+    assert offered_entries(tenant) == [OF_OTHER]
+    assert _reason(lab, "b") == "Ready"
+
+
+async def test_a_cluster_that_waits_for_another_gives_its_range_back_and_takes_none_from_it() -> (
+    None
+):
+    lab, replica, tenant = _share_tenant()
+    await _run_both(lab, replica, 3)
+    lab.server.delete("tenantclusters", OTHER.name, namespace=OTHER.namespace)
+    await _run_both(lab, replica, 30)
+    assert not lab.server.has("ipallocations", "team-b-lb")
+    assert sorted(offered_entries(tenant)) == [OF_FIRST, OF_SECOND]
+    assert _reason(lab, "a") == "Ready"
