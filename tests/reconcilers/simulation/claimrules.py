@@ -129,7 +129,7 @@ def vanished_claims_unseen(mp: Patch) -> None:
 def leftovers_stay(mp: Patch) -> None:
     """An IPAddress without a claim keeps the claim of its name waiting."""
 
-    async def nothing(self: Leftovers, *_: Any) -> None:
+    async def nothing(self: Leftovers, *_: Any, **__: Any) -> None:
         return
 
     mp.setattr(Leftovers, "collect", nothing)

@@ -175,10 +175,9 @@ def rewritten_from_the_start(mp: Patch) -> None:
     """What is promised takes the place of what the allocation has."""
     content = allocations.content
 
-    def anew(ipam_allocation: IPAMAllocation, *arguments: Any) -> Any:
-        return content(
-            replace(ipam_allocation, spec=replace(ipam_allocation.spec, addresses=())), *arguments
-        )
+    def anew(ipam_allocation: IPAMAllocation, *arguments: Any, **keywords: Any) -> Any:
+        without_addresses = replace(ipam_allocation.spec, addresses=())
+        return content(replace(ipam_allocation, spec=without_addresses), *arguments, **keywords)
 
     mp.setattr(allocations, "content", anew)
 

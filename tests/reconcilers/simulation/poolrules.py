@@ -249,8 +249,8 @@ def one_family_at_a_time(mp: Patch) -> None:
         promises = tuple(map(_first_of, journal.promises))
         return fields(self, pool, replace(journal, promises=promises))
 
-    def make_grant(promise: Promise, *rest: Any) -> dict[str, Any]:
-        return grant(_first_of(promise), *rest)
+    def make_grant(promise: Promise, *rest: Any, **keywords: Any) -> dict[str, Any]:
+        return grant(_first_of(promise), *rest, **keywords)
 
     mp.setattr(StatusJournal, "fields", apart)
     mp.setattr(StatusJournal, "is_stored", lambda self, answer, journal: True)
@@ -385,7 +385,9 @@ def no_fence(mp: Patch) -> None:
 def memory_of_others_believed(mp: Patch) -> None:
     """A memory above every LIST is taken for one of our own."""
 
-    def trusting(self: AllocationKind, pool: NetworkPool, journal: Journal, *_: Any) -> bool:
+    def trusting(
+        self: AllocationKind, pool: NetworkPool, journal: Journal, *_: Any, **__: Any
+    ) -> bool:
         return KIND not in journal.revisions
 
     mp.setattr(AllocationKind, "needs_fence", trusting)

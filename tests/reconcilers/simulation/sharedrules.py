@@ -34,15 +34,15 @@ Patch = pytest.MonkeyPatch
 
 def lost_journal_believed(mp: Patch) -> None:
     """A pool whose journal was lost counts as one that promised nothing to claims."""
-    mp.setattr(NetworkPoolClaims, "needs_fence", lambda *_: False)
+    mp.setattr(NetworkPoolClaims, "needs_fence", lambda *_, **__: False)
 
 
 def pause_stops_the_fence(mp: Patch) -> None:
     """A journal that was lost is not restored while the pool is paused."""
     needs_fence = NetworkPoolClaims.needs_fence
 
-    def unless_paused(self: NetworkPoolClaims, pool: Any, *rest: Any) -> bool:
-        return not self.is_paused(pool) and needs_fence(self, pool, *rest)
+    def unless_paused(self: NetworkPoolClaims, pool: Any, *rest: Any, **keywords: Any) -> bool:
+        return not self.is_paused(pool) and needs_fence(self, pool, *rest, **keywords)
 
     mp.setattr(NetworkPoolClaims, "needs_fence", unless_paused)
 

@@ -108,9 +108,11 @@ def any_basis(mp: Patch) -> None:
     """The tenant's pool need not have been written since the mark."""
     inspect = TenantReleaseCheck._inspect
 
-    async def lax(self: TenantReleaseCheck, *of: Any) -> Any:
-        client, kind, tenant, allocation, ranges, _ = of
-        return await inspect(self, client, kind, tenant, allocation, ranges, 0)
+    async def lax(
+        self: TenantReleaseCheck, client: Any, kind: Any, *, mark: int, **keywords: Any
+    ) -> Any:
+        del mark
+        return await inspect(self, client, kind, mark=0, **keywords)
 
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
@@ -119,9 +121,10 @@ def first_family_asked_for(mp: Patch) -> None:
     """Of an allocation of both families, the tenant is asked for the first range only."""
     inspect = TenantReleaseCheck._inspect
 
-    async def lax(self: TenantReleaseCheck, *of: Any) -> Any:
-        client, kind, tenant, allocation, ranges, mark = of
-        return await inspect(self, client, kind, tenant, allocation, ranges[:1], mark)
+    async def lax(
+        self: TenantReleaseCheck, client: Any, kind: Any, *, ranges: Any, **keywords: Any
+    ) -> Any:
+        return await inspect(self, client, kind, ranges=ranges[:1], **keywords)
 
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
@@ -144,7 +147,7 @@ def pool_not_looked_at(mp: Patch) -> None:
 def services_not_looked_at(mp: Patch) -> None:
     """No check looks whether a Service still shows an address."""
 
-    async def no_user(*_: Any) -> None:
+    async def no_user(*_: Any, **__: Any) -> None:
         return None
 
     mp.setattr(release_check, "_find_user", no_user)
@@ -227,7 +230,7 @@ def marks_stay(mp: Patch) -> None:
             await self._delete(allocation, answer.reason)
         return isinstance(answer, Released)
 
-    async def nothing(*_: Any) -> None:
+    async def nothing(*_: Any, **__: Any) -> None:
         return None
 
     mp.setattr(MarkedReleaser, "_conclude", conclude)
