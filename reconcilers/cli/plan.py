@@ -50,6 +50,7 @@ from reconcilers.integrations.core.views import (
     Planned,
     Views,
 )
+from reconcilers.integrations.registry import describe_kinds
 from reconcilers.networkpool.status import closed_by_namespace
 from reconcilers.networkpool.unreadable import UnreadableAllocations, unreadable_near
 from reconcilers.promises.unreadable import Unreadable, UnreadableHolders
@@ -57,6 +58,19 @@ from reconcilers.reporting.wording import count_noun, name_with_count
 from reconcilers.tenantcluster.provider import find_provider
 from reconcilers.tenantcluster.providerreference import parse_reference
 
+HELP = f"""Work out what the objects in manifests would get, and how full the pools would be then.
+
+Without a cluster, the plan shows what the controllers would do: which ranges they hand out, which
+allocations the clusters ask for, and which requests fail and why. Allocations that come with a
+range keep it.
+
+It reads NetworkPools, IPAllocations, TenantClusters and ProviderConfigs. Of other platforms it
+reads {describe_kinds()}.
+
+Requests are served oldest first: by the annotation requested-at, else creationTimestamp. Objects
+without a creationTimestamp count as created in the order in which they are read, after all that
+have one; what TenantClusters ask for comes last.
+"""
 EXIT_CODES = """
 \b
 Exit code:
@@ -193,7 +207,7 @@ def size(written_size: str) -> Size:
     return Size(*counts)
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(help=HELP, epilog=EXIT_CODES)
 @file_options("Read manifests in YAML or JSON from here", required=True)
 @output_option(
     "Print in this format: wide shows also pools that stay as they are. json and yaml print the"
@@ -225,20 +239,7 @@ def plan(
     fit: tuple[Size, ...],
     **limits: Any,
 ) -> None:
-    """Work out what the objects in manifests would get, and how full the pools would be then.
-
-    Without a cluster, the plan shows what the controllers would do: which ranges they hand out,
-    which allocations the clusters ask for, and which requests fail and why. Allocations that come
-    with a range keep it.
-
-    It reads NetworkPools, IPAllocations, TenantClusters and ProviderConfigs. Of other platforms it
-    reads Cluster API's pools and IPAddressClaims, KKP's IPAMPools and Clusters, metal3's IPPools
-    and IPClaims, and vitistack's NetworkNamespaces and IPAllocations.
-
-    Requests are served oldest first: by the annotation requested-at, else creationTimestamp.
-    Objects without a creationTimestamp count as created in the order in which they are read,
-    after all that have one; what TenantClusters ask for comes last.
-    """
+    """Work out what the objects in manifests would get, and how full the pools would be then."""
     findings = Findings()
     now = datetime.now(UTC)
     settings = _settings(**limits)

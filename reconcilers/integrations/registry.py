@@ -1,7 +1,8 @@
 """The integrations: the one list that commands, metrics, webhooks and controllers read.
 
-A new integration is a package with a `Platform`, and an entry in `_GROUPS` and in `_load`. Its
-modules are imported when it is asked for: commands that read files meet few platforms, or none.
+A new integration is a package with a `Platform`, and an entry in `_GROUPS`, `_SERVED` and `_load`.
+Its modules are imported when it is asked for: commands that read files meet few platforms, or
+none.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,6 +25,19 @@ _GROUPS: Mapping[str, frozenset[str]] = {
     VITISTACK: frozenset({"vitistack.io"}),
 }
 """The API groups of the kinds of each integration."""
+_SERVED: Mapping[str, str] = {
+    CLUSTER_API: "Cluster API's pools and IPAddressClaims",
+    KUBERMATIC: "KKP's IPAMPools and Clusters",
+    METAL3: "metal3's IPPools and IPClaims",
+    VITISTACK: "vitistack's NetworkNamespaces and IPAllocations",
+}
+"""The pools and requests of each integration, as people read them."""
+
+
+def describe_kinds() -> str:
+    """Return the pools and requests of all integrations, for a sentence of a help text."""
+    *others, last = (_SERVED[name] for name in INTEGRATIONS)
+    return f"{', '.join(others)}, and {last}"
 
 
 def list_platforms(names: Collection[str] = INTEGRATIONS) -> list[Platform]:
