@@ -81,8 +81,8 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         """
         ...
 
-    def suffices(self, pool: NetworkPool, journal: Journal) -> bool:
-        """Return whether the caches have read as far as a journal says; False to LIST.
+    def can_read_cached(self, pool: NetworkPool, journal: Journal) -> bool:
+        """Return whether a pass may rely on the caches of claims, or has to LIST.
 
         Raises:
             Behind: they may still get there.
@@ -93,7 +93,7 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         """Return the objects of the caches that cannot be decoded and may be the pool's."""
         ...
 
-    async def live(self, pool: NetworkPool, journal: Journal) -> ClaimView:
+    async def read_lists(self, pool: NetworkPool, journal: Journal) -> ClaimView:
         """Return the claims of a pool by LISTs that begin now.
 
         Raises:

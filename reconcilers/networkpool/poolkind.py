@@ -626,7 +626,8 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             geometry, observed = self._specs.layouts(pool), self._observed.list_ranges(pool)
             claims = self._claims.served_from(pool)
             if claims is not None and (
-                claims.find_unreadable(pool.metadata.key) or not claims.suffices(pool, journal)
+                claims.find_unreadable(pool.metadata.key)
+                or not claims.can_read_cached(pool, journal)
             ):
                 return status.without_figures(pool, waiting, now)
         except InvalidPool as invalid:

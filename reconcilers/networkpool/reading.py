@@ -172,18 +172,20 @@ class Reader:
         claims = None if self._claims is None else self._claims.served_from(pool)
         self._check_readable(pool, claims)
         is_reached = seen is not None or self._suffices(pool, journal)
-        are_claims_reached = claims is None or claims.suffices(pool, journal)
+        are_claims_reached = claims is None or claims.can_read_cached(pool, journal)
 
         listed = seen if is_reached else await self.read_shared(pool)
         listed_claims = None
         if claims is not None and not are_claims_reached:
-            listed_claims = await claims.live(pool, journal)
+            listed_claims = await claims.read_lists(pool, journal)
 
         if not self.history_confirmed:
             raise Behind(reason="the caches have not been relisted")
         self._check_readable(pool, claims)
         fell_behind = (listed is None and not self._suffices(pool, journal)) or (
-            claims is not None and listed_claims is None and not claims.suffices(pool, journal)
+            claims is not None
+            and listed_claims is None
+            and not claims.can_read_cached(pool, journal)
         )
         if fell_behind:
             raise Behind

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from controller.meta import Object
 from controller.outcome import Outcome
+from reconcilers.promises.journal import Journal
 from reconcilers.promises.passes import (
     JOURNAL_ALONE,
     NOT_STORED,
@@ -19,6 +20,7 @@ from reconcilers.promises.passes import (
     PoolWrite,
 )
 from reconcilers.promises.reading import Behind
+from reconcilers.promises.shares import Limits
 from reconcilers.promises.waitlog import WaitLog
 
 PoolT = TypeVar("PoolT", bound=Object)
@@ -29,6 +31,21 @@ DetailT = TypeVar("DetailT")
 
 class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
     """Pools of one kind whose journal is an annotation."""
+
+    @override
+    def is_left_alone(self, pool: PoolT) -> bool:
+        return False
+
+    @override
+    async def confirm(
+        self,
+        pool: PoolT,
+        journal: Journal,
+        reading: ReadingT,
+        choice: Allotment[RequestT, DetailT],
+        limits: Limits,
+    ) -> tuple[ReadingT, Allotment[RequestT, DetailT]]:
+        return reading, choice
 
     @override
     def forget_lists(self) -> None:

@@ -13,9 +13,8 @@ from typing_extensions import override
 
 from allocator import AddressRange, InvalidPool
 from controller.cache import Cache
-from controller.meta import Key, Object
+from controller.meta import Key
 from controller.resource import Resource
-from controller.unreadables import find_near
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import (
@@ -39,13 +38,12 @@ from reconcilers.integrations.clusterapi.statuses import (
     shown_reason,
     waits,
 )
-from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.claimreading import ClaimFields
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import JournalStore, Promise, PromisedRange
 from reconcilers.promises.queue import TenantRow
-from reconcilers.promises.unreadable import check_holders
 
 KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
 """All kinds of pools that claims may name."""
@@ -83,10 +81,14 @@ def space_name(kind: Resource[Any], pool: Key) -> str:
 
 def space_of(obj: IPAddressClaim | IPAddress | PoolOutline) -> Iterable[str]:
     """Return the space that a claim or an address concerns, for an index."""
+    pool = pool_of(obj)
+    return () if pool is None else (str(pool),)
+
+
+def pool_of(obj: IPAddressClaim | IPAddress | PoolOutline) -> ClaimPool | None:
+    """Return the pool that an object names; None if it is not of a kind that is served here."""
     kind = kind_of(obj.spec.poolRef)
-    if kind is None:
-        return ()
-    return (space_name(kind, pool_key(kind, obj)),)
+    return None if kind is None else ClaimPool(kind, pool_key(kind, obj))
 
 
 def why_pool_stops(pool: Any) -> str:
@@ -105,38 +107,6 @@ def promised_address(promise: Promise) -> AddressRange:
     """Return the range that is promised to a claim, in whichever space of its pool."""
     [part] = promise.ranges
     return part.range
-
-
-def check_readable(
-    kind: Resource[Any], pool: Key, claims: Mapping[Key, str], addresses: Mapping[Key, str]
-) -> None:
-    """Raise if claims or IPAddresses that cannot be decoded may hold addresses of a pool.
-
-    One whose poolRef cannot be decoded may be of any pool that its namespace can name. Those of
-    a cache are found by its index, so thousands that name other pools cost nothing.
-
-    Args:
-        kind: of the pool.
-        claims: the claims that cannot be decoded, with the reason.
-        addresses: the IPAddresses that cannot be decoded, with the reason.
-
-    Raises:
-        UnreadableHolders: some of them may.
-    """
-    if not claims and not addresses:
-        return
-
-    def may_concern(key: Key, outline: Object | None) -> bool:
-        if isinstance(outline, PoolOutline):
-            return space_name(kind, pool) in space_of(outline)
-        return can_name(kind, key.namespace, pool)
-
-    space = space_name(kind, pool)
-    near = {
-        "IPAddressClaim": find_near(claims, SPACE_INDEX, space),
-        "IPAddress": find_near(addresses, SPACE_INDEX, space),
-    }
-    check_holders(near, may_concern)
 
 
 def can_name(kind: Resource[Any], namespace: str, pool: Key) -> bool:
@@ -235,6 +205,44 @@ def claim_holdings(
             if holder_facts is not None
         ),
     )
+
+
+class ContractFields(ClaimFields[ClaimPool]):
+    """What IPAddressClaims and IPAddresses say by themselves, in all versions."""
+
+    def __init__(self) -> None:
+        super().__init__(api.CLAIMS, api.ADDRESSES)
+
+    @override
+    def namespace_of(self, pool: ClaimPool) -> str:
+        return pool.key.namespace
+
+    @override
+    def pool_of_claim(self, claim: IPAddressClaim) -> ClaimPool | None:
+        return pool_of(claim)
+
+    @override
+    def pool_of_address(self, address: IPAddress) -> ClaimPool | None:
+        return pool_of(address)
+
+    @override
+    def pool_of_outline(self, outline: PoolOutline) -> ClaimPool | None:
+        return pool_of(outline)
+
+    @override
+    def claim_of_address(self, address: IPAddress) -> Key:
+        return address.metadata.key  # an IPAddress has the name of its claim
+
+    @override
+    def waits(self, claim: IPAddressClaim) -> bool:
+        return waits(claim)
+
+    @override
+    def holds(self, claim: IPAddressClaim) -> bool:
+        return record_of(claim) is not None
+
+
+CONTRACT_FIELDS = ContractFields()
 
 
 class Standing(Enum):

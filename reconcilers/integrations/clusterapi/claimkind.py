@@ -22,9 +22,9 @@ from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.granting import ContractStatuses, make_claim_writes
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.reading import Reader, source_of
-from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.core.claimkind import ClaimKind
 from reconcilers.integrations.core.claimreading import ClaimsReading
+from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.core.rules import View
 from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.journal import Journal, Promise
@@ -53,7 +53,7 @@ class ClaimParts:
     reader: Reader
     recorder: Recorder
     leftovers: Leftovers
-    restored: RestoredClaims
+    restored: RestoredRequests[IPAddressClaim]
     clock: Clock
     settings: PoolSettings
 

@@ -63,7 +63,7 @@ from reconcilers.integrations.clusterapi.statuses import (
 )
 from reconcilers.integrations.core.claimproblems import POOL_NOT_READY, ClaimProblem
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
-from reconcilers.integrations.core.restoredrequests import RESTORED_SECONDS
+from reconcilers.integrations.core.restoredrequests import seconds_of_restore
 
 ATTEMPTS = 3
 RETRY = 1.0
@@ -312,18 +312,12 @@ class ClaimReconciler:
         if await self._was_moved(address, owner.uid if owner is not None else ""):
             return SETTLED
         name = owner.name if owner is not None else address.spec.claimRef.name
-        if (seconds_left := self._fresh(address)) > 0:
+        if (seconds_left := seconds_of_restore(address.metadata, self._clock.now())) > 0:
             return Again(seconds_left)
         if await self._exists(Key(address.metadata.namespace, name)):
             return Again(RETRY) if name == key.name else SETTLED
         await self._release(address, pool, self._clock.now(), "its claim is gone")
         return SETTLED
-
-    def _fresh(self, address: IPAddress) -> float:
-        """Return for how many seconds an IPAddress is kept for a claim that may come yet."""
-        created = address.metadata.creationTimestamp
-        age = (self._clock.now() - created).total_seconds() if created else RESTORED_SECONDS
-        return RESTORED_SECONDS - age if age >= 0 else 0.0
 
     async def _release(self, address: IPAddress, pool: Any, since: datetime, why: str) -> None:
         """Take away an IPAddress whose claim released it then, or have it rest before."""

@@ -16,7 +16,6 @@ from reconcilers.integrations.clusterapi.answers import (
 )
 from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, holder_of
-from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
 from reconcilers.integrations.clusterapi.statuses import Record, restored_record_of, shows
 from reconcilers.integrations.core.claimproblems import (
     ALLOCATION_FAILED,
@@ -24,6 +23,7 @@ from reconcilers.integrations.core.claimproblems import (
     POOL_NOT_READY,
     ClaimProblem,
 )
+from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.core.rules import View
 from reconcilers.networkpool.facts import describe_holder
 from reconcilers.promises.choosing import Refused, Taken
@@ -57,7 +57,7 @@ class ClaimTaker:
         view: View[IPAddressClaim],
         *,
         observed: Sequence[AddressRange] = (),
-        restored: RestoredClaims | None = None,
+        restored: RestoredRequests[IPAddressClaim] | None = None,
         closed: str = "",
     ) -> None:
         self.find = view.find

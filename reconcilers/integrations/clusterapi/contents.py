@@ -18,16 +18,17 @@ from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddress, IPAdd
 from reconcilers.integrations.clusterapi.caches import (
     KINDS,
     ClaimCaches,
-    check_readable,
+    ClaimPool,
     claim_facts,
     claim_holdings,
     geometry_of,
     journals_of,
     promised_address,
-    space_name,
 )
 from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
+from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.claimreading import check_source
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.views import (
     Wanted,
@@ -155,23 +156,16 @@ def pools_of(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[Po
         for pool in sorted(caches.pools[kind.kind], key=lambda pool: pool.metadata.key):
             if not is_wanted(PoolName(kind.kind, pool.metadata.key)):
                 continue
-            name = space_name(kind, pool.metadata.key)
+            pool_name = ClaimPool(kind, pool.metadata.key)
+            space = str(pool_name)
             claims = {
-                claim.metadata.key: claim for claim in caches.claims.by_index(SPACE_INDEX, name)
+                claim.metadata.key: claim for claim in caches.claims.by_index(SPACE_INDEX, space)
             }
             addresses = {
                 address.metadata.key: address
-                for address in caches.addresses.by_index(SPACE_INDEX, name)
+                for address in caches.addresses.by_index(SPACE_INDEX, space)
             }
-            unreadable = find_unreadable(
-                partial(
-                    check_readable,
-                    kind,
-                    pool.metadata.key,
-                    caches.claims.unreadable,
-                    caches.addresses.unreadable,
-                )
-            )
+            unreadable = find_unreadable(partial(check_source, source_of(caches), pool_name))
             if kind != NETWORK_POOL or claims or addresses or unreadable:
                 contents = _contents(kind, pool, claims, addresses)
                 yield replace(contents, unreadable=unreadable) if unreadable else contents

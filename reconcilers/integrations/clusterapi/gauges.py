@@ -18,11 +18,13 @@ from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import POOLS, IPAddressClaim, PoolCounts
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
-    check_readable,
+    ClaimPool,
     kind_of,
     pool_key,
 )
+from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.claimreading import check_source
 from reconcilers.promises.unreadable import find_unreadable
 
 LABELS = ["kind", "namespace", "pool"]
@@ -89,8 +91,8 @@ class ClaimGauges(Collector):
 
     def _hides(self, kind: Resource[Any], pool: Any) -> bool:
         """Return whether objects that cannot be decoded may hold addresses of a pool."""
-        claims, addresses = self._caches.claims.unreadable, self._caches.addresses.unreadable
-        check = partial(check_readable, kind, pool.metadata.key, claims, addresses)
+        pool_name = ClaimPool(kind, pool.metadata.key)
+        check = partial(check_source, source_of(self._caches), pool_name)
         return bool(find_unreadable(check))
 
     def _of_claims(self) -> Iterator[Metric]:

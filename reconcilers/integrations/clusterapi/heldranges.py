@@ -24,12 +24,14 @@ from reconcilers.integrations.clusterapi.api import (
     IPAddressClaim,
 )
 from reconcilers.integrations.clusterapi.caches import (
-    check_readable,
+    CONTRACT_FIELDS,
+    ClaimPool,
     promised_address,
     space_name,
     space_of,
 )
 from reconcilers.integrations.clusterapi.statuses import record_of, restored_record_of
+from reconcilers.integrations.core.claimreading import check_readable
 from reconcilers.integrations.core.discovery import Look
 from reconcilers.networkpool.otherholders import HeldRange, OtherHoldings
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
@@ -126,7 +128,13 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
         unreadable=claims.unreadable.keys(),
     )
     unreadable = find_unreadable(
-        partial(check_readable, NETWORK_POOL, key, claims.unreadable, addresses.unreadable)
+        partial(
+            check_readable,
+            CONTRACT_FIELDS,
+            ClaimPool(NETWORK_POOL, key),
+            claims.unreadable,
+            addresses.unreadable,
+        )
     )
     return OtherHoldings(tuple(ranges), unreadable, frozenset({CLAIM_KIND}))
 

@@ -109,22 +109,22 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     def read_cached(self, pool: Key, holdings: Holdings) -> View[IPAddressClaim]:
-        return self._parts.reader.view_of(CLAIM_KIND, _pool_of(pool), holdings)
+        return self._parts.reader.make_cached_view(CLAIM_KIND, _pool_of(pool), holdings)
 
     @override
-    def suffices(self, pool: NetworkPool, journal: Journal) -> bool:
+    def can_read_cached(self, pool: NetworkPool, journal: Journal) -> bool:
         if not self._caches.synced:
             raise Behind(UNKNOWN_RETRY, "claims or IPAddresses have not been listed yet")
-        return self._parts.reader.suffices(_pool_of(pool.metadata.key), journal)
+        return self._parts.reader.can_read_cached(_pool_of(pool.metadata.key), journal)
 
     @override
     def find_unreadable(self, pool: Key) -> Sequence[UnreadableObject]:
         return find_unreadable(partial(self._parts.reader.check_cached, _pool_of(pool)))
 
     @override
-    async def live(self, pool: NetworkPool, journal: Journal) -> View[IPAddressClaim]:
+    async def read_lists(self, pool: NetworkPool, journal: Journal) -> View[IPAddressClaim]:
         key = _pool_of(pool.metadata.key)
-        reading = await self._parts.reader.read_live(key, FAMILY_SPACES, journal)
+        reading = await self._parts.reader.read_lists(key, FAMILY_SPACES, journal)
         return reading.views[CLAIM_KIND]
 
     @override

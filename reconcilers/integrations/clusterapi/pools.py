@@ -109,10 +109,6 @@ class InClusterPoolKind(
         return self._parts.caches.history_confirmed
 
     @override
-    def is_left_alone(self, pool: PoolT) -> bool:
-        return False
-
-    @override
     def forget(self, pool: Key) -> None:
         self._parts.reader.forget(ClaimPool(self.kind, pool))
 
@@ -170,17 +166,6 @@ class InClusterPoolKind(
             choice = choose(reading.holdings, [taker], settled.promises, room, limits=limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         return Allotment(settled, granted, choice.more, choice)
-
-    @override
-    async def confirm(
-        self,
-        pool: PoolT,
-        journal: Journal,
-        reading: ContractReading,
-        choice: ClaimChoice,
-        limits: Limits,
-    ) -> tuple[ContractReading, ClaimChoice]:
-        return reading, choice
 
     @override
     async def finish(

@@ -4,7 +4,7 @@ An IPAddress belongs to the claim of its own name. What a pass has read is decid
 `reconcilers/integrations/core/claimreading.py`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -15,21 +15,15 @@ from controller.clock import Clock
 from controller.meta import Key
 from reconcilers.integrations.clusterapi.addresses import ClaimSpace
 from reconcilers.integrations.clusterapi.answers import controlling_claim
-from reconcilers.integrations.clusterapi.api import (
-    ADDRESS_KIND,
-    CLAIM_KIND,
-    IPAddress,
-    IPAddressClaim,
-)
+from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
+    CONTRACT_FIELDS,
     ClaimCaches,
     ClaimPool,
-    check_readable,
+    ContractFields,
     claim_facts,
-    kind_of,
-    pool_key,
+    pool_of,
 )
-from reconcilers.integrations.clusterapi.statuses import record_of, waits
 from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.promises.holdings import CHECK_SECONDS, Facts
@@ -53,38 +47,17 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace]):
 
     @property
     @override
-    def claim_kind(self) -> str:
-        return CLAIM_KIND
-
-    @property
-    @override
-    def address_kind(self) -> str:
-        return ADDRESS_KIND
-
-    @override
-    def namespace_of(self, pool: ClaimPool) -> str:
-        return pool.key.namespace
-
-    @override
-    def pool_of_claim(self, claim: IPAddressClaim) -> ClaimPool | None:
-        return _pool_of(claim)
-
-    @override
-    def pool_of_address(self, address: IPAddress) -> ClaimPool | None:
-        return _pool_of(address)
+    def fields(self) -> ContractFields:
+        return CONTRACT_FIELDS
 
     @override
     def pools_of_address(self, address: IPAddress) -> Iterable[ClaimPool]:
-        pool = _pool_of(address)
+        pool = pool_of(address)
         return () if pool is None else (pool,)
 
     @override
     def addresses_of_pool(self, pool: ClaimPool, space: ClaimSpace) -> Iterable[IPAddress]:
         return self.addresses.by_index(SPACE_INDEX, str(pool))
-
-    @override
-    def claim_of_address(self, address: IPAddress) -> Key:
-        return address.metadata.key
 
     @override
     def addresses_of(self, claim: Key) -> Sequence[IPAddress]:
@@ -108,23 +81,9 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace]):
         claim: IPAddressClaim | None,
         addresses: Sequence[IPAddress],
     ) -> Facts | None:
-        address = next((address for address in addresses if _pool_of(address) == pool), None)
-        is_of_pool = claim is not None and _pool_of(claim) == pool
+        address = next((address for address in addresses if pool_of(address) == pool), None)
+        is_of_pool = claim is not None and pool_of(claim) == pool
         return claim_facts(claim if is_of_pool else None, address, space)
-
-    @override
-    def waits(self, claim: IPAddressClaim) -> bool:
-        return waits(claim)
-
-    @override
-    def holds(self, claim: IPAddressClaim) -> bool:
-        return record_of(claim) is not None
-
-    @override
-    def check_readable(
-        self, pool: ClaimPool, claims: Mapping[Key, str], addresses: Mapping[Key, str]
-    ) -> None:
-        check_readable(pool.kind, pool.key, claims, addresses)
 
 
 def source_of(caches: ClaimCaches) -> ContractSource:
@@ -148,9 +107,3 @@ def make_reader(
         check_interval: seconds between two checks of what is kept of a pool.
     """
     return ClaimReader(client, [source_of(caches)], clock, patience, check_interval)
-
-
-def _pool_of(obj: IPAddressClaim | IPAddress) -> ClaimPool | None:
-    """Return the pool that a claim or an IPAddress names; None if it is not served here."""
-    kind = kind_of(obj.spec.poolRef)
-    return None if kind is None else ClaimPool(kind, pool_key(kind, obj))

@@ -33,10 +33,11 @@ from reconcilers.integrations.clusterapi.networkpoolclaims import (
 from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import make_reader
-from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
+from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.clusterapi.watched import Watched
 from reconcilers.integrations.core.discovery import Look, Work
 from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.core.serving import Integration, IntegrationParts
 from reconcilers.promises.passes import PoolPasses
 
@@ -158,7 +159,7 @@ class ClusterApi(Integration[Served]):
             ),
             self._recorder,
             Leftovers(client, caches, self._clock),
-            RestoredClaims(caches.claims, self._clock),
+            RestoredRequests(caches.claims, self._clock, waits, space_of),
             self._clock,
             settings,
         )

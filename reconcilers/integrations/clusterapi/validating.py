@@ -16,8 +16,9 @@ from reconcilers.integrations.clusterapi.api import (
     addresses,
     pool_key,
 )
-from reconcilers.integrations.clusterapi.caches import check_readable
+from reconcilers.integrations.clusterapi.caches import CONTRACT_FIELDS, ClaimPool
 from reconcilers.integrations.clusterapi.offers import offers_of
+from reconcilers.integrations.core.claimreading import check_readable
 from reconcilers.integrations.core.discovery import find_served
 from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
@@ -84,7 +85,7 @@ class ClusterApiPoolValidator:
         if resource is None:
             return []
         page = await self._client.list(resource, namespace=meta.namespace)
-        check_readable(self._kind, meta.key, {}, page.unreadable)
+        check_readable(CONTRACT_FIELDS, ClaimPool(self._kind, meta.key), {}, page.unreadable)
         return [
             (address.spec.address, address.spec.prefix)
             for address in page.items

@@ -90,7 +90,7 @@ class Watched:
             Watch(self.addresses, of_address, None, self.gather, unreadable=may_name),
         ]
         if self.clusters is not None:
-            watches.append(_by_key(self.clusters, of_cluster, pause_changed))
+            watches.append(watch_by_key(self.clusters, of_cluster, pause_changed))
         return watches
 
     def of_claims(self, pools: Iterable[Informer[Any]]) -> list[Watch[Any]]:
@@ -119,12 +119,12 @@ class Watched:
                 unreadable=lambda address: [address],
             ),
             *(
-                _by_key(informer, partial(claims_of_pool, informer.resource), serving_changed)
+                watch_by_key(informer, partial(claims_of_pool, informer.resource), serving_changed)
                 for informer in pools
             ),
         ]
         if self.clusters is not None:
-            watches.append(_by_key(self.clusters, claims_of_cluster, pause_changed))
+            watches.append(watch_by_key(self.clusters, claims_of_cluster, pause_changed))
         return watches
 
     def _concerns_answer(self, change: Change[IPAddress]) -> bool:
@@ -147,7 +147,7 @@ class Watched:
         return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
 
 
-def _by_key(
+def watch_by_key(
     informer: Informer[Any],
     mapping: Callable[[Key], Iterable[Key]],
     predicate: Callable[[Change[Any]], bool],
@@ -190,7 +190,8 @@ def serving_changed(change: Change[Any]) -> bool:
     if old is None or new is None:
         return True
     return (
-        old.metadata.generation != new.metadata.generation
+        old.metadata.uid != new.metadata.uid
+        or old.metadata.generation != new.metadata.generation
         or old.metadata.terminating != new.metadata.terminating
         or api.is_paused(old.metadata.annotations) != api.is_paused(new.metadata.annotations)
     )

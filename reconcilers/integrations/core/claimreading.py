@@ -22,7 +22,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.meta import Key
+from controller.meta import Key, Object
+from controller.resource import Resource
+from controller.unreadables import find_near
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
 from reconcilers.promises.fence import Fence
@@ -39,6 +41,7 @@ from reconcilers.promises.journal import Identity, Journal, Promise
 from reconcilers.promises.passes import Fenced
 from reconcilers.promises.reading import CacheWait, highest_revision
 from reconcilers.promises.settling import CreatedEffects, settle
+from reconcilers.promises.unreadable import check_holders
 
 Claim = Any
 """A claim of whichever kind."""
@@ -59,26 +62,23 @@ PoolT = TypeVar("PoolT", bound=Hashable)
 SpaceT = TypeVar("SpaceT", bound=PoolLayouts)
 
 
-class ClaimSource(ABC, Generic[PoolT, SpaceT]):
-    """One kind of claims, and the kind of their IPAddresses, in caches.
+class ClaimFields(ABC, Generic[PoolT]):
+    """What claims of one kind, and IPAddresses of theirs, say by themselves.
 
     A pool is whatever names it in the index SPACE_INDEX of both caches, as text.
+
+    Args:
+        claims: the kind of claims.
+        addresses: the kind of IPAddresses.
     """
 
-    claims: Cache[Claim]
-    """The claims."""
-    addresses: Cache[Address]
-    """The IPAddresses."""
-
-    @property
-    @abstractmethod
-    def claim_kind(self) -> str:
-        """The full name of the kind of claims: of promises and holders."""
-
-    @property
-    @abstractmethod
-    def address_kind(self) -> str:
-        """The full name of the kind of IPAddresses: of revisions in journals."""
+    def __init__(self, claims: Resource[Any], addresses: Resource[Any]) -> None:
+        self.claims = claims
+        self.addresses = addresses
+        self.claim_kind = claims.full_name
+        """The kind of claims in promises, and as holders."""
+        self.address_kind = addresses.full_name
+        """The kind of IPAddresses in the revisions of journals."""
 
     @abstractmethod
     def namespace_of(self, pool: PoolT) -> str:
@@ -93,43 +93,12 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT]):
         """Return the pool that an IPAddress names; None for a pool that is not served here."""
 
     @abstractmethod
-    def pools_of_address(self, address: Address) -> Iterable[PoolT]:
-        """Return the pools that an IPAddress concerns: its own, and those where it is in the way.
-
-        For these, `addresses_of_pool` is the other direction.
-        """
-
-    @abstractmethod
-    def addresses_of_pool(self, pool: PoolT, space: SpaceT) -> Iterable[Address]:
-        """Return the IPAddresses in the cache that concern a pool, each once."""
+    def pool_of_outline(self, outline: Any) -> PoolT | None:
+        """Return the pool that the outline of a claim or an IPAddress names; None as above."""
 
     @abstractmethod
     def claim_of_address(self, address: Address) -> Key | None:
-        """Return the claim that an IPAddress belongs to; None if it belongs to none."""
-
-    @abstractmethod
-    def addresses_of(self, claim: Key) -> Sequence[Address]:
-        """Return the IPAddresses in the cache that belong to a claim."""
-
-    @abstractmethod
-    def find_address(self, addresses: Iterable[Address], promise: Promise) -> Address | None:
-        """Return the IPAddress that was created, or adopted, for a promise; None for none.
-
-        Args:
-            addresses: those that belong to the claim.
-        """
-
-    @abstractmethod
-    def facts_of(
-        self, pool: PoolT, space: SpaceT, claim: Claim | None, addresses: Sequence[Address]
-    ) -> Facts | None:
-        """Return the facts of a claim and its IPAddresses for a pool; None for none.
-
-        Args:
-            space: what it may hand out.
-            claim: the claim; None if there is none.
-            addresses: the IPAddresses that belong to the claim, of any pool.
-        """
+        """Return the claim that an IPAddress is for; None if it is for none."""
 
     @abstractmethod
     def waits(self, claim: Claim) -> bool:
@@ -139,19 +108,120 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT]):
     def holds(self, claim: Claim) -> bool:
         """Return whether a claim holds an address by its own status."""
 
+
+class ClaimSource(ABC, Generic[PoolT, SpaceT]):
+    """The claims of one kind and their IPAddresses in caches, and which pools they concern."""
+
+    claims: Cache[Claim]
+    """The claims."""
+    addresses: Cache[Address]
+    """The IPAddresses."""
+
+    @property
     @abstractmethod
-    def check_readable(
-        self, pool: PoolT, claims: Mapping[Key, str], addresses: Mapping[Key, str]
-    ) -> None:
-        """Raise if objects that cannot be decoded may hold addresses of a pool.
+    def fields(self) -> ClaimFields[PoolT]:
+        """What the objects say by themselves."""
+
+    @property
+    def claim_kind(self) -> str:
+        """The full name of the kind of claims."""
+        return self.fields.claim_kind
+
+    @property
+    def address_kind(self) -> str:
+        """The full name of the kind of IPAddresses."""
+        return self.fields.address_kind
+
+    @abstractmethod
+    def pools_of_address(self, address: Address) -> Iterable[PoolT]:
+        """Return the pools that cannot hand out something because of an IPAddress.
+
+        These are the pool that it names, and those where its name is in the way. The other
+        direction is `addresses_of_pool`: a pass over a pool reads what concerns the pool, and a
+        change of an IPAddress has the same pools read again.
+        """
+
+    @abstractmethod
+    def addresses_of_pool(self, pool: PoolT, space: SpaceT) -> Iterable[Address]:
+        """Return the IPAddresses in the cache that concern a pool, each once.
 
         Args:
-            claims: the claims that cannot be decoded, with the reason.
-            addresses: the IPAddresses that cannot be decoded, with the reason.
-
-        Raises:
-            UnreadableHolders: some of them may.
+            space: what the pool may hand out.
         """
+
+    @abstractmethod
+    def addresses_of(self, claim: Key) -> Sequence[Address]:
+        """Return the IPAddresses in the cache that are for a claim."""
+
+    @abstractmethod
+    def find_address(self, addresses: Iterable[Address], promise: Promise) -> Address | None:
+        """Return the IPAddress that was created, or adopted, for a promise; None for none.
+
+        Args:
+            addresses: those that are for the claim.
+        """
+
+    @abstractmethod
+    def facts_of(
+        self, pool: PoolT, space: SpaceT, claim: Claim | None, addresses: Sequence[Address]
+    ) -> Facts | None:
+        """Return the facts about a claim and its IPAddresses: what they hold of a pool.
+
+        Args:
+            space: what the pool may hand out.
+            claim: the claim; None if there is none.
+            addresses: the IPAddresses that are for the claim, of any pool.
+
+        Returns:
+            None if they hold nothing of the pool and the claim does not name it.
+        """
+
+
+def check_readable(
+    fields: ClaimFields[PoolT],
+    pool: PoolT,
+    claims: Mapping[Key, str],
+    addresses: Mapping[Key, str],
+) -> None:
+    """Raise if claims or IPAddresses that cannot be decoded may hold addresses of a pool.
+
+    An object whose pool cannot be decoded may be of any pool that its namespace can name. Those of
+    a cache are found by its index, so thousands that name other pools cost nothing.
+
+    Args:
+        fields: what objects of the kinds say.
+        claims: the claims that cannot be decoded, with the reason.
+        addresses: the IPAddresses that cannot be decoded, with the reason.
+
+    Raises:
+        UnreadableHolders: some of them may.
+    """
+    if not claims and not addresses:
+        return
+
+    namespace = fields.namespace_of(pool)
+
+    def may_concern(key: Key, outline: Object | None) -> bool:
+        if outline is not None:
+            return fields.pool_of_outline(outline) == pool
+        return not namespace or key.namespace in {"", namespace}
+
+    # The index selects candidates; may_concern decides by the parts that can be decoded.
+    near = {
+        fields.claims.kind: find_near(claims, SPACE_INDEX, str(pool)),
+        fields.addresses.kind: find_near(addresses, SPACE_INDEX, str(pool)),
+    }
+    check_holders(near, may_concern)
+
+
+def check_source(source: ClaimSource[PoolT, Any], pool: PoolT) -> None:
+    """Raise if objects of the caches that cannot be decoded may hold addresses of a pool.
+
+    Raises:
+        UnreadableHolders: some of them may.
+    """
+    unreadable = source.claims.unreadable, source.addresses.unreadable
+    check_readable(source.fields, pool, *unreadable)
 
 
 def holder_of_claim(source: ClaimSource[Any, Any], claim: Claim) -> Holder:
@@ -161,7 +231,7 @@ def holder_of_claim(source: ClaimSource[Any, Any], claim: Claim) -> Holder:
 
 def holder_of_address(source: ClaimSource[Any, Any], address: Address) -> Holder:
     """Return the holder that an IPAddress speaks of: its claim, or itself without a claim."""
-    claim = source.claim_of_address(address)
+    claim = source.fields.claim_of_address(address)
     if claim is None:
         return Holder(source.address_kind, address.metadata.key)
     return Holder(source.claim_kind, claim)
@@ -183,7 +253,7 @@ def find_facts(
             return source.facts_of(pool, space, claim, addresses)
         if holder.kind == source.address_kind:
             address = source.addresses.get(holder.key)
-            is_alone = address is not None and source.claim_of_address(address) is None
+            is_alone = address is not None and source.fields.claim_of_address(address) is None
             return source.facts_of(pool, space, None, [address] if is_alone else [])
     return None
 
@@ -269,18 +339,19 @@ class ClaimReader(Generic[PoolT, SpaceT]):
     def read_cached(self, pool: PoolT, space: SpaceT) -> ClaimsReading[SpaceT]:
         """Return the reading that the caches give, however old it is."""
         holdings = self._kept.holdings(pool, space)
-        return ClaimsReading(space, holdings, self.views_of(pool, holdings))
+        return ClaimsReading(space, holdings, self._make_cached_views(pool, holdings))
 
-    def views_of(self, pool: PoolT, holdings: Holdings) -> Mapping[str, View[Claim]]:
-        """Return the views that the caches give, with holdings that were read from them."""
-        return {kind: self.view_of(kind, pool, holdings) for kind in self._sources}
+    def _make_cached_views(self, pool: PoolT, holdings: Holdings) -> Mapping[str, View[Claim]]:
+        return {kind: self.make_cached_view(kind, pool, holdings) for kind in self._sources}
 
-    def view_of(self, kind: str, pool: PoolT, holdings: Holdings) -> View[Claim]:
-        """Return the view of the claims of a kind that the caches give.
+    def make_cached_view(self, kind: str, pool: PoolT, holdings: Holdings) -> View[Claim]:
+        """Return the claims of one kind as the caches show them now.
+
+        A NetworkPool reads its holdings by itself, of IPAllocations and claims together.
 
         Args:
             kind: by its full name.
-            holdings: of the pool, as the caches show them.
+            holdings: of the pool, of all kinds, as the caches show them.
         """
         source = self._sources[kind]
         position, known = source.addresses.position, self._created.get(pool, {})
@@ -308,9 +379,9 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             ControllerError: a LIST failed.
         """
         self.check_cached(pool)
-        if self.suffices(pool, journal):
+        if self.can_read_cached(pool, journal):
             return self.read_cached(pool, space)
-        return await self.read_live(pool, space, journal)
+        return await self.read_lists(pool, space, journal)
 
     def check_cached(self, pool: PoolT) -> None:
         """Raise if the caches show objects that cannot be decoded and may be the pool's.
@@ -319,13 +390,13 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             UnreadableHolders: there are some.
         """
         for source in self._sources.values():
-            source.check_readable(pool, source.claims.unreadable, source.addresses.unreadable)
+            check_source(source, pool)
 
-    def suffices(self, pool: PoolT, journal: Journal) -> bool:
-        """Return whether the caches have read as far as a journal says; False to LIST.
+    def can_read_cached(self, pool: PoolT, journal: Journal) -> bool:
+        """Return whether a pass may rely on the caches (`read_cached`), or has to LIST.
 
-        That is also so if the caches do not show which IPAddresses were created for promises that
-        are over.
+        It may if the caches have read as far as the journal says, and show for each promise that
+        is over which IPAddress was created for it.
 
         Raises:
             Behind: a cache may still get there.
@@ -336,7 +407,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             for kind, cache in kinds.items():
                 if not self._wait.has_read(cache, journal.revisions.get(kind, 0), (kind, pool)):
                     return False
-        for kind, view in self.views_of(pool, Holdings()).items():
+        for kind, view in self._make_cached_views(pool, Holdings()).items():
             still_open = settle(journal, kind, view).promises
             if still_open != settle(journal, kind, view, view.effects).promises:
                 return False
@@ -364,10 +435,13 @@ class ClaimReader(Generic[PoolT, SpaceT]):
                 created[promise.identity] = revision
         self._created[pool] = created
 
-    async def read_live(
+    async def read_lists(
         self, pool: PoolT, space: SpaceT, journal: Journal
     ) -> ClaimsReading[SpaceT]:
-        """Return the reading of LISTs that begin now.
+        """Return the reading of a pool by LISTs that begin now.
+
+        It is noted how far the LISTs got, and which IPAddresses they show of promises that are
+        over: the caches are used again once they show as much.
 
         Raises:
             UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
@@ -384,7 +458,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         for kind, listed in lists.items():
             source, view = listed.source, listed.view(holdings, created)
             claims = listed.claims.values()
-            of_pool = [claim for claim in claims if source.pool_of_claim(claim) == pool]
+            of_pool = [claim for claim in claims if source.fields.pool_of_claim(claim) == pool]
             concerned = [
                 address for address in listed.addresses if pool in source.pools_of_address(address)
             ]
@@ -409,11 +483,11 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             UnreadableHolders: claims that may name the pool cannot be decoded.
             ControllerError: the LIST failed.
         """
-        kind, namespace = source.claims.resource, source.namespace_of(pool)
+        kind, namespace = source.claims.resource, source.fields.namespace_of(pool)
         page = await self._client.list(kind, namespace=namespace)
-        source.check_readable(pool, page.unreadable, {})
+        check_readable(source.fields, pool, page.unreadable, {})
         return page.revision, [
-            claim for claim in page.items if source.pool_of_claim(claim) == pool
+            claim for claim in page.items if source.fields.pool_of_claim(claim) == pool
         ]
 
     async def list_addresses(
@@ -425,10 +499,12 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             UnreadableHolders: IPAddresses that may name the pool cannot be decoded.
             ControllerError: the LIST failed.
         """
-        kind, namespace = source.addresses.resource, source.namespace_of(pool)
+        kind, namespace = source.addresses.resource, source.fields.namespace_of(pool)
         page = await self._client.list(kind, namespace=namespace)
-        source.check_readable(pool, {}, page.unreadable)
-        return [address for address in page.items if source.pool_of_address(address) == pool]
+        check_readable(source.fields, pool, {}, page.unreadable)
+        return [
+            address for address in page.items if source.fields.pool_of_address(address) == pool
+        ]
 
     async def void_earlier(
         self, source: ClaimSource[PoolT, SpaceT], pool: PoolT, fence: Fence[Any]
@@ -479,13 +555,15 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         risky = [
             claim
             for claim in claims
-            if source.waits(claim) and (not is_known or claim.metadata.uid in open_to)
+            if source.fields.waits(claim) and (not is_known or claim.metadata.uid in open_to)
         ]
         await fence.void_earlier(risky)
         # After the claims: what was promised to them is kept by now, or void.
         addresses = await self.list_addresses(source, pool)
         holders = {holder_of_address(source, address) for address in addresses}
-        holders |= {holder_of_claim(source, claim) for claim in claims if source.holds(claim)}
+        holders |= {
+            holder_of_claim(source, claim) for claim in claims if source.fields.holds(claim)
+        }
         return len(holders)
 
     def count(self, pool: PoolT) -> int:
@@ -573,14 +651,14 @@ async def _list_source(
         UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
         ControllerError: a LIST failed.
     """
-    namespace = source.namespace_of(pool)
+    namespace = source.fields.namespace_of(pool)
     claims = await client.list(source.claims.resource, namespace=namespace)
     addresses = await client.list(source.addresses.resource, namespace=namespace)
-    source.check_readable(pool, claims.unreadable, addresses.unreadable)
+    check_readable(source.fields, pool, claims.unreadable, addresses.unreadable)
     by_claim: dict[Key, list[Address]] = {}
     unclaimed: list[Address] = []
     for address in addresses.items:
-        claim = source.claim_of_address(address)
+        claim = source.fields.claim_of_address(address)
         (unclaimed if claim is None else by_claim.setdefault(claim, [])).append(address)
     return _ListedSource(
         source,
@@ -602,7 +680,7 @@ def sources_of_holdings(
         return source.claims.by_index(SPACE_INDEX, str(pool))
 
     def pools_of_claim(claim: Claim) -> Iterable[PoolT]:
-        pool = source.pool_of_claim(claim)
+        pool = source.fields.pool_of_claim(claim)
         return () if pool is None else (pool,)
 
     return (

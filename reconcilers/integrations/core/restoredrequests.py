@@ -8,15 +8,24 @@ claim, it gets no address for half a minute.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from controller.cache import Cache, Change
 from controller.clock import Clock
-from controller.meta import Object
+from controller.meta import Object, ObjectMeta
 
 RESTORED_SECONDS = 30.0
 """How long a restored claim waits for its IPAddress, and a restored IPAddress for its claim."""
 RequestT = TypeVar("RequestT", bound=Object)
+
+
+def seconds_of_restore(address: ObjectMeta, now: datetime) -> float:
+    """Return for how many seconds an IPAddress is kept for a claim that may come yet."""
+    if address.creationTimestamp is None:
+        return 0.0
+    age = (now - address.creationTimestamp).total_seconds()
+    return RESTORED_SECONDS - age if age >= 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from allocator import AddressRange
 from controller.client import Client
 from reconcilers.api import names
 from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
+from reconcilers.integrations.core.claimreading import Address, Claim
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import POOL, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
-from reconcilers.integrations.metal3.sides import Address, Claim, ClaimSide
+from reconcilers.integrations.metal3.sides import ClaimSide
 from reconcilers.reporting.releaselog import holder_fields
 
 MADE_FOR = names.ANNOTATION_MADE_FOR

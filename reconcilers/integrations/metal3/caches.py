@@ -13,19 +13,17 @@ from typing_extensions import override
 from allocator import AddressRange
 from controller.cache import Cache
 from controller.indexes import IndexFunction
-from controller.meta import Key, Object
-from controller.unreadables import find_near
+from controller.meta import Key
 from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, Cluster, is_paused
-from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource
+from reconcilers.integrations.core.claimreading import Address, Claim, ClaimReader, ClaimSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import addresses_in, prefixes_of
 from reconcilers.integrations.metal3.api import Metal3Pool
 from reconcilers.integrations.metal3.entries import OUTSIDE, EntrySpace, parse_single, parts_of
-from reconcilers.integrations.metal3.sides import Address, Claim, ClaimSide
+from reconcilers.integrations.metal3.sides import ClaimSide
 from reconcilers.promises.holdings import Facts
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, PromisedRange
-from reconcilers.promises.unreadable import check_holders
 
 Metal3Reader = ClaimReader[Key, EntrySpace]
 """Reads what the claims of IPPools hold."""
@@ -97,25 +95,8 @@ class SideCaches(ClaimSource[Key, EntrySpace]):
 
     @property
     @override
-    def claim_kind(self) -> str:
-        return self.side.claim_kind
-
-    @property
-    @override
-    def address_kind(self) -> str:
-        return self.side.address_kind
-
-    @override
-    def namespace_of(self, pool: Key) -> str:
-        return pool.namespace
-
-    @override
-    def pool_of_claim(self, claim: Claim) -> Key | None:
-        return self.side.pool_of_claim(claim)
-
-    @override
-    def pool_of_address(self, address: Address) -> Key | None:
-        return self.side.pool_of_address(address)
+    def fields(self) -> ClaimSide:
+        return self.side
 
     @override
     def pools_of_address(self, address: Address) -> Iterable[Key]:
@@ -136,10 +117,6 @@ class SideCaches(ClaimSource[Key, EntrySpace]):
         return {address.metadata.key: address for address in addresses}.values()
 
     @override
-    def claim_of_address(self, address: Address) -> Key | None:
-        return self.side.claim_of_address(address)
-
-    @override
     def addresses_of(self, claim: Key) -> Sequence[Address]:
         return list(self.addresses.by_index(CLAIM_INDEX, str(claim)))
 
@@ -158,20 +135,6 @@ class SideCaches(ClaimSource[Key, EntrySpace]):
         self, pool: Key, space: EntrySpace, claim: Claim | None, addresses: Sequence[Address]
     ) -> Facts | None:
         return facts_of(self.side, pool, space, claim, addresses)
-
-    @override
-    def waits(self, claim: Claim) -> bool:
-        return self.side.waits(claim)
-
-    @override
-    def holds(self, claim: Claim) -> bool:
-        return self.side.holds(claim)
-
-    @override
-    def check_readable(
-        self, pool: Key, claims: Mapping[Key, str], addresses: Mapping[Key, str]
-    ) -> None:
-        check_readable(self.side, pool, claims, addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,34 +268,3 @@ def _named_in_entries(address: Address, pool: Key, space: EntrySpace) -> list[Ad
         return []
     addresses = addresses_in(meta.name, space.name_prefix)
     return [parsed for parsed in addresses if space.entry_of(parsed) is not None]
-
-
-def check_readable(
-    side: ClaimSide, pool: Key, claims: Mapping[Key, str], addresses: Mapping[Key, str]
-) -> None:
-    """Raise if claims or IPAddresses that cannot be decoded may hold addresses of a pool.
-
-    Args:
-        side: the kind of the claims, with the kind of their IPAddresses.
-        claims: the claims that cannot be decoded, with the reason.
-        addresses: the IPAddresses that cannot be decoded, with the reason.
-
-    Raises:
-        UnreadableHolders: some of them may.
-    """
-    if not claims and not addresses:
-        return
-
-    def may_concern(key: Key, outline: Object | None) -> bool:
-        if outline is None:
-            return key.namespace in {"", pool.namespace}
-        return side.pool_of_outline(outline) == pool
-
-    # The index selects candidates; may_concern decides by the parts that can be decoded.
-    check_holders(
-        {
-            side.claims.kind: find_near(claims, SPACE_INDEX, str(pool)),
-            side.addresses.kind: find_near(addresses, SPACE_INDEX, str(pool)),
-        },
-        may_concern,
-    )

@@ -9,7 +9,7 @@ from controller.events import Recorder
 from controller.meta import Key
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.claimkind import ClaimKind
-from reconcilers.integrations.core.claimreading import ClaimsReading
+from reconcilers.integrations.core.claimreading import Claim, ClaimsReading
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
@@ -22,7 +22,6 @@ from reconcilers.integrations.metal3.caches import (
 )
 from reconcilers.integrations.metal3.entries import EntrySpace
 from reconcilers.integrations.metal3.granting import make_claim_writes
-from reconcilers.integrations.metal3.sides import Claim
 from reconcilers.integrations.metal3.taking import EntryTaker, TakenAddresses
 
 Metal3Requests = ClaimKind[Metal3Pool, Claim, Key, EntrySpace]

@@ -28,15 +28,14 @@ from reconcilers.integrations.core.claimproblems import (
     ClaimProblem,
     describe_not_ready,
 )
-from reconcilers.integrations.core.claimreading import holder_of_claim
+from reconcilers.integrations.core.claimreading import Address, Claim, holder_of_claim
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.eventmemory import EventMemory
-from reconcilers.integrations.core.restoredrequests import RESTORED_SECONDS
+from reconcilers.integrations.core.restoredrequests import seconds_of_restore
 from reconcilers.integrations.metal3.addresswrites import MADE_FOR, AddressWrites
 from reconcilers.integrations.metal3.api import JOURNALS, POOL, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, Metal3Reader, SideCaches
 from reconcilers.integrations.metal3.entries import PoolSpaces, parse_single
-from reconcilers.integrations.metal3.sides import Address, Claim
 from reconcilers.promises.refusedwrites import RefusedWrites
 
 ATTEMPTS = 3
@@ -184,7 +183,7 @@ class Metal3ClaimReconciler:
                 continue
             if pool_key in self._caches.pools.unreadable:
                 continue
-            remaining = self._seconds_of_restore(address)
+            remaining = seconds_of_restore(address.metadata, self._clock.now())
             if remaining > 0:
                 waits.append(remaining)
                 continue
@@ -192,14 +191,6 @@ class Metal3ClaimReconciler:
                 return Again(RETRY)  # the cache does not show it yet
             await self._addresses.remove(self._side, address, "its claim is gone")
         return Again(min(waits)) if waits else SETTLED
-
-    def _seconds_of_restore(self, address: Address) -> float:
-        """Return for how many seconds an IPAddress is kept for a claim that may come yet."""
-        created = address.metadata.creationTimestamp
-        if created is None:
-            return 0.0
-        age = (self._clock.now() - created).total_seconds()
-        return RESTORED_SECONDS - age if age >= 0 else 0.0
 
     async def _keep_address(self, claim: Claim, pool: Metal3Pool) -> None:
         """Recreate or repair the IPAddress of a claim that has its address, and its status."""

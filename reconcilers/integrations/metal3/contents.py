@@ -12,6 +12,8 @@ from controller.cache import Cache
 from controller.meta import Key
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
 from reconcilers.integrations.core.claimreading import (
+    Claim,
+    check_source,
     find_facts,
     holder_of_address,
     holder_of_claim,
@@ -24,11 +26,10 @@ from reconcilers.integrations.metal3.caches import (
     Metal3Caches,
     SideCaches,
     address_indexes,
-    check_readable,
     claim_indexes,
 )
 from reconcilers.integrations.metal3.entries import EntrySpace, space_of
-from reconcilers.integrations.metal3.sides import Claim, ContractSide, Metal3Side
+from reconcilers.integrations.metal3.sides import ContractSide, Metal3Side
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
@@ -119,15 +120,7 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
         unreadable = [
             unreadable_object
             for side in caches.sides.values()
-            for unreadable_object in find_unreadable(
-                partial(
-                    check_readable,
-                    side.side,
-                    key,
-                    side.claims.unreadable,
-                    side.addresses.unreadable,
-                )
-            )
+            for unreadable_object in find_unreadable(partial(check_source, side, key))
         ]
         yield IPPoolContents(pool, space, Holdings(space.layouts, facts), caches, unreadable)
 

@@ -11,12 +11,12 @@ from controller.events import Recorder
 from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.configuration.settings import PoolSettings
+from reconcilers.integrations.core.claimreading import Address, Claim
 from reconcilers.integrations.core.claimwrites import ClaimWrites
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace
-from reconcilers.integrations.metal3.sides import Address, Claim
 from reconcilers.promises.journal import Promise
 
 Metal3ClaimWrites = ClaimWrites[Claim, Address, Metal3Pool, EntrySpace]

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from reconcilers.integrations.core.claimproblems import describe_not_ready
+from reconcilers.integrations.core.claimreading import Claim
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.metal3.api import POOL
 from reconcilers.integrations.metal3.caches import Metal3Caches
 from reconcilers.integrations.metal3.entries import space_of
-from reconcilers.integrations.metal3.sides import Claim, ClaimSide
+from reconcilers.integrations.metal3.sides import ClaimSide
 
 
 def outcomes(before: Metal3Caches, after: Metal3Caches) -> Iterator[Planned]:

@@ -6,10 +6,10 @@ from functools import partial
 from allocator import AddressRange, Capacity, Family
 from allocator.addresses import BITS, union
 from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, is_paused
+from reconcilers.integrations.core.claimreading import Claim
 from reconcilers.integrations.metal3.api import POOLS, Metal3PoolSpec
 from reconcilers.integrations.metal3.contents import IPPoolContents
 from reconcilers.integrations.metal3.entries import parse_single, reserved_of
-from reconcilers.integrations.metal3.sides import Claim
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
 from reconcilers.pictures.poolpicture import (
     PoolFamily,

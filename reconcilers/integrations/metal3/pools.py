@@ -150,10 +150,6 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
         return self._caches.history_confirmed
 
     @override
-    def is_left_alone(self, pool: Metal3Pool) -> bool:
-        return False
-
-    @override
     def forget(self, pool: Key) -> None:
         self._parts.reader.forget(pool)
         self._spaces.forget(pool)
@@ -214,17 +210,6 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
             choice = choose(reading.holdings, takers, settled.promises, room, limits=limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         return Allotment(settled, granted, choice.more, choice)
-
-    @override
-    async def confirm(
-        self,
-        pool: Metal3Pool,
-        journal: Journal,
-        reading: ClaimsReading[EntrySpace],
-        choice: Metal3Choice,
-        limits: Limits,
-    ) -> tuple[ClaimsReading[EntrySpace], Metal3Choice]:
-        return reading, choice
 
     @override
     async def finish(

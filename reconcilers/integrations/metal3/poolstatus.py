@@ -17,12 +17,12 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
 from controller.meta import Key
+from reconcilers.integrations.core.claimreading import Address, Claim
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import canonical_text
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, is_never_given, parse_single
-from reconcilers.integrations.metal3.sides import Address, Claim
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class PoolIndexes:
             claims = side.claims.by_index(SPACE_INDEX, str(pool))
             names.update(claim.metadata.name for claim in claims)
             for address in side.addresses.by_index(SPACE_INDEX, str(pool)):
-                claim = side.claim_of_address(address)
+                claim = side.side.claim_of_address(address)
                 if claim is not None:
                     names.add(claim.name)
         return names
@@ -123,12 +123,12 @@ class PoolIndexes:
         key = Key(pool.namespace, name)
         for side in self._caches.sides.values():
             claim = side.claims.get(key)
-            is_of_pool = claim is not None and side.pool_of_claim(claim) == pool
+            is_of_pool = claim is not None and side.side.pool_of_claim(claim) == pool
             status_name = side.side.address_name(claim) if claim is not None and is_of_pool else ""
             addresses = [
                 address
                 for address in side.addresses_of(key)
-                if side.pool_of_address(address) == pool
+                if side.side.pool_of_address(address) == pool
             ]
 
             def order(address: Address, first: str = status_name) -> tuple[bool, str]:
@@ -146,14 +146,14 @@ class PoolIndexes:
     def _note_claim(self, side: SideCaches, change: Change[Claim]) -> None:
         for claim in (change.old, change.new):
             if claim is not None:
-                self._note(side.pool_of_claim(claim), claim.metadata.name)
+                self._note(side.side.pool_of_claim(claim), claim.metadata.name)
 
     def _note_address(self, side: SideCaches, change: Change[Address]) -> None:
         for address in (change.old, change.new):
             if address is not None:
-                claim = side.claim_of_address(address)
+                claim = side.side.claim_of_address(address)
                 if claim is not None:
-                    self._note(side.pool_of_address(address), claim.name)
+                    self._note(side.side.pool_of_address(address), claim.name)
 
     def _note(self, pool: Key | None, name: str) -> None:
         kept = None if pool is None else self._kept.get(pool)

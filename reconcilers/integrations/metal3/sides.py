@@ -5,7 +5,7 @@ shows the name of its IPAddress and a condition Ready. Names, labels and finaliz
 for both kinds, so that its controller can take the objects over again.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from datetime import datetime
 from typing import Any
@@ -15,8 +15,6 @@ from typing_extensions import override
 from allocator import AddressRange
 from controller.conditions import TRUE
 from controller.meta import Key, OwnerReference
-from controller.resource import Resource
-from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.statuses import (
     granted_status,
@@ -28,13 +26,12 @@ from reconcilers.integrations.core.claimproblems import (
     POOL_NOT_READY,
     ClaimProblem,
 )
+from reconcilers.integrations.core.claimreading import Address, Claim, ClaimFields
 from reconcilers.integrations.metal3.addressnames import canonical_text
 from reconcilers.integrations.metal3.api import (
     ADDRESS_FINALIZER,
-    ADDRESS_KIND,
     ADDRESSES,
     CLAIM_FINALIZER,
-    CLAIM_KIND,
     CLAIMS,
     CONTRACT_ADDRESS_FINALIZER,
     CONTRACT_CLAIM_FINALIZER,
@@ -53,48 +50,18 @@ from reconcilers.integrations.metal3.api import (
 from reconcilers.integrations.metal3.entries import AddressSettings
 from reconcilers.reporting.conditions import READY, Finding
 
-Claim = Any
-"""An IPClaim or an IPAddressClaim."""
-Address = Any
-"""An IPAddress of metal3 or of Cluster API."""
 
+class ClaimSide(ClaimFields[Key]):
+    """One kind of claims, and the kind of its IPAddresses."""
 
-class ClaimSide(ABC):
-    """One kind of claims, and the kind of its IPAddresses.
-
-    Args:
-        claims: the kind of claims.
-        addresses: the kind of IPAddresses.
-    """
-
-    claim_kind: str
-    """The full name of the kind of claims: of promises and holders."""
-    address_kind: str
-    """The full name of the kind of IPAddresses: of revisions in journals."""
     claim_finalizer: str
     address_finalizer: str
     failure = f"{NOT_CREATED}. "
     shows_obstacles = False
 
-    def __init__(self, claims: Resource[Any], addresses: Resource[Any]) -> None:
-        self.claims = claims
-        self.addresses = addresses
-
-    @abstractmethod
-    def pool_of_claim(self, claim: Claim) -> Key | None:
-        """Return the IPPool that a claim names; None if it names something else."""
-
-    @abstractmethod
-    def pool_of_address(self, address: Address) -> Key | None:
-        """Return the IPPool that an IPAddress names; None if it names something else."""
-
-    @abstractmethod
-    def pool_of_outline(self, outline: Any) -> Key | None:
-        """Return the IPPool that the outline of an object names; None for something else."""
-
-    @abstractmethod
-    def claim_of_address(self, address: Address) -> Key | None:
-        """Return the claim that an IPAddress names; None if it names none."""
+    @override
+    def namespace_of(self, pool: Key) -> str:
+        return pool.namespace
 
     @abstractmethod
     def address_name(self, claim: Claim) -> str:
@@ -208,17 +175,15 @@ class ClaimSide(ABC):
         del claim
         return f"Allocated {address.spec.address}"
 
+    @override
     def waits(self, claim: Claim) -> bool:
-        """Return whether a claim waits for an address."""
         meta = claim.metadata
         has_finalizer = self.claim_finalizer in meta.finalizers
         return has_finalizer and not meta.terminating and not self.address_name(claim)
 
+    @override
     def holds(self, claim: Claim) -> bool:
-        """Return whether a claim holds the address that its status names.
-
-        A claim that is being deleted holds it until our finalizer is removed.
-        """
+        # A claim that is being deleted holds its address until our finalizer is removed.
         meta = claim.metadata
         is_released = meta.terminating and self.claim_finalizer not in meta.finalizers
         return bool(self.address_name(claim)) and not is_released
@@ -231,8 +196,6 @@ class ClaimSide(ABC):
 class Metal3Side(ClaimSide):
     """metal3's IPClaims and IPAddresses."""
 
-    claim_kind = CLAIM_KIND
-    address_kind = ADDRESS_KIND
     claim_finalizer = CLAIM_FINALIZER
     address_finalizer = ADDRESS_FINALIZER
 
@@ -333,8 +296,6 @@ class Metal3Side(ClaimSide):
 class ContractSide(ClaimSide):
     """Cluster API's IPAddressClaims and IPAddresses."""
 
-    claim_kind = names.KIND_CLAIMS
-    address_kind = names.KIND_ADDRESSES
     claim_finalizer = CONTRACT_CLAIM_FINALIZER
     address_finalizer = CONTRACT_ADDRESS_FINALIZER
 

@@ -14,6 +14,7 @@ from reconcilers.integrations.core.claimproblems import (
     POOL_EXHAUSTED,
     ClaimProblem,
 )
+from reconcilers.integrations.core.claimreading import Address, Claim
 from reconcilers.integrations.core.rules import View
 from reconcilers.integrations.metal3.api import (
     CONFLICTING,
@@ -27,7 +28,7 @@ from reconcilers.integrations.metal3.api import (
 )
 from reconcilers.integrations.metal3.caches import Metal3Caches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
-from reconcilers.integrations.metal3.sides import Address, Claim, ClaimSide
+from reconcilers.integrations.metal3.sides import ClaimSide
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, PromisedRange

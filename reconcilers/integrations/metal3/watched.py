@@ -9,12 +9,16 @@ from controller.informer import Informer
 from controller.meta import Key
 from controller.triggers import KeyWatch, Trigger, Watch, spec_at_once, to_self
 from controller.workqueue import LOW_PRIORITY
-from reconcilers.integrations.clusterapi.api import Cluster, is_paused
-from reconcilers.integrations.clusterapi.watched import pause_changed
+from reconcilers.integrations.clusterapi.api import Cluster
+from reconcilers.integrations.clusterapi.watched import (
+    pause_changed,
+    serving_changed,
+    watch_by_key,
+)
+from reconcilers.integrations.core.claimreading import Address, Claim
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import CLUSTER_INDEX, Metal3Caches, SideCaches
-from reconcilers.integrations.metal3.sides import Address, Claim
 from reconcilers.spaces.announcing import OverlapAnnouncer
 
 
@@ -79,7 +83,7 @@ class Metal3Watches:
                 ),
             ]
         if self.clusters is not None:
-            watches.append(_by_key(self.clusters, self._pools_of_cluster))
+            watches.append(watch_by_key(self.clusters, self._pools_of_cluster, pause_changed))
         return watches
 
     def of_claims(self, kind: str) -> list[Trigger]:
@@ -108,15 +112,10 @@ class Metal3Watches:
                 informers.claims, to_self, _concerns_claim(side), unreadable=lambda claim: [claim]
             ),
             Watch(informers.addresses, claims_of_address, _concerns_claim_of(side)),
-            Watch(
-                self.pools,
-                lambda pool: claims_of_pool(pool.metadata.key),
-                serving_changed,
-                unreadable=claims_of_pool,
-            ),
+            watch_by_key(self.pools, claims_of_pool, serving_changed),
         ]
         if self.clusters is not None:
-            watches.append(_by_key(self.clusters, claims_of_cluster))
+            watches.append(watch_by_key(self.clusters, claims_of_cluster, pause_changed))
         return watches
 
     def _pools_of_address(self, side: SideCaches) -> Callable[[Address], Iterable[Key]]:
@@ -135,18 +134,6 @@ class Metal3Watches:
             for claim in side.claims.by_index(CLUSTER_INDEX, str(cluster)):
                 keys.update(_pools_of_claim(side)(claim))
         return keys
-
-
-def _by_key(
-    clusters: Informer[Cluster], mapping: Callable[[Key], Iterable[Key]]
-) -> Watch[Cluster]:
-    """Return a watch that maps Clusters by their keys, whether they can be decoded or not."""
-    return Watch(
-        clusters,
-        lambda cluster: mapping(cluster.metadata.key),
-        pause_changed,
-        unreadable=mapping,
-    )
 
 
 def _pools_of_claim(side: SideCaches) -> Callable[[Claim], Iterable[Key]]:
@@ -189,16 +176,3 @@ def _concerns_claim_of(side: SideCaches) -> Callable[[Change[Any]], bool]:
         return claim is None or claim.metadata.terminating or bool(side.side.address_name(claim))
 
     return concerns
-
-
-def serving_changed(change: Change[Metal3Pool]) -> bool:
-    """Return whether a pool came, went, began to go, was paused, or has another spec."""
-    old, new = change.old, change.new
-    if old is None or new is None:
-        return True
-    return (
-        old.metadata.uid != new.metadata.uid
-        or old.metadata.generation != new.metadata.generation
-        or old.metadata.terminating != new.metadata.terminating
-        or is_paused(old.metadata.annotations) != is_paused(new.metadata.annotations)
-    )

@@ -14,7 +14,6 @@ from reconcilers.integrations.clusterapi import (
     caches,
     claimtaking,
     pools,
-    reading,
     statuses,
 )
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
@@ -176,7 +175,7 @@ def addresses_listed_first(mp: Patch) -> None:
 
     mp.setattr(ClaimReader, "list_claims", claims)
     mp.setattr(ClaimReader, "list_addresses", addresses)
-    mp.setattr(reading.ContractSource, "holds", lambda self, claim: False)
+    mp.setattr(caches.ContractFields, "holds", lambda self, claim: False)
 
 
 def own_answers_count_as_read(mp: Patch) -> None:
@@ -227,7 +226,7 @@ def waits_for_a_lost_cluster(mp: Patch) -> None:
 
 def unreadable_objects_hold_nothing(mp: Patch) -> None:
     """A claim or an IPAddress that cannot be decoded counts as one that is not there."""
-    mp.setattr(reading, "check_readable", lambda kind, pool, claims, addresses: None)
+    mp.setattr(claimreading, "check_readable", lambda fields, pool, claims, addresses: None)
 
 
 def created_addresses_unread(mp: Patch) -> None:

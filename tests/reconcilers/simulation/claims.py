@@ -31,9 +31,9 @@ from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import make_reader
-from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
-from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.statuses import record_of, waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.promises.passes import PoolPasses
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
@@ -107,7 +107,7 @@ class ClaimReplica(Process):
             make_reader(client, caches, clock, settings.cache_patience),
             recorder,
             Leftovers(client, caches, clock),
-            RestoredClaims(caches.claims, clock),
+            RestoredRequests(caches.claims, clock, waits, space_of),
             clock,
             settings,
         )

@@ -9,7 +9,8 @@ from controller.meta import Key, ObjectMeta
 from controller.unreadables import UnreadableObjects
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import PoolOutline, PoolOutlineSpec, PoolRef
-from reconcilers.integrations.clusterapi.caches import check_readable, space_of
+from reconcilers.integrations.clusterapi.caches import CONTRACT_FIELDS, ClaimPool, space_of
+from reconcilers.integrations.core.claimreading import check_readable
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.promises.unreadable import UnreadableHolders
 
@@ -38,15 +39,15 @@ def test_thousands_of_unreadable_claims_of_another_pool_cost_nothing() -> None:
     for number in range(5_000):
         key = Key("team", f"c{number}")
         claims.put(key, failure_of(key, "other"))
-    check_readable(POOLS, Key("team", "p"), claims, {})
+    check_readable(CONTRACT_FIELDS, ClaimPool(POOLS, Key("team", "p")), claims, {})
     assert claims.count == 0
     with pytest.raises(UnreadableHolders):
-        check_readable(POOLS, Key("team", "other"), claims, {})
+        check_readable(CONTRACT_FIELDS, ClaimPool(POOLS, Key("team", "other")), claims, {})
 
 
 def test_an_unreadable_claim_of_which_nothing_can_be_decoded_may_be_of_any_pool() -> None:
     cache = Cache(api.claims("v1beta2"), indexes={SPACE_INDEX: space_of})
     cache.replace([], 1, {Key("team", "c"): "odd"})
     with pytest.raises(UnreadableHolders):
-        check_readable(POOLS, Key("team", "p"), cache.unreadable, {})
-    check_readable(POOLS, Key("other", "p"), cache.unreadable, {})
+        check_readable(CONTRACT_FIELDS, ClaimPool(POOLS, Key("team", "p")), cache.unreadable, {})
+    check_readable(CONTRACT_FIELDS, ClaimPool(POOLS, Key("other", "p")), cache.unreadable, {})

@@ -34,8 +34,9 @@ from reconcilers.integrations.clusterapi.networkpoolclaims import (
     DiscoveredClaims,
     NetworkPoolClaims,
 )
-from reconcilers.integrations.clusterapi.restoredclaims import RestoredClaims
+from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.networkpool.reading import Reader, keep_holdings
 from reconcilers.networkpool.view import View
 from reconcilers.promises.journal import Journal
@@ -66,7 +67,7 @@ class Site:
             clusterapi_reading.make_reader(client, caches, clock, 0),
             recorder,
             Leftovers(client, caches, clock),
-            RestoredClaims(claims, clock),
+            RestoredRequests(claims, clock, waits, space_of),
             clock,
             Settings().pool,
         )
