@@ -17,7 +17,7 @@ from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.cilium.adapter import CiliumBalancer, CiliumKind
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, pool_name
-from reconcilers.loadbalancers.cilium.services import shown_addresses
+from reconcilers.loadbalancers.cilium.services import list_shown_addresses
 from reconcilers.loadbalancers.port import (
     Acknowledgement,
     AllocationName,
@@ -121,7 +121,7 @@ class RealSite:
         return [
             service.metadata.name
             for service in (await self.client.list(SERVICE)).items
-            for shown_address in shown_addresses(service)
+            for shown_address in list_shown_addresses(service)
             if any(span.contains(shown_address) for span in spans)
         ]
 

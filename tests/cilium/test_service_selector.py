@@ -7,7 +7,7 @@ from functools import partial
 from controller.meta import Key, Version
 from reconcilers.api.services import SERVICE
 from reconcilers.api.tenantaddons import SelectorExpression, ServiceSelector
-from reconcilers.loadbalancers.cilium.services import shown_addresses
+from reconcilers.loadbalancers.cilium.services import list_shown_addresses
 from reconcilers.loadbalancers.port import Projection, Proven
 from tests.cilium.site import RealSite
 from tests.polling import until
@@ -37,7 +37,7 @@ async def add_service(site: RealSite, name: str, labels: Mapping[str, str]) -> N
 async def list_served(site: RealSite) -> set[str]:
     """Return the names of the Services that show an address."""
     page = await site.client.list(SERVICE)
-    return {service.metadata.name for service in page.items if shown_addresses(service)}
+    return {service.metadata.name for service in page.items if list_shown_addresses(service)}
 
 
 async def serves(site: RealSite, *services: str) -> None:

@@ -18,7 +18,7 @@ from reconcilers.addressing import addresstexts
 from reconcilers.api.services import LOAD_BALANCER, Service
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CiliumPool
-from reconcilers.loadbalancers.cilium.services import is_selected, sharing_key
+from reconcilers.loadbalancers.cilium.services import find_sharing_key, is_selected
 from tests.reconcilers.firstfit import choose_first_free, contains, shown_addresses
 from tests.reconcilers.server import Json, Server
 
@@ -181,12 +181,14 @@ class LbIpam:
         present = frozenset(service.metadata.uid for service in services)
         for service in services:
             for ip in shown_addresses(service):
-                if sharing_key(service) and not contains(spans, ip):
-                    self._remembered.setdefault(sharing_key(service), _Remembered(ip, present))
+                if find_sharing_key(service) and not contains(spans, ip):
+                    self._remembered.setdefault(
+                        find_sharing_key(service), _Remembered(ip, present)
+                    )
 
     def _is_remembered(self, service: Service, ip: str) -> bool:
         """Return whether a Service came after the block of an address of its key was gone."""
-        entry = self._remembered.get(sharing_key(service))
+        entry = self._remembered.get(find_sharing_key(service))
         return (
             entry is not None and entry.address == ip and service.metadata.uid not in entry.before
         )
@@ -230,7 +232,7 @@ class LbIpam:
 
     def _choose(self, service: Service, taken_addresses: set[str]) -> list[str]:
         """Return a free address of each family that a Service has, as far as there are any."""
-        remembered = self._remembered.get(sharing_key(service))
+        remembered = self._remembered.get(find_sharing_key(service))
         if remembered is not None and self._is_remembered(service, remembered.address):
             return [remembered.address]
         usable = [k for k in self._known.values() if not k.is_disabled and not k.conflict]

@@ -171,7 +171,7 @@ class CiliumBalancer(LoadBalancer):
     ) -> Acknowledgement:
         assert isinstance(reading, PoolReading), "the reading is of another kind of balancer"
         if not reading.is_served:
-            # It may stand still, and hand out what it had read as soon as it goes on.
+            # The operator may stand still, and hand out what it had read as soon as it goes on.
             purpose = "to see that its kinds are not served any more"
             return Unprovable(purpose, ("not served", 0), reading.missing)
         if (name := pool_name(withdrawal.allocation)) in reading.unreadable:
@@ -233,22 +233,31 @@ class CiliumBalancer(LoadBalancer):
         return Health(HealthState.NOT_READING, reason, message, memory.since)
 
     async def _find_problem(self, projection: Projection) -> tuple[str, str] | None:
-        """Return the reason and the sentence for pools that do not work; None if all do."""
-        names = [pool_name(ranges.allocation) for ranges in projection.allocations]
-        pools = await self._pools.list(frozenset(names))
-        unread = []
-        for name in names:
+        """Return why Cilium does not use a pool of the projection; None if it uses all.
+
+        Returns:
+            The reason and the message of a condition.
+        """
+        projected_names = [pool_name(ranges.allocation) for ranges in projection.allocations]
+        pools = await self._pools.list(frozenset(projected_names))
+        unacknowledged = []
+        for name in projected_names:
             pool = pools.get(name)
             if pool is not None and (conflict := find_conflict(pool)):
                 return CONFLICT, f"Cilium does not use {CILIUM_POOL.kind} {name}: {conflict}"
             if pool is None or not is_acknowledged(pool):
-                unread.append(name)
-        if not unread:
+                unacknowledged.append(name)
+        if not unacknowledged:
             return None
-        cause = "no pool has been acknowledged" if is_silent(pools) else "others may be"
+        operator = "Cilium's operator in the tenant"
+        if is_silent(pools):
+            return NOT_RUNNING, (
+                f"{operator} has never acknowledged a {CILIUM_POOL.kind}: it does not run, or"
+                " LB-IPAM is off"
+            )
         return NOT_RUNNING, (
-            f"Cilium's operator in the tenant has not acknowledged {CILIUM_POOL.kind}"
-            f" {min(unread)}: it does not run, or LB-IPAM is off ({cause})"
+            f"{operator} has not acknowledged {CILIUM_POOL.kind} {min(unacknowledged)} as it is"
+            " now: it does not run, or does not keep up"
         )
 
     @override
@@ -258,7 +267,9 @@ class CiliumBalancer(LoadBalancer):
         for pool in ours:
             if conflict := find_conflict(pool):
                 return conflict
-        return None if all(map(is_acknowledged, ours)) else ""
+        if all(map(is_acknowledged, ours)):
+            return None
+        return ""  # the operator may not run, or may be slow
 
     @override
     async def find_claim(self) -> str:
@@ -272,11 +283,9 @@ class CiliumBalancer(LoadBalancer):
     async def remove(self, management: str, is_kept: IsKept) -> None:
         pools = await self._pools.list()
         for pool in pools.values():
-            if not is_ours(pool) or is_of_another(pool, management):
-                continue
-            if is_kept(allocation_uid(pool)):
-                continue
-            if not pool.blocks and (is_acknowledged(pool) or is_silent(pools)):
+            is_own = is_ours(pool) and not is_of_another(pool, management)
+            hands_out_nothing = not pool.blocks and (is_acknowledged(pool) or is_silent(pools))
+            if is_own and hands_out_nothing and not is_kept(allocation_uid(pool)):
                 await self._pools.delete(pool)
 
     def _projection(self) -> PoolProjection:

@@ -39,19 +39,19 @@ class PoolClient:
         self._client = client
         self._version = version
 
-    async def list(self, names: frozenset[str] = frozenset()) -> dict[str, CiliumPool]:
-        """Return all pools as they are now, by name; one of others that is unreadable is left out.
+    async def list(self, own_names: frozenset[str] = frozenset()) -> dict[str, CiliumPool]:
+        """Return all pools that can be decoded, by name.
 
         Args:
-            names: names of pools that are ours.
+            own_names: names of pools that are ours, all of which must be decoded.
 
         Raises:
             BalancerBlocked: the tenant positively does not serve the kind.
             ControllerError: the tenant did not answer, or a pool of ours cannot be decoded.
         """
         pools, unreadable = await self.list_readable()
-        if ours := names & unreadable:
-            raise MalformedAnswer(f"CiliumLoadBalancerIPPools that cannot be read: {sorted(ours)}")
+        if missing := own_names & unreadable:
+            raise MalformedAnswer(f"{CILIUM_POOL.kind}s that cannot be read: {sorted(missing)}")
         return pools
 
     async def list_readable(self) -> tuple[dict[str, CiliumPool], frozenset[str]]:
@@ -139,13 +139,13 @@ class PoolClient:
                 return await send(Version.from_object(judged))
             except Conflict:
                 live = await self._client.find(self._version.resource, Key("", pool.metadata.name))
-                if live is None or _judged_parts(live) != _judged_parts(pool):
+                if live is None or _list_judged_parts(live) != _list_judged_parts(pool):
                     raise
                 judged = live
         return await send(Version.from_object(judged))
 
 
-def _judged_parts(pool: CiliumPool) -> object:
+def _list_judged_parts(pool: CiliumPool) -> object:
     """Return the parts of a pool that a decision relies on, apart from its counts."""
     meta = pool.metadata
     return (meta.uid, meta.generation, dict(meta.annotations), meta.terminating)

@@ -43,7 +43,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     offer_of,
     pool_name,
 )
-from reconcilers.loadbalancers.cilium.services import sharing_key, shown_addresses
+from reconcilers.loadbalancers.cilium.services import find_sharing_key, list_shown_addresses
 from reconcilers.loadbalancers.corrections import Corrections, describe_edit
 from reconcilers.loadbalancers.port import (
     BEHIND,
@@ -75,7 +75,7 @@ class Upkeep(Corrections):
     """What we keep in one tenant, as far as this process knows.
 
     Attributes:
-        written: each pool as it was last seen to be right, by its name.
+        written: by the name of a pool, what it had when it was last seen as intended.
         pauses: before a nonce, by the names of pools that the operator has not acknowledged.
     """
 
@@ -266,8 +266,8 @@ class PoolProjection:
         _require_newest(pool, projection)
         if not pool.blocks and ranges not in confirmed.allocations:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
-        right = IntendedPool(ranges.entries, projection.selector)
-        edit = self._describe_edit(pool, ranges, right)
+        intended = IntendedPool(ranges.entries, projection.selector)
+        edit = self._describe_edit(pool, ranges, intended)
         if edit and not self._upkeep.may_correct(edit, self._now):
             return
         if edit or self._differs(pool, ranges, projection):
@@ -276,16 +276,16 @@ class PoolProjection:
             await self._ask_for_acknowledgement(pool, projection)
         if edit:
             self._upkeep.note_correction(CILIUM_POOL.kind, edit, self._now)
-        self._upkeep.written[name] = right
+        self._upkeep.written[name] = intended
 
     def _describe_edit(
-        self, pool: CiliumPool, ranges: ProjectedRanges, right: IntendedPool
+        self, pool: CiliumPool, ranges: ProjectedRanges, intended: IntendedPool
     ) -> str:
-        """Describe how others changed a pool that was right before; empty if they did not."""
-        if self._upkeep.written.get(pool.metadata.name) != right:
+        """Describe how others changed a pool since it was as intended; empty if they did not."""
+        if self._upkeep.written.get(pool.metadata.name) != intended:
             return ""
         fields = list(pool.spec.edited)
-        if selector_patch(pool.spec.selector, right.selector):
+        if selector_patch(pool.spec.selector, intended.selector):
             fields.append("serviceSelector")
         if {block.span for block in pool.blocks} != set(spans_of_ranges(ranges)):
             fields.append("blocks")
@@ -333,17 +333,12 @@ class PoolProjection:
         """
         if not pool.blocks or basis_of(pool) > projection.basis:
             return
-        spans = [block.span for block in pool.blocks]
-        users = [
-            service
-            for service in await self._list_services()
-            if any(span.contains(ip) for span in spans if span for ip in shown_addresses(service))
-        ]
+        users = [service for service in await self._list_services() if _is_user(service, pool)]
         if not users:
             return
         if not pool.spec.disabled:
             await self._patch(pool, {"disabled": True}, projection, allocation_uid(pool))
-        elif is_acknowledged(pool) and not any(map(sharing_key, users)):
+        elif is_acknowledged(pool) and not any(map(find_sharing_key, users)):
             await self._patch(pool, {"blocks": []}, projection, allocation_uid(pool))
         else:
             await self._ask_for_acknowledgement(pool, projection)
@@ -366,6 +361,12 @@ class PoolProjection:
             await self._pools.delete(pool)
         else:
             await self._ask_for_acknowledgement(pool, projection)
+
+
+def _is_user(service: Service, pool: CiliumPool) -> bool:
+    """Return whether a Service shows an address of a pool."""
+    spans = [block.span for block in pool.blocks if block.span is not None]
+    return any(span.contains(ip) for ip in list_shown_addresses(service) for span in spans)
 
 
 def spans_of_ranges(ranges: ProjectedRanges) -> list[AddressRange]:

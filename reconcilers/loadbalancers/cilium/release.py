@@ -130,7 +130,7 @@ class ReleaseMemory:
         self.uid, self.generation, self.written_at = pool.metadata.uid, pool.generation, now
 
     def is_own(self, pool: CiliumPool) -> bool:
-        """Return whether a pool stands as this process wrote it."""
+        """Return whether the last write of a pool was this process's."""
         return (pool.metadata.uid, pool.generation) == (self.uid, self.generation)
 
     def note_acknowledged(self) -> bool:
@@ -224,10 +224,11 @@ def _step_remembered(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) ->
 def _find_first_step(
     pool: CiliumPool, withdrawal: Withdrawal, memory: ReleaseMemory, now: float
 ) -> Step | None:
-    """Return the step for a pool that does not stand as this process wrote it for this release.
+    """Return the step for a pool that this process was not the last to write, for this release.
 
     Returns:
-        The step; None if the pool stands as this process wrote it.
+        The step; None if the last write was this process's, for this release. Then the
+        acknowledgement of that write decides.
     """
     name = pool.metadata.name
     if names_other_owner(pool, withdrawal.owner):

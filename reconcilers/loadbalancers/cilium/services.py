@@ -33,12 +33,12 @@ _LONGEST = 80
 _MOST_FIXED = 16
 
 
-def sharing_key(service: Service) -> str:
+def find_sharing_key(service: Service) -> str:
     """Return the key by which a Service may share its address; empty if it has none."""
     return _annotation(service, _SHARING)
 
 
-def shown_addresses(service: Service) -> list[AddressRange]:
+def list_shown_addresses(service: Service) -> list[AddressRange]:
     """Return the addresses that a Service shows."""
     return parse_addresses(ingress.ip for ingress in service.status.loadBalancer.ingress)
 
@@ -55,11 +55,11 @@ def view_service(service: Service, selector: ServiceSelector | None = None) -> S
     obstacle = None
     fixed = _annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
     if service.spec.loadBalancerClass and not _is_class_served(service):
-        theirs = truncate(service.spec.loadBalancerClass, _LONGEST)
-        obstacle = Obstacle(OTHER_CLASS, f"load-balancer class {theirs}")
+        other_class = truncate(service.spec.loadBalancerClass, _LONGEST)
+        obstacle = Obstacle(OTHER_CLASS, f"load-balancer class {other_class}")
     elif _PROXY in service.metadata.labels:
-        theirs = truncate(service.metadata.labels[_PROXY], _LONGEST)
-        obstacle = Obstacle(OTHER_CLASS, f"the service proxy {theirs}")
+        other_proxy = truncate(service.metadata.labels[_PROXY], _LONGEST)
+        obstacle = Obstacle(OTHER_CLASS, f"the service proxy {other_proxy}")
     elif selector is not None and not selector.selects(_selectable_labels(service)):
         obstacle = Obstacle(
             NOT_SELECTED,
@@ -68,7 +68,7 @@ def view_service(service: Service, selector: ServiceSelector | None = None) -> S
         )
     elif fixed:
         obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed, _LONGEST)}")
-    key = sharing_key(service)
+    key = find_sharing_key(service)
     if key and not _annotation(service, _ACROSS):
         key = f"{service.metadata.namespace}/{key}"
     requested = (parse_ends(ip, ip) for ip in map(str.strip, fixed.split(",", _MOST_FIXED)))
