@@ -129,7 +129,7 @@ class BuiltinRules(Rules):
 
     @override
     def model(self) -> FieldModel:
-        return builtin_model(self.group, self.kind)
+        return builtin_model(self.group, self.version, self.kind)
 
     @override
     def prepare_create(self, body: Body) -> None:

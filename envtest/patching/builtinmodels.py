@@ -48,13 +48,13 @@ _RESET: Mapping[str, Fields] = {
 }
 
 
-def builtin_model(group: str, kind: str, version: str | None = None) -> FieldModel:
+def builtin_model(group: str, version: str, kind: str) -> FieldModel:
     """Return the model of a kind that every server has.
 
     Raises:
         KeyError: there is no such kind.
     """
-    name = builtin_schema_name(group, kind, version)
+    name = catalogue.schema_name(group, version, kind)
     fields = catalogue.schema(name).get("properties", {})
     zero: dict[str, Any] = {name: {} for name in _ALWAYS if name in fields}
     reset = _RESET if "status" in fields else {}
@@ -65,21 +65,3 @@ def builtin_model(group: str, kind: str, version: str | None = None) -> FieldMod
 def _definitions() -> Definitions:
     """Return the built-in definitions, made into nodes as they are asked for."""
     return Definitions(catalogue.schemas())
-
-
-@functools.cache
-def builtin_schema_name(group: str, kind: str, version: str | None = None) -> str:
-    """Return the name of the schema of a built-in kind; the newest version if none is given.
-
-    Raises:
-        KeyError: there is no such kind.
-    """
-    names = {
-        gvk["version"]: name
-        for name, schema in catalogue.schemas().items()
-        for gvk in schema.get("x-kubernetes-group-version-kind", ())
-        if (gvk["group"], gvk["kind"]) == (group, kind)
-    }
-    if not names or (version is not None and version not in names):
-        raise KeyError(f"there is no built-in kind {kind} in group {group!r} version {version}")
-    return names[version or max(names)]

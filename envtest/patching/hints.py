@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Self
 
 from controller.managedfields.errors import internal
 from envtest.kinds import catalogue
-from envtest.patching.builtinmodels import builtin_schema_name
 
 Schema = Mapping[str, Any]
 RETAIN_KEYS = "retainKeys"
@@ -35,13 +34,13 @@ class PatchHints:
     resolve: Callable[[str], Schema]
 
     @classmethod
-    def builtin(cls, group: str, kind: str, version: str | None = None) -> Self:
+    def builtin(cls, group: str, version: str, kind: str) -> Self:
         """Return the hints of a kind that every server has.
 
         Raises:
             KeyError: there is no such kind.
         """
-        name = builtin_schema_name(group, kind, version)
+        name = catalogue.schema_name(group, version, kind)
         return cls(catalogue.schema(name), name, catalogue.schema)
 
     @property

@@ -122,7 +122,8 @@ def _reader(call: Call) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], lis
         return lambda body: _object(json_patch(body, content)), noticed
     if call.content_type == MERGE_PATCH:
         return lambda body: _object(merge_patch(body, content)), noticed
-    hints = PatchHints.builtin(call.resource.group, call.resource.kind, call.resource.version)
+    resource = call.resource
+    hints = PatchHints.builtin(resource.group, resource.version, resource.kind)
     return lambda body: _object(strategic_merge(body, content, hints)), noticed
 
 

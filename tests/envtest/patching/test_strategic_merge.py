@@ -11,8 +11,8 @@ from controller.managedfields import PatchError
 from envtest.patching import PatchHints, strategic_merge
 from tests.envtest.patching.values import LAW
 
-SERVICE = PatchHints.builtin("", "Service")
-DEPLOYMENT = PatchHints.builtin("apps", "Deployment")
+SERVICE = PatchHints.builtin("", "v1", "Service")
+DEPLOYMENT = PatchHints.builtin("apps", "v1", "Deployment")
 
 
 _BAD_ORDER = (
