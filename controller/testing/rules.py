@@ -95,13 +95,13 @@ def update_object(kind: Kind, old: Json, body: Json, subresource: str) -> Json:
 
     Raises:
         BadRequest: it has another name.
-        Conflict: it has another resourceVersion or uid than the stored object.
-        Invalid: it adds a finalizer to an object that is being deleted.
+        Conflict: it has another resourceVersion than the stored object.
+        Invalid: it has another uid, or adds a finalizer to an object that is being deleted.
     """
     before, meta = old["metadata"], body.get("metadata") or {}
     if meta.get("name", before["name"]) != before["name"]:
         raise _bad("the name of the object does not match the name on the URL")
-    _check_version(before, meta, subresource)
+    _check_preconditions(before, meta, subresource)
     if subresource:
         return _only(old, "status", body)
     kept = {name: before[name] for name in (*_KEPT, "resourceVersion") if name in before}
@@ -176,13 +176,26 @@ def _content(kind: Kind, obj: Mapping[str, Any]) -> Json:
     return {name: value for name, value in obj.items() if name not in without}
 
 
-def _check_version(before: Mapping[str, Any], meta: Mapping[str, Any], subresource: str) -> None:
-    sent = meta.get("resourceVersion")
-    if sent and sent != before["resourceVersion"]:
-        raise conflict(before["name"], f"it is at {before['resourceVersion']}, not at {sent}")
-    sent = meta.get("uid")
-    if sent and sent != before["uid"] and not subresource:
-        raise Invalid(422, "Invalid", f"metadata.uid: Invalid value: {sent}: field is immutable")
+def _check_preconditions(
+    before: Mapping[str, Any], meta: Mapping[str, Any], subresource: str
+) -> None:
+    """Check that a write is meant for the stored object, by the resourceVersion and uid it names.
+
+    Args:
+        before: the metadata of the stored object.
+        meta: the metadata that was sent; what it lacks is not checked.
+        subresource: that is written; empty for the object itself. Writes of a subresource ignore
+            the uid that is sent.
+
+    Raises:
+        Conflict: the write is for another resourceVersion.
+        Invalid: it is for another uid.
+    """
+    version, uid = meta.get("resourceVersion"), meta.get("uid")
+    if version and version != before["resourceVersion"]:
+        raise conflict(before["name"], f"it is at {before['resourceVersion']}, not at {version}")
+    if uid and uid != before["uid"] and not subresource:
+        raise Invalid(422, "Invalid", f"metadata.uid: Invalid value: {uid}: field is immutable")
 
 
 def _check_finalizers(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -207,10 +207,13 @@ def _resource_fits(pattern: str, plural: str, subresource: str) -> bool:
 
 
 def _conditions_hold(hook: Hook, attributes: Attributes, resource: Resource) -> bool:
-    """Return whether all match conditions hold; one that does not outweighs those without a value.
+    """Return whether all match conditions of a hook hold.
+
+    One false condition decides, even if others cannot be evaluated. Without a false one, a
+    condition that cannot be evaluated counts as false if the hook's failurePolicy is Ignore.
 
     Raises:
-        StatusError: some have no value, no other one is false, and the hook must be asked.
+        StatusError: no condition is false, some cannot be evaluated, and failurePolicy is Fail.
     """
     request_resource = attributes.call.resource
     variables = {

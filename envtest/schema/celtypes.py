@@ -103,25 +103,35 @@ class Types:
             value = schema["additionalProperties"]
             item = self._variable(value, f"{path}_value", root=_embeds(value))
             return None if item is None else cel.Type.Map(cel.Type.STRING, item)
-        number, name = self._single(schema, path, root=root)
-        if number == _Field.TYPE_MESSAGE:
-            return cel.Type.DYN if name == _ANY else cel.Type(name.removeprefix("."))
-        return _CEL.get(number)
+        value_type, message = self._describe_single(schema, path, root=root)
+        if value_type == _Field.TYPE_MESSAGE:
+            return cel.Type.DYN if message == _ANY else cel.Type(message.removeprefix("."))
+        return _CEL.get(value_type)
 
-    def _single(self, schema: _Schema, path: str, *, root: bool) -> tuple[int, str]:
-        """Return type and message name of one value that is neither a list nor a map."""
+    def _describe_single(self, schema: _Schema, path: str, *, root: bool) -> tuple[int, str]:
+        """Return the type of a value that is neither a list nor a map.
+
+        Args:
+            schema: of the value.
+            path: the name of its message, if it is an object.
+            root: whether it is a whole object, with apiVersion, kind and metadata.
+
+        Returns:
+            The type in protocol buffers (0 if the schema names none), and of a message its name.
+        """
         kind, form = schema.get("type") or "", schema.get("format") or ""
         if is_dynamic(schema):
             return _Field.TYPE_MESSAGE, _ANY
         if kind == "object":
-            return _Field.TYPE_MESSAGE, self._message(schema, path, root=root)
+            return _Field.TYPE_MESSAGE, self._add_message(schema, path, root=root)
         if kind == "string" and form in _TIMES:
             return _Field.TYPE_MESSAGE, f".google.protobuf.{_TIMES[form].capitalize()}"
         if kind == "string" and form == "byte":
             return _Field.TYPE_BYTES, ""
         return _SCALARS.get(kind, 0), ""
 
-    def _message(self, schema: _Schema, path: str, *, root: bool) -> str:
+    def _add_message(self, schema: _Schema, path: str, *, root: bool) -> str:
+        """Add the message of an object's schema to the file; return its name."""
         message = self._file.message_type.add(name=self._take_unused_name(path))
         fields = {}
         for name, child in (schema.get("properties") or {}).items():
@@ -130,7 +140,7 @@ class Types:
         if root:
             fields |= _VISIBLE
         for name, child in fields.items():
-            self._field(message, name, schema=child, path=f"{path}_{name}")
+            self._add_field(message, name, schema=child, path=f"{path}_{name}")
         return f".{message.name}"
 
     def _take_unused_name(self, name: str) -> str:
@@ -139,43 +149,61 @@ class Types:
         self._names.add(name)
         return name
 
-    def _field(self, message: Any, name: str, schema: _Schema, path: str) -> None:
-        """Add a field to a message, if the schema has its type."""
+    def _add_field(self, message: Any, name: str, schema: _Schema, path: str) -> None:
+        """Add a field to a message; none if the schema has no type for it.
+
+        A list is a repeated field. So is a map, of messages that each have a key and a value.
+        """
         kind, additional = schema.get("type"), schema.get("additionalProperties")
-        label, number, of = _Field.LABEL_OPTIONAL, 0, ""
+        label = _Field.LABEL_OPTIONAL
         if kind == "array" and isinstance(schema.get("items"), Mapping):
-            number, of = self._item(schema["items"], f"{path}_item")
+            value_type, value_message = self._describe_member(schema["items"], f"{path}_item")
             label = _Field.LABEL_REPEATED
         elif kind == "object" and isinstance(additional, Mapping):
-            number, of = self._item(additional, f"{path}_value")
-            if number:
-                entry = _entry(message, name, number=number, of=of)
-                number, of = _Field.TYPE_MESSAGE, entry or _ANY_MAP
+            value_type, value_message = self._describe_member(additional, f"{path}_value")
+            if value_type:
+                entry = _add_map_entry(
+                    message, name, value_type=value_type, value_message=value_message
+                )
+                value_type, value_message = _Field.TYPE_MESSAGE, entry or _ANY_MAP
                 label = _Field.LABEL_REPEATED if entry else label
         else:
-            number, of = self._single(schema, path, root=_embeds(schema))
-        if number:
+            value_type, value_message = self._describe_single(schema, path, root=_embeds(schema))
+        if value_type:
             message.field.add(
                 name=name,
                 json_name=f"field{len(message.field)}",
                 number=len(message.field) + 1,
-                type=number,
+                type=value_type,
                 label=label,
-                type_name=of or None,
+                type_name=value_message or None,
             )
 
-    def _item(self, schema: _Schema, path: str) -> tuple[int, str]:
-        """Return the type of what lists and maps hold: a list in a list has no type of its own."""
+    def _describe_member(self, schema: _Schema, path: str) -> tuple[int, str]:
+        """Return the type of a list's items or a map's values, as `_describe_single` does.
+
+        A list or a map in a list or map is untyped: protocol buffers cannot nest them.
+        """
         kind = schema.get("type")
         if kind == "array":
             return _Field.TYPE_MESSAGE, _ANY_LIST
         if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
             return _Field.TYPE_MESSAGE, _ANY_MAP
-        return self._single(schema, path, root=_embeds(schema))
+        return self._describe_single(schema, path, root=_embeds(schema))
 
 
-def _entry(message: Any, field: str, number: int, of: str) -> str:
-    """Add the message that the entries of a map are, and return its name; "" if it is taken."""
+def _add_map_entry(message: Any, field: str, *, value_type: int, value_message: str) -> str:
+    """Add the message that the entries of a map are.
+
+    Args:
+        message: has the map as a field.
+        field: the name of that field.
+        value_type: the type of the map's values.
+        value_message: the name of their message; empty if they are none.
+
+    Returns:
+        The name of the added message; empty if another field's entries have that name.
+    """
     # The name is the one that protoc would give it; the library insists on it.
     parts = [part[:1].upper() + part[1:] for part in field.split("_")]
     name = f"{''.join(parts)}Entry"
@@ -183,8 +211,11 @@ def _entry(message: Any, field: str, number: int, of: str) -> str:
         return ""
     entry = message.nested_type.add(name=name)
     entry.options.map_entry = True
-    entry.field.add(name="key", number=1, type=_Field.TYPE_STRING, label=1)
-    entry.field.add(name="value", number=2, type=number, label=1, type_name=of or None)
+    label = _Field.LABEL_OPTIONAL
+    entry.field.add(name="key", number=1, type=_Field.TYPE_STRING, label=label)
+    entry.field.add(
+        name="value", number=2, type=value_type, label=label, type_name=value_message or None
+    )
     return f".{message.name}.{name}"
 
 

@@ -34,7 +34,7 @@ def _same_types(first: Any, second: Any) -> bool:
 class Shape:
     """The structure of one schema node, as far as it matters for finding corresponding parts."""
 
-    __slots__ = ("additional", "described", "items", "map_keys", "properties")
+    __slots__ = ("additional", "all_parts_have_pairs", "items", "map_keys", "properties")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties") or {}
@@ -44,17 +44,21 @@ class Shape:
         is_map = schema.get("x-kubernetes-list-type") == "map"
         self.map_keys: MapKeys | None = keys_of(schema) if is_map else None
         # Whether every part of a pruned value has its counterpart in the very same value.
-        self.described = self._describes(schema)
+        self.all_parts_have_pairs = self._pairs_all_parts(schema)
 
-    def _describes(self, schema: Mapping[str, Any]) -> bool:
-        """Return whether nothing undescribed can be in a pruned value, nor items with one key."""
+    def _pairs_all_parts(self, schema: Mapping[str, Any]) -> bool:
+        """Return whether each part of a pruned value corresponds to itself in the same value.
+
+        A field that the schema does not describe has no counterpart. An item of a list of type map
+        may have that of another item, if both have the same key.
+        """
         if schema.get("x-kubernetes-preserve-unknown-fields"):
             return False
         if schema.get("x-kubernetes-embedded-resource") or self.map_keys is not None:
             return False
         if schema.get("type") == "object":
             parts = [*self.properties.values(), *([self.additional] if self.additional else ())]
-            return bool(parts) and all(part.described for part in parts)
+            return bool(parts) and all(part.all_parts_have_pairs for part in parts)
         return True
 
     @classmethod
@@ -103,17 +107,23 @@ class Pair:
         return self._unchanged
 
     def _compare(self) -> bool:
+        """Compare both sides part by part.
+
+        A part without a counterpart in the old object counts as changed, even with the same value,
+        as on the API server. So two equal values may count as changed.
+        """
         value, old = self.value, self.old
-        if value is old and self._shape.described:
+        if value is old and self._shape.all_parts_have_pairs:
             # As a patch leaves what it does not touch: nothing to compare.
             return True
         if isinstance(value, dict) and isinstance(old, dict):
-            return len(value) == len(old) and all(
-                pair is not None and pair.is_unchanged()
-                for pair in (self.member(name, item) for name, item in value.items())
-            )
+            members = (self.member(name, item) for name, item in value.items())
+            return len(value) == len(old) and all(map(_is_unchanged, members))
         if isinstance(value, list) and isinstance(old, list) and self._shape.map_keys is not None:
-            return len(value) == len(old) and all(
-                pair is not None and pair.is_unchanged() for pair in map(self.item, value)
-            )
+            return len(value) == len(old) and all(map(_is_unchanged, map(self.item, value)))
         return same(value, old)
+
+
+def _is_unchanged(pair: Pair | None) -> bool:
+    """Return whether a part has a counterpart and is equal to it."""
+    return pair is not None and pair.is_unchanged()

@@ -113,14 +113,14 @@ def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None
 
 
 def _check_object(value: Mapping[str, Any], path: str, out: list[FieldError]) -> None:
-    _check_version(value.get("apiVersion"), f"{path}.apiVersion", out)
+    _check_api_version(value.get("apiVersion"), f"{path}.apiVersion", out)
     _check_kind(value.get("kind"), f"{path}.kind", out)
     metadata = value.get("metadata")
     if isinstance(metadata, dict):
         out += objectmeta.validate(metadata, f"{path}.metadata")
 
 
-def _check_version(version: Any, path: str, out: list[FieldError]) -> None:
+def _check_api_version(version: Any, path: str, out: list[FieldError]) -> None:
     if version is None:
         out.append(build_required_error(path))
     elif not version:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from typing_extensions import override
 
@@ -114,6 +114,23 @@ _NOTHING = PruneNode(None)
 _NO_OBJECT: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+class _ChildDefault(NamedTuple):
+    """The default of a list's items, or of a map's values.
+
+    Args:
+        replaces_null: whether a null counts as absent, because the schema does not allow null.
+        default: the default value; None without one.
+    """
+
+    replaces_null: bool = False
+    default: Any = None
+
+    @property
+    def fills_nulls(self) -> bool:
+        """Whether a null becomes the default."""
+        return self.replaces_null and self.default is not None
+
+
 class DefaultNode:
     """What one schema node fills in; built only where defaults or nulls below it can matter.
 
@@ -157,15 +174,14 @@ class DefaultNode:
         """Whether there is no default to fill in, and no null to drop, below this node."""
         if self._properties or self._additional is not None:
             return False
-        replaces_null, default = self._items_default
-        has_default = replaces_null and default is not None
-        return self._items is None or (self._items.is_idle and not has_default)
+        return self._items is None or (self._items.is_idle and not self._items_default.fills_nulls)
 
     @classmethod
-    def _child_node(cls, schema: object) -> tuple[Self | None, tuple[bool, Any]]:
+    def _child_node(cls, schema: object) -> tuple[Self | None, _ChildDefault]:
+        """Return the node and the default of the schema of items or of a map's values."""
         if not isinstance(schema, Mapping):
-            return None, (False, None)
-        return cls(schema), (not schema.get("nullable"), schema.get("default"))
+            return None, _ChildDefault()
+        return cls(schema), _ChildDefault(not schema.get("nullable"), schema.get("default"))
 
     def apply(self, value: Any, old: Mapping[str, Any] = _NO_OBJECT) -> None:
         """Fill in defaults in `value`, in place.
@@ -195,33 +211,41 @@ class DefaultNode:
                 self._properties.get(name, self._additional).apply(item)
 
     def _fill_in(self, value: dict[str, Any]) -> None:
+        """Set the properties of an object that are absent, or null where null is not allowed."""
         for name, default, replaces_null in self._defaults:
             if name not in value or (replaces_null and value[name] is None):
                 value[name] = copy.deepcopy(default)
 
     def _apply_items(self, value: list[Any]) -> None:
-        items, (replaces, default) = self._items, self._items_default
+        """Replace null items by the default, then fill in defaults below each item.
+
+        The default of an item gets defaults below it, too. Without a default a null stays, and
+        validation refuses it where null is not allowed.
+        """
+        items = self._items
         if items is None:
             return
         for index, item in enumerate(value):
-            if item is None and replaces and default is not None:
-                value[index] = copy.deepcopy(default)
+            if item is None and self._items_default.fills_nulls:
+                value[index] = copy.deepcopy(self._items_default.default)
             if type(value[index]) in _CONTAINERS:
                 items.apply(value[index])
 
     def _drop_nulls(self, value: dict[str, Any]) -> None:
+        """Drop each null that the schema does not allow; in a map, a default replaces it."""
         nulls = [name for name, item in value.items() if item is None]
-        for name in filter(self._drops_null, nulls):
-            default = None if name in self._properties else self._additional_default[1]
+        for name in filter(self._counts_as_absent, nulls):
+            default = None if name in self._properties else self._additional_default.default
             if default is None:
                 del value[name]
             else:
                 value[name] = copy.deepcopy(default)
 
-    def _drops_null(self, name: str) -> bool:
+    def _counts_as_absent(self, name: str) -> bool:
+        """Return whether a null under this name counts as absent: the schema allows no null."""
         if name in self._properties:
             return name not in self._nullable
-        return self._additional is not None and self._additional_default[0]
+        return self._additional is not None and self._additional_default.replaces_null
 
 
 class AppliedDefaultNode(DefaultNode):
@@ -235,9 +259,9 @@ class AppliedDefaultNode(DefaultNode):
 
     @override
     def _drop_nulls(self, value: dict[str, Any]) -> None:
-        default = self._additional_default[1]
+        default = self._additional_default.default
         if default is None:
             return
         for name, item in value.items():
-            if item is None and name not in self._properties and self._drops_null(name):
+            if item is None and name not in self._properties and self._counts_as_absent(name):
                 value[name] = copy.deepcopy(default)

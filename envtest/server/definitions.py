@@ -74,8 +74,9 @@ class Definitions:
             pass
 
     def _step(self, stored: Stored) -> bool:
-        """Take one step for a CRD; return whether it wrote something."""
+        """Take one step for a CRD; return whether it was written, so that another step follows."""
         live = self._resource.load(stored)
+        # The copy is changed and written. The original stays, to see which fields the write owns.
         body = {**live, "metadata": dict(live["metadata"]), "status": dict(live["status"])}
         if "deletionTimestamp" in live["metadata"]:
             return self._clean_up(live, body)
@@ -129,7 +130,16 @@ class Definitions:
         del self._served[name]
 
     def _clean_up(self, live: Body, body: Body) -> bool:
-        """Remove a terminating CRD's objects, then the CRD."""
+        """Remove a terminating CRD's objects, then the CRD.
+
+        Args:
+            live: the CRD as it is stored.
+            body: a copy of it, to be changed and written.
+
+        Returns:
+            Whether the CRD was written, so that another step follows. Not while objects with
+            finalizers remain: their deletion starts the next step.
+        """
         meta, status = body["metadata"], body["status"]
         if CLEANUP not in meta.get("finalizers", ()):
             return False
@@ -162,7 +172,7 @@ class Definitions:
         )
 
     def _remove(self, place: str, key: str) -> None:
-        """Remove an object of a terminating CRD, or mark it where it has finalizers."""
+        """Remove an object of a terminating CRD; one with finalizers is marked as terminating."""
         stored = self._api.store.table(place).get(key)
         if stored is None:
             return
@@ -177,6 +187,19 @@ class Definitions:
             self._api.store.write(place, key, body)
 
     def _finish_deletion(self, live: Body, body: Body, reason: str, message: str) -> bool:
+        """Drop the server's own finalizer of a terminating CRD that has no objects (any more).
+
+        If it was the last finalizer, delete the CRD.
+
+        Args:
+            live: the CRD as it is stored.
+            body: a copy of it, to be changed and written.
+            reason: of the condition Terminating, which becomes False.
+            message: of that condition.
+
+        Returns:
+            Whether the CRD was written, so that another step follows; not if it was deleted.
+        """
         meta = body["metadata"]
         set_condition(body["status"], "Terminating", value="False", reason=reason, message=message)
         meta["finalizers"] = [
@@ -188,6 +211,12 @@ class Definitions:
         return False
 
     def _write(self, live: Body, body: Body) -> bool:
+        """Write a CRD with a new status; return True, as another step follows each write.
+
+        Args:
+            live: the CRD as it is stored.
+            body: the changed copy of it.
+        """
         self._track_status(live, body)
         self._api.store.write(_PLACE, body["metadata"]["name"], self._resource.stored_form(body))
         return True
@@ -244,10 +273,12 @@ def accept_names(body: Body, others: Iterable[Body]) -> bool:
     if status.get("acceptedNames") != accepted:
         status["acceptedNames"] = accepted
         changed = True
-    return changed and _set_established(body, are_names_accepted=verdict[0] == "True")
+    if changed:
+        _set_established(body, are_names_accepted=verdict[0] == "True")
+    return changed
 
 
-def _set_established(body: Body, *, are_names_accepted: bool) -> bool:
+def _set_established(body: Body, *, are_names_accepted: bool) -> None:
     """Set the condition Established of a CRD whose names were just accepted or refused."""
     established, status = condition(body, "Established"), body["status"]
     if are_names_accepted and established != "True":
@@ -255,7 +286,6 @@ def _set_established(body: Body, *, are_names_accepted: bool) -> bool:
     elif established is None:
         message = "not all names are accepted"
         set_condition(status, "Established", value="False", reason="NotAccepted", message=message)
-    return True
 
 
 def establish(body: Body) -> bool:
