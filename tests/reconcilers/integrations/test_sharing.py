@@ -1,6 +1,6 @@
 """Replicas that share NetworkPools by --shards know what claims and KKP hold of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import Any
@@ -8,19 +8,22 @@ from typing import Any
 import anyio
 
 from controller.meta import Key
+from controller.resource import Resource
 from controller.shards import shard_of
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC
+from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, METAL3
 from reconcilers.configuration.settings import KubermaticSettings, Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.discovery import DEFINITIONS
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS
+from reconcilers.integrations.metal3 import api as metal3
 from tests.reconcilers.test_sharing import NAMESPACE, POOLS, Cluster, Replica
 
 SHARDS = 8
 CLAIMS = clusterapi.claims("v1beta2")
 ADDRESSES = clusterapi.addresses("v1beta2")
 WITH_CLAIMS = Settings(integration=(CLUSTER_API,))
+WITH_BOTH = Settings(integration=(CLUSTER_API, METAL3))
 WITH_OBSERVED = Settings(integration=(KUBERMATIC,), kubermatic=KubermaticSettings(observe=True))
 
 
@@ -143,3 +146,41 @@ async def test_every_replica_keeps_clear_of_what_kkp_allocated() -> None:
         await home.pass_by(10)
         await home.check_apart(12)
         assert all(first % 256 >= 8 for _, first, _ in (await home.ranges()).values())
+
+
+async def test_claims_of_ippools_are_written_by_the_replica_with_shard_0_alone() -> None:
+    async with cluster(WITH_BOTH, CLAIMS, ADDRESSES, *metal3.KINDS) as home:
+        spec = {"namePrefix": "m", "pools": [{"subnet": "10.9.0.0/24"}]}
+        body: Any = {"metadata": {"name": "m"}, "spec": spec}
+        await home.client.create(metal3.POOLS, NAMESPACE, body)
+        home.start(*"abc")
+        await home.pass_by(20)
+        for replica in home.replicas:
+            replica.link.sent.clear()
+        ref = {"apiGroup": metal3.GROUP, "kind": metal3.POOL, "name": "m"}
+        for number, pool in enumerate(POOLS):
+            await claim(home, f"of-{pool}", pool)
+            metadata = {"name": f"m-{number}"}
+            body = {"metadata": metadata, "spec": {"pool": {"name": "m"}}}
+            await home.client.create(metal3.CLAIMS, NAMESPACE, body)
+            body = {"metadata": metadata, "spec": {"poolRef": ref}}
+            await home.client.create(CLAIMS, NAMESPACE, body)
+        await home.pass_by(10)
+        kinds: Sequence[Resource[Any]] = (ADDRESSES, metal3.ADDRESSES)
+        addresses = [
+            address.spec.address
+            for kind in kinds
+            for address in (await home.client.list(kind)).items
+        ]
+        assert len(addresses) == len(set(addresses)) == 3 * len(POOLS)
+        first = with_shard_0(home)
+        for replica in home.replicas:
+            written = {
+                path.rpartition("claims/")[2].removesuffix("/status")
+                for method, path in replica.link.sent
+                if method == "PATCH" and "claims/" in path
+            }
+            pools = {p for p in POOLS if shard_of(Key(NAMESPACE, p), SHARDS) in replica.held}
+            of_ippool = {f"m-{number}" for number in range(len(POOLS))}
+            own = {f"of-{pool}" for pool in pools} | (of_ippool if replica is first else set())
+            assert written == own
