@@ -238,6 +238,11 @@ def subnet_of(address: int, prefix: int, family: Family) -> AddressRange:
     return AddressRange(address & ~hosts, address | hosts, family)
 
 
+def smallest_cidr(first: int, last: int, family: Family) -> AddressRange:
+    """Return the smallest CIDR that has both of two addresses."""
+    return subnet_of(first, BITS[family] - (first ^ last).bit_length(), family)
+
+
 def parse_entries(texts: Iterable[str]) -> list[AddressRange]:
     """Read a list of addresses, ranges and CIDRs.
 

@@ -40,11 +40,11 @@ from reconcilers.integrations.clusterapi.claimkind import (
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.networkpoolspace import space_of_layout
 from reconcilers.integrations.clusterapi.reading import source_of
+from reconcilers.integrations.core.absentkinds import UNKNOWN_RETRY, AbsentKinds
 from reconcilers.integrations.core.claimreading import ClaimsReading, lacks_memory
-from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.rules import View
-from reconcilers.networkpool.claims import ClaimService, Entry, PoolClaims, find_entry
+from reconcilers.networkpool.claims import ClaimService, PoolClaims, find_entry
 from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.holdings import Facts, Holdings, Source
 from reconcilers.promises.identities import Holder, Tenant
@@ -55,11 +55,6 @@ from reconcilers.promises.reading import Behind
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
-
-UNKNOWN_RETRY = 0.5
-ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS
-"""How long a journal's entry for claims must stay unchanged until their kinds count as absent: in
-this time at least one look at what is served begins and ends."""
 
 
 def named_pools(obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
@@ -247,23 +242,18 @@ class DiscoveredClaims(ClaimService):
     """Whether claims of NetworkPools are served, for a process that serves them when they come.
 
     Absence is believed of a pool with an entry for claims only while the entry does not change.
-    The kinds may just have come: another replica that sees them has made these promises, and keeps
-    them. Promises to IPAllocations change the journal all the time, so they do not count.
 
     Args:
         clock: the time.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self._absent = AbsentKinds(clock)
         self.known = False
         """Whether it is known if claims are served."""
         self.incomplete = ""
         """Which of the two kinds is missing while the other one is served; empty for none."""
         self.pool_claims: PoolClaims | None = None
-        self._entries: dict[Key, tuple[Entry, float]] = {}
-        """By pool: its entry as stored, and since when (monotonic seconds) it was seen unchanged
-        while claims were not served."""
 
     @override
     def served_from(self, pool: NetworkPool) -> PoolClaims | None:
@@ -274,18 +264,9 @@ class DiscoveredClaims(ClaimService):
         key = pool.metadata.key
         entry = None if self.pool_claims is not None else find_entry(pool)
         if entry is None:
-            self._entries.pop(key, None)
+            self._absent.forget(key)
             return self.pool_claims
-        now = self._clock.monotonic()
-        seen, since = self._entries.get(key, (entry, now))
-        since = since if seen == entry else now
-        self._entries[key] = entry, since
-        if now - since < ABSENCE_SECONDS:
-            reason = (
-                "its journal shows that claims were served, and their kinds are absent; this is"
-                f" believed once its entry for claims has not changed for {ABSENCE_SECONDS:.0f} s"
-            )
-            raise Behind(UNKNOWN_RETRY, reason)
+        self._absent.check(key, entry, "claims")
         return None
 
     @override
@@ -294,6 +275,6 @@ class DiscoveredClaims(ClaimService):
 
     @override
     def forget(self, pool: Key) -> None:
-        self._entries.pop(pool, None)
+        self._absent.forget(pool)
         if self.pool_claims is not None:
             self.pool_claims.forget(pool)

@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from allocator import AddressRange, Capacity, Family, Space
-from allocator.addresses import BITS
+from allocator import Capacity, Family, Space
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi.addresses import addresses_of, subnet_of
+from reconcilers.integrations.clusterapi.addresses import addresses_of, smallest_cidr, subnet_of
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, IPAddressClaim, addresses
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.clusterapi.statuses import record_of
@@ -90,7 +89,7 @@ def _family(contents: PoolContents, offers: str) -> PoolFamily:
     if gateway is not None and subnet_of(ends[0], space.prefix, gateway.family).contains(gateway):
         ends.append(gateway.first)
         reserved.append(Reserved(gateway, "gateway"))
-    cidr = _smallest_cidr(min(ends), max(ends), space.family)
+    cidr = smallest_cidr(min(ends), max(ends), space.family)
     return PoolFamily(
         offers,
         cidr.text,
@@ -166,8 +165,3 @@ def _waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Po
             ready.message if ready is not None else "not looked at yet",
             families,
         )
-
-
-def _smallest_cidr(first: int, last: int, family: Family) -> AddressRange:
-    length = BITS[family] - (first ^ last).bit_length()
-    return subnet_of(first, length, family)

@@ -42,10 +42,10 @@ from reconcilers.integrations.clusterapi.claimkind import (
     ContractReading,
 )
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
-from reconcilers.integrations.core.claimkind import ClaimKind
+from reconcilers.integrations.core.claimkind import ClaimKind, choose_claims
 from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import Choice, choose, exclude_ranges
+from reconcilers.promises.choosing import Choice
 from reconcilers.promises.journal import Journal, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
@@ -162,10 +162,9 @@ class InClusterPoolKind(
             for part in promise.ranges
         )
         taker = self._claims.make_taker(pool, settled, reading)
-        with exclude_ranges(reading.holdings, promised):
-            choice = choose(reading.holdings, [taker], settled.promises, room, limits=limits)
-        granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
-        return Allotment(settled, granted, choice.more, choice)
+        return choose_claims(
+            settled, reading, [taker], promised=promised, room=room, limits=limits
+        )
 
     @override
     async def finish(

@@ -1,6 +1,6 @@
 """Claims of one kind as requests of pools of one kind."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from typing_extensions import override
@@ -22,10 +22,10 @@ from reconcilers.integrations.core.claimreading import (
 )
 from reconcilers.integrations.core.claimwrites import ClaimStatuses, ClaimWrites
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.promises.choosing import Refusal
-from reconcilers.promises.journal import Journal, Promise
+from reconcilers.promises.choosing import Choice, Refusal, Taker, choose, exclude_ranges
+from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import Fenced, RequestKind
+from reconcilers.promises.passes import Allotment, Fenced, RequestKind
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits
 
@@ -150,3 +150,27 @@ class ClaimKind(
         if count := reader.count(name):
             return count
         return await reader.count_blockers(self._source, name, journal, self.writes.fence)
+
+
+def choose_claims(
+    settled: Journal,
+    reading: ClaimsReading[SpaceT],
+    takers: Sequence[Taker[ClaimT]],
+    *,
+    promised: Iterable[PromisedRange],
+    room: int,
+    limits: Limits,
+) -> Allotment[ClaimT, Choice[ClaimT]]:
+    """Return the allotment of one pass over a pool that serves claims alone.
+
+    Args:
+        settled: the journal of the pool, without the promises that are over.
+        takers: of the kinds of claims.
+        promised: the ranges of open promises, in the spaces that the pool has now.
+        room: the most to promise.
+        limits: which claims may get a promise.
+    """
+    with exclude_ranges(reading.holdings, promised):
+        choice = choose(reading.holdings, takers, settled.promises, room, limits=limits)
+    granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
+    return Allotment(settled, granted, choice.more, choice)

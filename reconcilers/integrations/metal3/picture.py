@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from allocator import AddressRange, Capacity, Family
-from allocator.addresses import BITS, union
+from allocator.addresses import union
+from reconcilers.integrations.clusterapi.addresses import smallest_cidr
 from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, is_paused
 from reconcilers.integrations.core.claimreading import Claim
 from reconcilers.integrations.metal3.api import POOLS, Metal3PoolSpec
@@ -111,7 +112,7 @@ def _family(contents: IPPoolContents, family: Family) -> PoolFamily:
     spans = [
         entry.addresses for entry in contents.space.entries if entry.addresses.family == family
     ]
-    cidr = _smallest_cidr(
+    cidr = smallest_cidr(
         min(span.first for span in spans), max(span.last for span in spans), family
     )
     held_addresses = [
@@ -143,12 +144,6 @@ def _list_holes(
     for hole, note in sorted(holes.items(), key=lambda item: (item[0].family, item[0].first)):
         if hole.family == family and cidr.contains(hole) and hole not in granted:
             yield Reserved(hole, note)
-
-
-def _smallest_cidr(first: int, last: int, family: Family) -> AddressRange:
-    hosts = (1 << (first ^ last).bit_length()) - 1
-    whole = (1 << BITS[family]) - 1
-    return AddressRange(first & ~hosts & whole, last | hosts, family)
 
 
 def _holder(contents: IPPoolContents, holder: Holder, *, is_promised: bool) -> AddressHolder:

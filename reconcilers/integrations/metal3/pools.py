@@ -27,6 +27,8 @@ from reconcilers.integrations.clusterapi.api import (
     PROVIDER_LABEL,
     Cluster,
 )
+from reconcilers.integrations.core.absentkinds import UNKNOWN_RETRY, AbsentKinds
+from reconcilers.integrations.core.claimkind import choose_claims
 from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import (
@@ -41,7 +43,7 @@ from reconcilers.integrations.metal3.entries import EntrySpace, PoolSpaces
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
 from reconcilers.integrations.metal3.taking import TakenAddresses
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import Choice, choose, exclude_ranges
+from reconcilers.promises.choosing import Choice
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
@@ -55,14 +57,7 @@ from reconcilers.promises.reading import Behind
 from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
 from reconcilers.promises.unreadable import Unreadable
 
-UNKNOWN_RETRY = 0.5
-ABSENCE_SECONDS = 120.0
-"""How long the part of a journal for kinds that are not served must stay unchanged until they
-count as absent: in this time a look at what is served begins and ends in every replica."""
-
 Metal3Choice = Allotment[Any, Choice[Any]]
-AbsentPart = tuple[tuple[tuple[str, int], ...], tuple[Any, ...]]
-"""The revisions and promises of kinds that this process does not serve."""
 
 
 class ServedKinds:
@@ -74,12 +69,10 @@ class ServedKinds:
     """
 
     def __init__(self, clock: Clock, kinds: Sequence[Metal3Claims]) -> None:
-        self._clock = clock
+        self._absent = AbsentKinds(clock)
         self.kinds = kinds
         self.is_known = True
         """Whether discovery has answered since a definition changed."""
-        self._absent: dict[Key, tuple[AbsentPart, float]] = {}
-        """By pool: that part of its journal, and since when (monotonic seconds) it is the same."""
 
     def check(self, pool: Key, journal: Journal) -> None:
         """Check that no other replica serves a kind that this one does not see.
@@ -97,24 +90,14 @@ class ServedKinds:
         revisions = [(kind, journal.revisions[kind]) for kind in missing & set(journal.revisions)]
         promises = [promise for promise in journal.promises if promise.kind in missing]
         if not revisions and not promises:
-            self._absent.pop(pool, None)
+            self._absent.forget(pool)
             return
-        part = tuple(sorted(revisions)), tuple(promises)
-        now = self._clock.monotonic()
-        known, since = self._absent.get(pool, (part, now))
-        since = since if known == part else now
-        self._absent[pool] = part, since
-        if now - since < ABSENCE_SECONDS:
-            raise Behind(
-                UNKNOWN_RETRY,
-                f"its journal shows that {', '.join(sorted(missing))} were served, and the kind is"
-                f" absent; this is believed once that part of the journal has not changed for"
-                f" {ABSENCE_SECONDS:.0f} s",
-            )
+        entry = tuple(sorted(revisions)), tuple(promises)
+        self._absent.check(pool, entry, ", ".join(sorted(missing)))
 
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone."""
-        self._absent.pop(pool, None)
+        self._absent.forget(pool)
 
 
 class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Choice[Any]]):
@@ -206,10 +189,7 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
         ]
         unavailable = TakenAddresses(settled.promises)
         takers = [kind.make_taker(pool, reading, unavailable) for kind in self._served.kinds]
-        with exclude_ranges(reading.holdings, promised):
-            choice = choose(reading.holdings, takers, settled.promises, room, limits=limits)
-        granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
-        return Allotment(settled, granted, choice.more, choice)
+        return choose_claims(settled, reading, takers, promised=promised, room=room, limits=limits)
 
     @override
     async def finish(

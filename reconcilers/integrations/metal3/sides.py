@@ -15,6 +15,7 @@ from typing_extensions import override
 from allocator import AddressRange
 from controller.conditions import TRUE
 from controller.meta import Key, OwnerReference
+from reconcilers.integrations.clusterapi.answers import owners
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.statuses import (
     granted_status,
@@ -357,25 +358,8 @@ class ContractSide(ClaimSide):
     def owners(
         self, claim: IPAddressClaim, pool: Metal3Pool
     ) -> tuple[OwnerReference, OwnerReference]:
-        meta, of_pool = claim.metadata, pool.metadata
-        return (
-            OwnerReference(
-                POOLS.api_version,
-                POOL,
-                of_pool.name,
-                of_pool.uid,
-                controller=False,
-                blockOwnerDeletion=True,
-            ),
-            OwnerReference(
-                self.claims.api_version,
-                self.claims.kind,
-                meta.name,
-                meta.uid,
-                controller=True,
-                blockOwnerDeletion=True,
-            ),
-        )
+        of_claim, of_pool = owners(claim, self.claims, pool=pool, pool_kind=POOLS)
+        return of_pool, of_claim
 
     @override
     def spec_of(

@@ -4,10 +4,12 @@ What is in use of a pool is read from the server: `status.indexes` may be a mome
 edits that give up addresses are rare.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from controller.client import Client
+from controller.errors import Cause
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses
 from reconcilers.integrations.core.discovery import find_served
@@ -16,14 +18,14 @@ from reconcilers.integrations.metal3.api import (
     ADDRESSES,
     CLAIMS,
     POOLS,
-    Metal3Address,
-    Metal3Claim,
     Metal3Pool,
     pool_of_pool_ref,
 )
 from reconcilers.integrations.metal3.offers import offers_of
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules.verdict import NOTHING, Validator, Verdict
+
+T = TypeVar("T", bound=Object)
 
 
 class Metal3PoolValidator:
@@ -86,37 +88,32 @@ class Metal3PoolValidator:
         return in_use
 
 
-class Metal3ClaimValidator:
-    """Validates IPClaims."""
+class FieldValidator(Generic[T]):
+    """Validates objects of one kind by their own fields.
 
-    async def review_creation(self, new: Metal3Claim) -> Verdict:
-        """Validate a new claim."""
-        return Verdict.from_causes(rules.find_claim_faults(new))
+    Args:
+        find_faults: yields the faults of an object.
+        find_changes: yields the fields that an edit changes and that cannot be changed.
+    """
 
-    async def review_update(self, new: Metal3Claim, old: Metal3Claim | None) -> Verdict:
+    def __init__(
+        self,
+        find_faults: Callable[[T], Iterator[Cause]],
+        find_changes: Callable[[T, T], Iterator[Cause]],
+    ) -> None:
+        self._find_faults = find_faults
+        self._find_changes = find_changes
+
+    async def review_creation(self, new: T) -> Verdict:
+        """Validate a new object."""
+        return Verdict.from_causes(self._find_faults(new))
+
+    async def review_update(self, new: T, old: T | None) -> Verdict:
         """Validate an edit."""
-        changes = () if old is None else rules.find_claim_changes(new, old)
-        return Verdict.from_causes([*rules.find_claim_faults(new), *changes])
+        changes = () if old is None else self._find_changes(new, old)
+        return Verdict.from_causes([*self._find_faults(new), *changes])
 
-    async def review_deletion(self, old: Metal3Claim) -> Verdict:
-        """Allow every deletion."""
-        del old
-        return NOTHING
-
-
-class Metal3AddressValidator:
-    """Validates metal3's IPAddresses."""
-
-    async def review_creation(self, new: Metal3Address) -> Verdict:
-        """Validate a new IPAddress."""
-        return Verdict.from_causes(rules.find_address_faults(new))
-
-    async def review_update(self, new: Metal3Address, old: Metal3Address | None) -> Verdict:
-        """Validate an edit."""
-        changes = () if old is None else rules.find_address_changes(new, old)
-        return Verdict.from_causes([*rules.find_address_faults(new), *changes])
-
-    async def review_deletion(self, old: Metal3Address) -> Verdict:
+    async def review_deletion(self, old: T) -> Verdict:
         """Allow every deletion."""
         del old
         return NOTHING
@@ -133,6 +130,6 @@ def list_validators(
     """
     return (
         (POOLS, Metal3PoolValidator(client, spaces)),
-        (CLAIMS, Metal3ClaimValidator()),
-        (ADDRESSES, Metal3AddressValidator()),
+        (CLAIMS, FieldValidator(rules.find_claim_faults, rules.find_claim_changes)),
+        (ADDRESSES, FieldValidator(rules.find_address_faults, rules.find_address_changes)),
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller.meta import Key
-from reconcilers.integrations.core import claimreading
+from reconcilers.integrations.core import claimkind, claimreading
 from reconcilers.integrations.metal3 import pools
 from reconcilers.integrations.metal3.caches import SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace
@@ -24,7 +24,7 @@ Patch = pytest.MonkeyPatch
 
 def promises_not_taken(mp: Patch) -> None:
     """What is promised may be chosen again."""
-    promises_not_taken_by(mp, pools)
+    promises_not_taken_by(mp, claimkind)
     mp.setattr(pools, "TakenAddresses", lambda _: TakenAddresses(()))
 
 

@@ -16,6 +16,7 @@ from reconcilers.integrations.clusterapi.networkpoolclaims import (
     DiscoveredClaims,
     NetworkPoolClaims,
 )
+from reconcilers.integrations.core import absentkinds
 from reconcilers.networkpool import protocol, statusjournal
 from reconcilers.networkpool.claims import ClaimService
 from reconcilers.networkpool.facts import KIND
@@ -163,7 +164,7 @@ def fence_drops_all_promises(mp: Patch) -> None:
 
 def absence_believed_at_once(mp: Patch) -> None:
     """Claims count as not served once their kinds are not seen, whatever the journal says."""
-    mp.setattr(networkpoolclaims, "ABSENCE_SECONDS", 0.0)
+    mp.setattr(absentkinds, "ABSENCE_SECONDS", 0.0)
 
 
 def every_promise_is_of_the_entry(mp: Patch) -> None:

@@ -5,7 +5,7 @@ from typing import ClassVar
 from controller.conditions import rfc3339
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER, PAUSED
-from reconcilers.integrations.clusterapi.networkpoolclaims import ABSENCE_SECONDS
+from reconcilers.integrations.core.absentkinds import ABSENCE_SECONDS
 from reconcilers.networkpool.claims import ClaimService
 from reconcilers.networkpool.statusjournal import seal
 from reconcilers.reporting.conditions import FOREIGN_MANAGER

@@ -6,9 +6,9 @@ import pytest
 
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.networkpoolclaims import (
-    ABSENCE_SECONDS,
     DiscoveredClaims,
 )
+from reconcilers.integrations.core.absentkinds import ABSENCE_SECONDS
 from reconcilers.networkpool.claims import ClaimService
 from reconcilers.networkpool.facts import KIND
 from reconcilers.promises.reading import Behind

@@ -1,0 +1,58 @@
+"""When it is believed that kinds of claims are absent which the journal of a pool names.
+
+The kinds may just have come: another replica that sees them has made promises to their claims, and
+keeps them. So absence is believed only once what the journal says of the kinds has not changed for
+a time in which a look at what is served begins and ends in every replica.
+"""
+
+from collections.abc import Hashable
+
+from controller.clock import Clock
+from controller.meta import Key
+from reconcilers.integrations.core.discovery import LOOK_AGAIN_SECONDS
+from reconcilers.promises.reading import Behind
+
+UNKNOWN_RETRY = 0.5
+ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS
+"""How long what a journal says of kinds must stay unchanged until they count as absent."""
+
+
+class AbsentKinds:
+    """Remembers since when what the journals of pools say of kinds that are absent is the same.
+
+    Promises to other kinds change a journal all the time, so they do not count.
+
+    Args:
+        clock: the time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entries: dict[Key, tuple[Hashable, float]] = {}
+        """By pool: what its journal says of the kinds, and since when (monotonic seconds)."""
+
+    def check(self, pool: Key, entry: Hashable, kinds: str) -> None:
+        """Check that kinds which the journal of a pool names count as absent.
+
+        Args:
+            entry: what the journal says of these kinds.
+            kinds: their names, for people.
+
+        Raises:
+            Behind: another replica may serve them.
+        """
+        now = self._clock.monotonic()
+        known, since = self._entries.get(pool, (entry, now))
+        since = since if known == entry else now
+        self._entries[pool] = entry, since
+        if now - since < ABSENCE_SECONDS:
+            raise Behind(
+                UNKNOWN_RETRY,
+                f"its journal shows that {kinds} were served, and the kind is absent; this is"
+                f" believed once that part of the journal has not changed for"
+                f" {ABSENCE_SECONDS:.0f} s",
+            )
+
+    def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone, or whose journal does not name such kinds."""
+        self._entries.pop(pool, None)
