@@ -219,9 +219,8 @@ class InCilium(Balancer):
     async def run(self, tenant: TenantServer, folder: Path) -> AsyncIterator[Program]:
         name = tenant.key.name
         kubeconfig = tenant.plane.write_kubeconfig(folder / f"{name}-operator.kubeconfig")
-        operator = Operator(
-            self._program, kubeconfig, folder / f"{name}-operator.log", elects=True
-        )
+        log = folder / f"{name}-operator.log"
+        operator = Operator(self._program, kubeconfig, log, elects=True, defines_kinds=True)
         operator.start()
         try:
             yield Program(operator.pid, operator.wait)
