@@ -85,16 +85,22 @@ def is_bug(error: Exception) -> bool:
 
 
 async def call_guarded(run: Callable[[], Awaitable[R]]) -> R:
-    """Await `run()`, and raise an Exception for whatever must not end the caller silently.
+    """Await `run()`, so that nothing that it raises can end the caller without a trace.
+
+    Every Exception passes as it is. So do a cancellation that was requested, SystemExit and
+    KeyboardInterrupt, which are meant to end the caller.
 
     Args:
         run: the code to call.
 
     Raises:
-        UnexpectedError: as `as_exception` says.
+        UnexpectedError: other code caused a CancelledError, or `run` raised a BaseException of
+            another kind.
     """
     try:
         return await checked_awaitable(run, run())
+    except Exception:
+        raise  # not from itself, by which it would lose its own cause
     except BaseException as error:
         raise as_exception(error) from error
 

@@ -53,7 +53,10 @@ async def _interruptible(work: Callable[[], Awaitable[None]]) -> None:
                 await work()
             listening.cancel_scope.cancel()
     except ExceptionGroup as group:
-        raise sole_failure(group) from group
+        failure = sole_failure(group)
+        if failure is group:
+            raise
+        raise failure from group
     if asked:
         raise Interrupted
 

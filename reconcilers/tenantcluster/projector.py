@@ -341,7 +341,8 @@ class Projector:
         except Conflict:
             return load_balancer_ready(False, BEHIND, f"the tenant's {title} pool just changed")
         except _ManagementError as failed:
-            raise failed.error from failed
+            # Its own cause: `failed` is raised from this error, and causes must not form a ring.
+            raise failed.error from failed.error.__cause__
         finally:
             self._corrections.report(tenant, kind.take_corrections(memory.balancer))
         if not projection.entries:

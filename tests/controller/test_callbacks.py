@@ -506,6 +506,24 @@ async def test_a_service_that_is_a_plain_function_is_named() -> None:
         await call_guarded(serve)
 
 
+async def test_an_exception_of_guarded_code_keeps_its_own_cause_and_is_none_itself() -> None:
+    async def fail() -> None:
+        raise OSError("no address")
+
+    async def fail_for_a_reason() -> None:
+        try:
+            await fail()
+        except OSError as error:
+            raise ValueError("not connected") from error
+
+    with pytest.raises(OSError, match="no address") as plain:
+        await call_guarded(fail)
+    assert plain.value.__cause__ is None
+    with pytest.raises(ValueError, match="not connected") as explained:
+        await call_guarded(fail_for_a_reason)
+    assert isinstance(explained.value.__cause__, OSError)
+
+
 @pytest.mark.parametrize(
     "answer",
     [Allowed, None, Allowed(warnings=[1])],  # type: ignore[list-item]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from reconcilers.api.crd import crds
 from reconcilers.cli.cluster.drawing import draw_family
+from reconcilers.cli.interrupts import run_until_interrupted
 from reconcilers.cli.local.servers import api_server
 from reconcilers.networkpool.picture import picture_of
 from tests.controller.test_execplugin import runs, waiting
@@ -194,3 +195,14 @@ async def test_ctrl_c_while_an_exec_plugin_waits_ends_quietly_and_leaves_no_proc
             assert await program.process.wait() == 130
     assert not runs(int(told.read_text()))
     assert (program.printed, program.complained.strip()) == ("", "")
+
+
+def test_work_that_fails_for_two_reasons_raises_both_and_is_not_its_own_cause() -> None:
+    async def fail() -> None:
+        raise ExceptionGroup("servers", [ValueError("no port"), LookupError("no folder")])
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run_until_interrupted(fail)
+    assert caught.value.__cause__ is None
+    assert caught.group_contains(ValueError, match="no port")
+    assert caught.group_contains(LookupError, match="no folder")
