@@ -91,9 +91,9 @@ class Client:
             deletion was requested.
         field_manager: the field manager of our writes; empty for the transport's user agent.
         dry_run: whether the server only checks our writes and stores nothing.
-        most_bytes: of one list; a larger one is malformed. None for no limit.
-        looks: how `is_served` finds out that a kind is absent where CustomResourceDefinitions may
-            not be listed; None to believe the first answer of discovery.
+        max_list_bytes: of one list; a larger one is malformed. None for no limit.
+        absence_counter: counts the answers of discovery that lack a kind, for `is_served` where
+            CustomResourceDefinitions may not be listed; None to believe the first answer.
 
     All methods raise ApiError (by subclass), NoAnswer and MalformedAnswer as errors.py says. A
     NotFound whose `reason` is empty came without a Status, for a path that is not served or from
@@ -109,13 +109,13 @@ class Client:
         on_deleted: Callable[[Resource[Any], Version], None] | None = None,
         field_manager: str = "",
         dry_run: bool = False,
-        most_bytes: int | None = None,
-        looks: discovery.AbsenceLooks | None = None,
+        max_list_bytes: int | None = None,
+        absence_counter: discovery.AbsenceCounter | None = None,
     ) -> None:
         check_transport(transport, "Client")
         self._transport = transport
-        self._most_bytes = most_bytes
-        self._looks = looks
+        self._max_list_bytes = max_list_bytes
+        self._absence_counter = absence_counter
         self._on_object = on_object
         self._on_deleted = on_deleted
         self.field_manager = field_manager
@@ -135,8 +135,8 @@ class Client:
             on_deleted=self._on_deleted,
             field_manager=field_manager,
             dry_run=self.is_dry_run,
-            most_bytes=self._most_bytes,
-            looks=self._looks,
+            max_list_bytes=self._max_list_bytes,
+            absence_counter=self._absence_counter,
         )
         client.applied_values = self.applied_values
         return client
@@ -150,8 +150,8 @@ class Client:
             self._transport,
             field_manager=self.field_manager,
             dry_run=True,
-            most_bytes=self._most_bytes,
-            looks=self._looks,
+            max_list_bytes=self._max_list_bytes,
+            absence_counter=self._absence_counter,
         )
 
     async def get(self, resource: Resource[T], key: Key, *, subresource: str = "") -> T:
@@ -209,7 +209,7 @@ class Client:
         if fields:
             query["fieldSelector"] = fields
         with _naming("list", resource, namespace):
-            limit = ReadLimit(self._most_bytes)
+            limit = ReadLimit(self._max_list_bytes)
             return await list_all(self._transport, resource, namespace, query, limit)
 
     async def create(
@@ -488,15 +488,15 @@ class Client:
         """Return whether the server serves the kind `resource`.
 
         Absence is believed if no established CustomResourceDefinition serves the kind. Where these
-        may not be listed, the clients of a manager believe it after repeated looks, and others at
-        once.
+        may not be listed, the clients of a manager believe it after several answers of discovery,
+        and others at once.
 
         Raises:
             DiscoveryIncomplete: the server has just started and does not list the kind yet, or it
                 is not known yet whether that is so.
             ControllerError: discovery failed, so the answer is not known.
         """
-        return await discovery.is_served(self._transport, resource, self._looks)
+        return await discovery.is_served(self._transport, resource, self._absence_counter)
 
     async def list_served(self, resources: Iterable[Resource[Any]]) -> frozenset[Resource[Any]]:
         """Return the kinds among these that the server's discovery documents list.

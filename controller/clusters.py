@@ -29,7 +29,7 @@ from controller.cache import Cache, Change
 from controller.callbacks import check_callable, check_plain
 from controller.client import Client
 from controller.clock import Clock
-from controller.discovery import AbsenceLooks
+from controller.discovery import AbsenceCounter
 from controller.errors import ControllerError
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Registration
@@ -64,8 +64,8 @@ class ClusterSettings:
             thousand TLS handshakes at once this process would be too slow, and all would time
             out. Rejected: limiting how many are being opened, as unreachable ones would then
             delay the others.
-        most_bytes: of a kind's list in one cluster, and of the events before the next list; None
-            for no limit. A cluster that sends more counts as failing.
+        max_list_bytes: of a kind's list in one cluster, and of the events before the next list;
+            None for no limit. A cluster that sends more counts as failing.
     """
 
     limit: int = 200
@@ -73,7 +73,7 @@ class ClusterSettings:
     silence_seconds: float = SILENCE_SECONDS
     longest_pause: float = 300.0
     opens_per_second: float = 20.0
-    most_bytes: int | None = None
+    max_list_bytes: int | None = None
 
 
 class ClusterKind(Generic[T]):
@@ -352,14 +352,14 @@ class Clusters:
                 indexes=kind.indexes,
                 deadline_seconds=self._settings.silence_seconds,
                 longest_pause=self._settings.longest_pause,
-                most_bytes=self._settings.most_bytes,
+                max_list_bytes=self._settings.max_list_bytes,
                 randomness=self._random,
             )
         client = Client(
             transport,
             on_object=apply_own_write,
             on_deleted=mark_deleted,
-            looks=AbsenceLooks(self._clock),
+            absence_counter=AbsenceCounter(self._clock),
         )
         return _Cluster(key, transport, informers, client, self._clock.monotonic())
 

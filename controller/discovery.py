@@ -5,8 +5,8 @@ The documents are those of a server without aggregated discovery, which all vers
 An API server that has just started lists the kinds of CustomResourceDefinitions only after some
 seconds. So what a document lists is served, and what it lacks may be served all the same: that a
 kind is absent is believed if no definition that is established serves it. Definitions are stored
-objects, which the server has from its first answer on. A client that may not list them has to look
-several times (`AbsenceLooks`).
+objects, which the server has from its first answer on. A client that may not list them has to ask
+several times (`AbsenceCounter`).
 """
 
 from collections.abc import Iterable
@@ -97,18 +97,18 @@ _DEFINITIONS = Resource(
 D = TypeVar("D", _Groups, _Kinds)
 
 
-LOOKS = 3
+ABSENCES = 3
 """So many complete answers of discovery have to lack a kind whose definition may not be read."""
-LOOK_SECONDS = 10.0
+ABSENCE_SECONDS = 10.0
 """How far apart these answers are at least."""
 
 
-class AbsenceLooks:
+class AbsenceCounter:
     """Counts answers of discovery that lack a kind, where definitions may not be listed.
 
     A starting API server completes its discovery within seconds. So a kind that is lacking in
-    `LOOKS` answers, each `LOOK_SECONDS` after the one before, counts as absent. The count begins
-    again once the kind is listed or discovery fails: the server may be starting again.
+    `ABSENCES` answers, each `ABSENCE_SECONDS` after the one before, counts as absent. The count
+    begins again once the kind is listed or discovery fails: the server may be starting again.
 
     Args:
         clock: the time.
@@ -117,35 +117,35 @@ class AbsenceLooks:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # By kind: how many answers counted, and when (monotonic seconds) the last of them came.
-        self._looks: dict[Resource[Any], tuple[int, float]] = {}
+        self._absences: dict[Resource[Any], tuple[int, float]] = {}
 
     def note_absent(self, resource: Resource[Any]) -> int:
         """Note that an answer lacks a kind; return how many such answers count so far."""
-        count, counted_at = self._looks.get(resource, (0, 0.0))
+        count, counted_at = self._absences.get(resource, (0, 0.0))
         now = self._clock.monotonic()
-        if not count or (count < LOOKS and now - counted_at >= LOOK_SECONDS):
+        if not count or (count < ABSENCES and now - counted_at >= ABSENCE_SECONDS):
             count, counted_at = count + 1, now
-        self._looks[resource] = count, counted_at
+        self._absences[resource] = count, counted_at
         return count
 
     def forget(self, resource: Resource[Any]) -> None:
         """Forget the answers that lacked a kind."""
-        self._looks.pop(resource, None)
+        self._absences.pop(resource, None)
 
     def clear(self) -> None:
         """Forget the answers that lacked any kind."""
-        self._looks.clear()
+        self._absences.clear()
 
 
 async def is_served(
-    transport: "Transport", resource: Resource[Any], looks: AbsenceLooks | None = None
+    transport: "Transport", resource: Resource[Any], counter: AbsenceCounter | None = None
 ) -> bool:
     """Return whether a server serves the kind `resource`.
 
     Args:
         transport: the server.
         resource: the kind.
-        looks: counts the answers where CustomResourceDefinitions may not be listed; None to
+        counter: counts the answers where CustomResourceDefinitions may not be listed; None to
             believe the first one then.
 
     Raises:
@@ -156,26 +156,26 @@ async def is_served(
     try:
         is_listed = bool(await list_served(transport, [resource]))
     except ControllerError:
-        if looks is not None:
-            looks.clear()
+        if counter is not None:
+            counter.clear()
         raise
     if is_listed or "." not in resource.group:
-        if looks is not None:
-            looks.forget(resource)
+        if counter is not None:
+            counter.forget(resource)
         return is_listed
     try:
         is_defined = await _is_defined(transport, resource)
     except Forbidden as error:
-        if looks is None or looks.note_absent(resource) >= LOOKS:
+        if counter is None or counter.note_absent(resource) >= ABSENCES:
             return False
         raise DiscoveryIncomplete(
             f"discovery does not list {resource.full_name} in version {resource.version}. That it"
-            f" is absent is believed after {LOOKS} answers that are {LOOK_SECONDS:g} s apart:"
+            f" is absent is believed after {ABSENCES} answers, {ABSENCE_SECONDS:g} s apart each:"
             " CustomResourceDefinitions, which would tell, may not be listed. Let a role grant"
             " list and watch of customresourcedefinitions.apiextensions.k8s.io"
         ) from error
-    if looks is not None:
-        looks.forget(resource)
+    if counter is not None:
+        counter.forget(resource)
     if is_defined:
         raise DiscoveryIncomplete(
             f"discovery does not list {resource.full_name} in version {resource.version}, which"

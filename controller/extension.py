@@ -16,7 +16,7 @@ import anyio
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.discovery import AbsenceLooks
+from controller.discovery import AbsenceCounter
 from controller.health import Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer
@@ -94,7 +94,9 @@ class Extension:
             informers.mark_deleted(resource, version)
             own.mark_deleted(resource, version)
 
-        self.client = Client(transport, on_object=show, on_deleted=hide, looks=AbsenceLooks(clock))
+        self.client = Client(
+            transport, on_object=show, on_deleted=hide, absence_counter=AbsenceCounter(clock)
+        )
         """A client whose responses enter these caches and the manager's."""
 
     def informer(

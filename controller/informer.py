@@ -77,7 +77,7 @@ class Informer(Generic[T]):
         randomness: for jitter.
         streams: read lists as initial events of watches, until the server shows that it cannot.
         begins_newest: read the newest state first, and not any that the server has at hand.
-        most_bytes: of a list, and of the events before the next list; None for no limit.
+        max_list_bytes: of a list, and of the events before the next list; None for no limit.
         observer: called when lists and watches end, for metrics.
     """
 
@@ -96,7 +96,7 @@ class Informer(Generic[T]):
         randomness: random.Random | None = None,
         streams: bool = False,
         begins_newest: bool = False,
-        most_bytes: int | None = None,
+        max_list_bytes: int | None = None,
         observer: WatchObserver | None = None,
     ) -> None:
         self.resource = resource
@@ -117,7 +117,7 @@ class Informer(Generic[T]):
             randomness=randomness,
             streams=streams,
             begins_newest=begins_newest,
-            most_bytes=most_bytes,
+            max_list_bytes=max_list_bytes,
             observer=observer,
             listed=listed,
             failed=_hold_weakly(self._note_attempt),

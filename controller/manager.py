@@ -29,7 +29,7 @@ from controller.argumenttypes import check_type
 from controller.callbacks import check_callable
 from controller.client import Client
 from controller.clock import Clock, SystemClock
-from controller.discovery import AbsenceLooks
+from controller.discovery import AbsenceCounter
 from controller.election import (
     WaitToLead,
     unwrapped_failure,
@@ -119,7 +119,7 @@ class Manager:
             transport,
             on_object=self._informers.apply_own_write,
             on_deleted=self._informers.mark_deleted,
-            looks=AbsenceLooks(self.clock),
+            absence_counter=AbsenceCounter(self.clock),
         )
         """A client for the API server; objects in its responses enter the manager's caches."""
         self.lost = anyio.Event()

@@ -116,11 +116,15 @@ def _matches(entry: str, target: Target) -> bool:
         return False
     if (address := _parse_address(host)) is not None:
         return target.address == address
-    return host != "" and target.address is None and _includes(_ascii_name(host), target.host)
+    return host != "" and target.address is None and _covers(_ascii_name(host), target.host)
 
 
-def _includes(name: str, host: str) -> bool:
-    """Return whether `host` is below a name, or is that name if no dot stands before it."""
+def _covers(name: str, host: str) -> bool:
+    """Return whether a name in NO_PROXY stands for a host.
+
+    `example.com` stands for that host and all below it; `.example.com` and `*.example.com` only
+    for those below it.
+    """
     if name.startswith((".", "*.")):
         return host.endswith(name.removeprefix("*"))
     return host == name or host.endswith(f".{name}")

@@ -30,7 +30,7 @@ silence. And initial events that are not complete in time are given up.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -123,7 +123,7 @@ class Reflector(Generic[T]):
         randomness: for jitter; tests give a seeded one.
         streams: read lists as initial events of watches, until the server shows that it cannot.
         begins_newest: read the newest state first, and not any that the server has at hand.
-        most_bytes: of a list, and of the events before the next list; None for no limit.
+        max_list_bytes: of a list, and of the events before the next list; None for no limit.
         observer: called when lists and watches end, for metrics.
         listed: called when a list has been put into the cache.
         failed: called when a list or watch has failed, before the delay.
@@ -141,7 +141,7 @@ class Reflector(Generic[T]):
         randomness: random.Random | None = None,
         streams: bool = False,
         begins_newest: bool = False,
-        most_bytes: int | None = None,
+        max_list_bytes: int | None = None,
         observer: WatchObserver | None = None,
         listed: Callable[[], None] = lambda: None,
         failed: Callable[[], None] = lambda: None,
@@ -160,11 +160,12 @@ class Reflector(Generic[T]):
         """The pause after a failure, while it lasts."""
         self._streams = streams
         self._first = Listing("" if begins_newest else "0")
-        self._limit = ReadLimit(most_bytes)
+        self._limit = ReadLimit(max_list_bytes)
         self._cut_streams = 0
-        self._accepted = False
+        self._is_accepted = False
+        """Whether the server has accepted the watch of the present step; a list never has one."""
         self._highest_revision = 0
-        self._initial: InitialEvents[T] | None = None
+        self._initial_events: InitialEvents[T] | None = None
         self._observer = observer or WatchObserver()
         self._listed = listed
         self._failed = failed
@@ -200,16 +201,16 @@ class Reflector(Generic[T]):
             case Empty():
                 self.state = Streaming("") if self._streams else self._first
             case Expired():
-                self.state = self._read_all("")
+                self.state = self._full_read_state("")
             case Streaming(revision):
                 self._highest_revision = self._cache.highest_revision
                 deadline = self._clock.monotonic() + STREAM_SECONDS
-                self._initial = InitialEvents(revision, deadline)
+                self._initial_events = InitialEvents(revision, deadline)
                 self.state = await self._watch()
             case Listing(revision):
                 self.state = await self._list(revision)
             case Watching():
-                self._initial = None
+                self._initial_events = None
                 self.state = await self._watch()
 
     def restart(self) -> None:
@@ -226,12 +227,13 @@ class Reflector(Generic[T]):
         """List the newest state at the next step: the transport leads to another cluster."""
         self._cluster_changed = True
 
-    def _read_all(self, revision: str) -> State:
+    def _full_read_state(self, revision: str) -> State:
+        """Return the state that reads everything: as initial events, or with a LIST."""
         return Streaming(revision) if self._streams else Listing(revision)
 
     async def _list(self, revision: str) -> State:
         self._highest_revision = self._cache.highest_revision
-        self._accepted = False
+        self._is_accepted = False
         try:
             page = await lists.list_all(
                 self._transport,
@@ -243,7 +245,7 @@ class Reflector(Generic[T]):
             self._check_not_older(page, revision)
         except ControllerError as error:
             await self._wait_after("list", error)
-            anew = errors.is_expired(error) or self._unreachable(error)
+            anew = errors.is_expired(error) or self._was_unreachable(error)
             return Expired() if anew else Listing(revision)
         await self._replace(page, revision)
         return Watching()
@@ -281,15 +283,15 @@ class Reflector(Generic[T]):
     async def _watch(self) -> State:
         """Read one watch until it ends; return the next state."""
         begun = self._clock.monotonic()
-        self._accepted = False
+        self._is_accepted = False
         try:
             received = await self._read_watch()
-            if self._initial is not None:
+            if self._initial_events is not None:
                 raise errors.NoAnswer("the watch ended before its initial events were complete")
         except ControllerError as error:
             self._observer.note_restart(end_reason(error))
-            if self._initial is not None:
-                return await self._after_incomplete_stream(self._initial, error)
+            if self._initial_events is not None:
+                return await self._after_incomplete_stream(self._initial_events, error)
             if isinstance(error, errors.SilentWatch) and not self._bookmarks_seen:
                 return Watching()  # a kind without bookmarks, as Events are, may just be quiet
             if self._clock.monotonic() - begun >= RESET_WATCH_SECONDS:
@@ -302,28 +304,32 @@ class Reflector(Generic[T]):
                 return Watching()
             if self._clock.monotonic() - begun < RESET_WATCH_SECONDS:
                 await self._wait_after("watch", errors.MalformedAnswer("too many events at once"))
-            return self._read_all(str(self._cache.position))
+            return self._full_read_state(str(self._cache.position))
         # Some servers and proxies end the watch at once instead of answering 410.
         self._observer.note_restart(SHORT)
         short = errors.NoAnswer("the watch ended at once, without an event")
         await self._wait_after("watch", short)
-        return self._read_all(str(self._cache.position))
+        return self._full_read_state(str(self._cache.position))
 
-    def _unreachable(self, error: ControllerError) -> bool:
+    def _was_unreachable(self, error: ControllerError) -> bool:
         """Return whether the server was away since the last list; a load balancer may say so."""
         failed = isinstance(
             error, errors.NoAnswer | errors.NotReached | errors.ServerFailure
         ) and not errors.is_expired(error)
-        return failed and not self._accepted and self._cache.synced
+        return failed and not self._is_accepted and self._cache.synced
 
     def _after_failed_watch(self, error: ControllerError) -> State:
-        if self._unreachable(error):
+        if self._was_unreachable(error):
             return Expired()
         if isinstance(error, errors.NoAnswer | errors.TooManyRequests):
             # After a backup was restored our position may be in the server's future: then watches
             # stay empty. Where bookmarks are known to come, two empty watches mean that.
             return Expired() if self._bookmarks_seen and self._empty_watches >= 2 else Watching()
-        return Expired() if errors.is_expired(error) else self._read_all(str(self._cache.position))
+        return (
+            Expired()
+            if errors.is_expired(error)
+            else self._full_read_state(str(self._cache.position))
+        )
 
     async def _after_incomplete_stream(
         self, initial: InitialEvents[T], error: ControllerError
@@ -349,65 +355,90 @@ class Reflector(Generic[T]):
         if not is_transient and not errors.is_expired(error):
             return listing  # which fails, too, unless only watches fail
         await self._wait_after("watch", error)
-        if errors.is_expired(error) or self._unreachable(error):
+        if errors.is_expired(error) or self._was_unreachable(error):
             return Expired()
         self._cut_streams += initial.opened
         return listing if self._cut_streams >= CUT_STREAMS else Streaming(initial.revision)
 
     async def _read_watch(self) -> bool:
-        """Process the events of one watch until the server ends it; return whether any came."""
-        initial = self._initial
+        """Process the events of one watch; return whether any came.
+
+        The watch is read until the server ends it, or until its events exceed the limit. In the
+        latter case the caller lists anew.
+        """
+        resource, query = self._cache.resource, self._watch_query()
+        path = resource.collection(self._scope.namespace)
+        received = False
+        async with self._transport.stream(path, query=query, accept=resource.accept) as chunks:
+            self._note_accepted()
+            async with aclosing(read_lines(chunks, self._clock, self._max_silence)) as line_lists:
+                async for lines in line_lists:
+                    received = True
+                    await self._process_lines(lines)
+                    if self._limit.exceeded:
+                        break
+        return received
+
+    def _watch_query(self) -> dict[str, str]:
+        """Return the query of a watch: from the position, or with everything as initial events."""
         query = self._scope.query | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(self._random.randint(*WATCH_SECONDS)),
         }
-        query |= lists.stream_query(initial.revision) if initial else {}
+        if self._initial_events is not None:
+            query |= lists.stream_query(self._initial_events.revision)
         query.setdefault("resourceVersion", str(self._cache.position))
-        resource = self._cache.resource
-        path = resource.collection(self._scope.namespace)
-        received = False
-        async with self._transport.stream(path, query=query, accept=resource.accept) as chunks:
-            # Counted only now: a server that accepts no watch, because it restarts or is
-            # overloaded, says nothing about the position, and lists would add to its load.
-            self._empty_watches += 1
-            self._accepted = True
-            if initial is not None:
-                initial.opened = True
-            else:
-                self._note_success()
-            async with aclosing(read_lines(chunks, self._clock, self._max_silence)) as batches:
-                async for lines in batches:
-                    received, self._empty_watches = True, 0
-                    self._log_recovery("watch")
-                    self.last_received = self._clock.monotonic()
-                    for number, line in enumerate(lines, start=1):
-                        self._limit.add(len(line), 1)
-                        await self._process(decode_event(resource, line))
-                        if number % SLICE == 0:
-                            await checkpoint()
-                    if self._limit.exceeded:
-                        return received
-        return received
+        return query
+
+    def _note_accepted(self) -> None:
+        """Note that the server has accepted the watch.
+
+        Watches are counted as empty only from here on: a server that accepts none, because it
+        restarts or is overloaded, says nothing about the position. Lists would add to its load.
+        """
+        self._empty_watches += 1
+        self._is_accepted = True
+        if self._initial_events is not None:
+            self._initial_events.opened = True
+        else:
+            self._note_success()
+
+    async def _process_lines(self, lines: Sequence[bytes]) -> None:
+        """Process the events that arrived together; let other tasks run in between."""
+        self._empty_watches = 0
+        self._log_recovery("watch")
+        self.last_received = self._clock.monotonic()
+        for number, line in enumerate(lines, start=1):
+            self._limit.add(len(line), 1)
+            await self._process(decode_event(self._cache.resource, line))
+            if number % SLICE == 0:
+                await checkpoint()
 
     def _max_silence(self) -> float:
         """Return the seconds within which the next chunk of the watch must come."""
-        if self._initial is None:
+        if self._initial_events is None:
             return self._silence_seconds
-        return max(0.0, self._initial.deadline - self._clock.monotonic())
+        return max(0.0, self._initial_events.deadline - self._clock.monotonic())
 
     async def _process(self, event: WatchEvent[T]) -> None:
+        """Put one event into the cache, or the whole list once its initial events are complete.
+
+        Raises:
+            ApiError: the server ended the watch with an error.
+            Expired: the server, or its list, is behind the cache's position.
+        """
         match event:
             case ErrorEvent(error):
                 raise error
             case UnknownEvent(reason):
                 log.warning("watch event skipped", resource=self._kind, reason=reason)
-            case _ if self._initial is not None:
-                page = self._initial.add(event)
+            case _ if self._initial_events is not None:
+                page = self._initial_events.add(event)
                 if page is not None:
-                    revision = self._initial.revision
+                    revision = self._initial_events.revision
                     self._check_not_older(page, revision)
-                    self._initial, self._cut_streams = None, 0
+                    self._initial_events, self._cut_streams = None, 0
                     await self._replace(page, revision)
             case Bookmark(revision):
                 self._bookmarks_seen = True
@@ -466,7 +497,7 @@ class Reflector(Generic[T]):
 
     async def _wait_after(self, verb: str, error: ControllerError) -> None:
         """Wait as long as the backoff, or the server, says after a failed list or watch."""
-        if self._unreachable(error):
+        if self._was_unreachable(error):
             self._cache.unconfirm_history()
         self.last_error = errors.SourceError(verb, self._kind, error)
         if isinstance(error, errors.Forbidden | errors.Unauthorized):

@@ -73,17 +73,17 @@ class ReadLimit:
     objects are listed again, and the cache never holds more than twice the limit.
 
     Args:
-        most_bytes: of one list, or of the events after it; None for no limit.
+        max_list_bytes: of one list, or of the events after it; None for no limit.
     """
 
-    def __init__(self, most_bytes: int | None = None) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_list_bytes: int | None = None) -> None:
+        self._max_list_bytes = max_list_bytes
         self._read = 0
 
     @property
     def exceeded(self) -> bool:
         """Whether more came than the limit allows."""
-        return self._most_bytes is not None and self._read > self._most_bytes
+        return self._max_list_bytes is not None and self._read > self._max_list_bytes
 
     def reset(self) -> None:
         """Count from zero, before a list and after it."""
@@ -107,7 +107,7 @@ class ReadLimit:
         self.add(PAGE_BYTES + size, objects)
         if self.exceeded:
             raise MalformedAnswer(
-                f"the list of {plural} is larger than {self._most_bytes} bytes"
+                f"the list of {plural} is larger than {self._max_list_bytes} bytes"
                 f" (an object counts {OBJECT_BYTES} more, a page {PAGE_BYTES})"
             )
 

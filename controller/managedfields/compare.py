@@ -187,13 +187,17 @@ def list_claims(node: Node, value: Any) -> Fields:
     """Return the fields that the applier of an object claims to own.
 
     Unlike `everything`, containers are claimed only where nothing else would show that they are
-    there: items of lists, members of free maps, and whatever is empty or null.
+    there: items of lists, members of free maps, empty objects, and nulls.
     """
-    return _list_claims(node, value) or {}
+    return _claimed_fields(node, value) or {}
 
 
-def _list_claims(node: Node, value: Any) -> Fields | None:
-    """Return the node of a value, None if nothing is claimed."""
+def _claimed_fields(node: Node, value: Any) -> Fields | None:
+    """Return the fields that the applier owns at a value and below it, a subtree of fieldsV1.
+
+    It is {} if the value is owned as a whole, and None if the value is a container with nothing
+    in it to own.
+    """
     atom = node.atom_for(value)
     if isinstance(atom, MapNode):
         return {} if atom.atomic else _claimed_members(atom, value)
@@ -203,23 +207,24 @@ def _list_claims(node: Node, value: Any) -> Fields | None:
 
 
 def _claimed_members(atom: MapNode, value: Any) -> Fields | None:
-    """Return the node of an object whose members have owners of their own."""
+    """Return the applier's fields of an object whose members have owners of their own."""
     out: Fields = {}
     for name, inner in value.items() if isinstance(value, dict) else ():
-        node = _list_claims(atom.child(name), inner)
+        claimed = _claimed_fields(atom.child(name), inner)
         if inner is None or inner == {} or name not in atom.fields:
-            node = {SELF: {}, **node} if node else {}
-        if node is not None:
-            out["f:" + name] = node
+            # No field below shows that this member is there.
+            claimed = {SELF: {}, **claimed} if claimed else {}
+        if claimed is not None:
+            out["f:" + name] = claimed
     return out or None
 
 
 def _claimed_items(atom: ListNode, value: Any) -> Fields | None:
-    """Return the node of a list whose items have owners of their own."""
+    """Return the applier's fields of a list whose items have owners of their own."""
     out: Fields = {}
     for element, items in by_element(atom, value if isinstance(value, list) else []).items():
-        node = _list_claims(atom.item, items[0]) if len(items) == 1 else None
-        out[element] = {SELF: {}, **node} if node else {}
+        claimed = _claimed_fields(atom.item, items[0]) if len(items) == 1 else None
+        out[element] = {SELF: {}, **claimed} if claimed else {}
     return out or None
 
 

@@ -75,20 +75,22 @@ def _reference(schema: Schema) -> str:
 
 
 def _fill(node: Node, schema: Schema, definitions: Definitions, *, preserve: bool) -> None:
-    """Say what a value of the schema may be."""
+    """Set on a node which kinds of values its schema allows, and how their parts are owned."""
     preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
     kind = schema.get("type", "")
     if kind in {"object", ""}:
-        node.members = _members(schema, definitions, preserve=preserve)
+        node.members = _map_node(schema, definitions, preserve=preserve)
     if kind in {"array", ""}:
-        node.items = _items(schema, definitions, preserve=preserve)
+        node.items = _list_node(schema, definitions, preserve=preserve)
     if kind not in {"object", "array"}:
         node.scalar = _scalar(kind, schema.get("format", ""))
-    below = _below(node, kind)
-    if below is not None:
-        node.strict = all(child.strict for child in below)
+    children = _child_nodes(node, kind)
+    if children is not None:
+        # A type that contains itself is neither strict nor granular: among the children is a node
+        # that is not finished yet.
+        node.strict = all(child.strict for child in children)
         atom = node.members or node.items
-        node.granular = not (atom and atom.atomic) and all(child.granular for child in below)
+        node.granular = not (atom and atom.atomic) and all(child.granular for child in children)
 
 
 def _scalar(kind: str, form: str) -> Scalar:
@@ -98,21 +100,22 @@ def _scalar(kind: str, form: str) -> Scalar:
     return _SCALARS.get(kind, Scalar.UNTYPED)
 
 
-def _below(node: Node, kind: str) -> list[Node] | None:
-    """Return the nodes below one of a single known kind, None for any other.
+def _child_nodes(node: Node, kind: str) -> list[Node] | None:
+    """Return the nodes of the parts of a value whose only possible kind is `kind`.
 
-    Validation makes a string of every string with a format. A type that contains itself counts
-    as of no known kind, because its node is not finished when its parts ask.
+    None if the kind is open. A scalar has no parts.
     """
     if kind == "object" and node.members is not None:
         own = node.members
         return [*own.fields.values(), *([own.other] if own.other else [])]
     if kind == "array" and node.items is not None:
         return [node.items.item]
+    # A string with a format is no exception, whatever `_scalar` says: validation refuses all but
+    # strings there.
     return [] if kind in _SCALARS else None
 
 
-def _members(schema: Schema, definitions: Definitions, *, preserve: bool) -> MapNode:
+def _map_node(schema: Schema, definitions: Definitions, *, preserve: bool) -> MapNode:
     """Return how the members of an object are owned."""
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     atom = MapNode(atomic=schema.get("x-kubernetes-map-type") == "atomic")
@@ -136,7 +139,7 @@ def _members(schema: Schema, definitions: Definitions, *, preserve: bool) -> Map
     return atom
 
 
-def _items(schema: Schema, definitions: Definitions, *, preserve: bool) -> ListNode:
+def _list_node(schema: Schema, definitions: Definitions, *, preserve: bool) -> ListNode:
     """Return how the items of a list are owned."""
     items = schema.get("items")
     node = _node(items, definitions, preserve=preserve) if items else UNKNOWN_ATOMIC

@@ -391,11 +391,11 @@ async def _read_again(client: Any, preview: Preview, namespace: str) -> Preview:
     objects = await read_objects(client, namespace, required=(TENANT_CLUSTER,))
     key = preview.tenant.metadata.key
     if (TENANT_CLUSTER.kind, key) not in objects.unreadable and key not in objects.clusters:
-        raise _is_gone(preview)
+        raise _build_gone_problem(preview)
     return Preview.from_objects(_tenant_of(TENANT_CLUSTER.kind, key, objects), objects)
 
 
-def _is_gone(preview: Preview) -> Problem:
+def _build_gone_problem(preview: Preview) -> Problem:
     return Problem(f"{preview.name} is gone; nothing was changed")
 
 
@@ -413,7 +413,7 @@ async def _write_annotation(client: Any, preview: Preview) -> None:
     try:
         await client.patch(TENANT_CLUSTER, Version.from_object(preview.tenant), change)
     except NotFound as error:
-        raise _is_gone(preview) from error
+        raise _build_gone_problem(preview) from error
     except Forbidden as error:
         lacks_release = ROLE in str(error)
         right = "the verb release on" if lacks_release else "the right to patch"

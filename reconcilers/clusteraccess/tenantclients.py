@@ -16,7 +16,7 @@ import anyio
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.discovery import AbsenceLooks
+from controller.discovery import AbsenceCounter
 from controller.errors import (
     ConfigurationError,
     Conflict,
@@ -84,7 +84,7 @@ class TenantClients:
         self._guard = guard or AdmitAll()
         self._clock = clock
         self._open = open_transport or strict_opener(settings)
-        self._most_bytes = settings.answer_limit
+        self._max_list_bytes = settings.answer_limit
         self._accesses = accesses
         self._retries = 0
 
@@ -252,8 +252,8 @@ class TenantClients:
         client = Client(
             transport,
             field_manager=manager,
-            most_bytes=self._most_bytes,
-            looks=AbsenceLooks(self._clock),
+            max_list_bytes=self._max_list_bytes,
+            absence_counter=AbsenceCounter(self._clock),
         )
         identity = ClusterIdentity(client, self._clock)
         access.connection = TenantConnection(transport, client, identity)

@@ -29,7 +29,7 @@ def tenant_watches(
     bounds = ClusterSettings(
         limit=settings.service_watches,
         idle_seconds=_IDLE_REQUEUES * settings.requeue_old,
-        most_bytes=settings.answer_limit,
+        max_list_bytes=settings.answer_limit,
     )
     return Clusters(partial(_connect, clusters, tenants), clock, bounds)
 

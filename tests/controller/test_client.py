@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import override
 
 from controller.client import Client
-from controller.discovery import LOOK_SECONDS, AbsenceLooks
+from controller.discovery import ABSENCE_SECONDS, AbsenceCounter
 from controller.errors import (
     Conflict,
     DiscoveryIncomplete,
@@ -328,23 +328,27 @@ async def test_who_may_not_read_definitions_believes_discovery(answers: list[obj
 
 
 @NOT_LISTED
-async def test_who_may_not_read_definitions_believes_an_absence_after_repeated_looks(
+async def test_who_may_not_read_definitions_believes_an_absence_after_several_answers(
     answers: list[object],
 ) -> None:
     clock = VirtualClock()
     forbidden = Forbidden(403, "Forbidden", "no role")
-    looks = AbsenceLooks(clock)
+    counter = AbsenceCounter(clock)
 
     async def look(*told: object) -> bool:
         _, server = answering(*told)
-        return await Client(server, looks=looks).with_field_manager("x").is_served(WIDGETS)
+        return (
+            await Client(server, absence_counter=counter)
+            .with_field_manager("x")
+            .is_served(WIDGETS)
+        )
 
     for _ in range(2):
         for _ in range(2):
-            for _ in range(3):  # looks in a row count once
+            for _ in range(3):  # answers in a row count once
                 with pytest.raises(DiscoveryIncomplete, match="grant list and watch of custom"):
                     await look(*answers, forbidden)
-            await clock.advance(LOOK_SECONDS)
+            await clock.advance(ABSENCE_SECONDS)
         assert not await look(*answers, forbidden)
         assert not await look(*answers, forbidden)
         with pytest.raises(NoAnswer):  # it may start again now

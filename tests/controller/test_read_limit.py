@@ -22,7 +22,7 @@ MOST = PAGE_BYTES + 40 * OBJECT_BYTES
 
 
 def _limited_fleet() -> Fleet:
-    return Fleet(ClusterSettings(most_bytes=MOST))
+    return Fleet(ClusterSettings(max_list_bytes=MOST))
 
 
 async def test_a_list_above_the_limit_is_not_kept_and_the_error_says_so() -> None:
@@ -50,7 +50,7 @@ async def test_clients_made_of_one_with_a_limit_have_it(
 ) -> None:
     server = Scripted([listing(5, *(widget(f"w{number}", 1) for number in range(60)))])
     with pytest.raises(MalformedAnswer, match="larger than"):
-        await derived(Client(server, most_bytes=MOST)).list(WIDGETS)
+        await derived(Client(server, max_list_bytes=MOST)).list(WIDGETS)
 
 
 async def test_a_list_that_became_smaller_is_kept() -> None:
@@ -96,7 +96,7 @@ async def test_a_watch_of_ever_more_objects_is_ended_at_the_limit_and_tried_with
     cache = Cache(WIDGETS)
     sizes = [0]
     cache.subscribe(lambda _change: sizes.append(len(cache)))
-    reflector = Reflector(server, clock, cache, most_bytes=MOST)
+    reflector = Reflector(server, clock, cache, max_list_bytes=MOST)
     async with anyio.create_task_group() as group:
         group.start_soon(reflector.run)
         await clock.advance(60)

@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from controller.client import Client
-from controller.discovery import LOOK_SECONDS, LOOKS, AbsenceLooks
+from controller.discovery import ABSENCE_SECONDS, ABSENCES, AbsenceCounter
 from controller.errors import DiscoveryIncomplete, Forbidden
 from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
@@ -40,7 +40,7 @@ class Site:
         for version in versions:
             fake.serve(api.claims(version))
             fake.serve(api.addresses(version))
-        self.client = Client(fake, looks=AbsenceLooks(self.clock))
+        self.client = Client(fake, absence_counter=AbsenceCounter(self.clock))
 
     async def hold(self, version: str, kind: str, group: str) -> None:
         """Create an IPAddress of pool p."""
@@ -71,11 +71,11 @@ async def test_an_older_version_that_is_served_suffices_to_refuse_a_deletion() -
 
 
 async def test_a_first_answer_without_the_kinds_is_not_taken_for_none() -> None:
-    """All versions are asked for at each look, so that absence is believed of all at once."""
+    """All versions are asked for in each answer, so that absence is believed of all at once."""
     site = Site()
     validator = ClusterApiPoolValidator(site.client, POOL, SpaceIndex())
-    for _ in range(LOOKS - 1):
+    for _ in range(ABSENCES - 1):
         with pytest.raises(DiscoveryIncomplete):
             await validator.review_deletion(pool(POOL, SPEC))
-        await site.clock.advance(LOOK_SECONDS)
+        await site.clock.advance(ABSENCE_SECONDS)
     assert (await validator.review_deletion(pool(POOL, SPEC))).allowed
