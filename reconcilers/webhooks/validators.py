@@ -73,7 +73,7 @@ class _Validator:
         *,
         namespaces: Sequence[str] = (),
     ) -> None:
-        self._namespaces = namespaces
+        self._allowed_namespaces = namespaces
         self._client = client
         self._pools = pools
         self._allocations = allocations
@@ -124,13 +124,13 @@ class PoolValidator(_Validator):
 
     async def review_creation(self, new: NetworkPool) -> Verdict:
         """Validate a new pool."""
-        if refused := refuse_namespace(new.metadata.namespace, self._namespaces):
+        if refused := refuse_namespace(new.metadata.namespace, self._allowed_namespaces):
             return refused
         return networkpool.review_creation(new, self._spaces, self._limit)
 
     async def review_update(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
         """Validate an edit; allocations are read only if the pool would lose addresses."""
-        if refused := refuse_namespace(new.metadata.namespace, self._namespaces):
+        if refused := refuse_namespace(new.metadata.namespace, self._allowed_namespaces):
             return refused
         others = OtherHoldings()
 
@@ -234,7 +234,7 @@ class AllocationValidator(_Validator):
 
         pool = self._pools.get(new.pool_key)
         verdict = ipallocation.review_creation(
-            new, pool, view=view, max_addresses=self._limit, namespaces=self._namespaces
+            new, pool, view=view, max_addresses=self._limit, namespaces=self._allowed_namespaces
         )
         if pool is not None and verdict.allowed:
             return verdict
@@ -243,7 +243,7 @@ class AllocationValidator(_Validator):
         except NotFound:
             pool = None
         return ipallocation.review_creation(
-            new, pool, view=view, max_addresses=self._limit, namespaces=self._namespaces
+            new, pool, view=view, max_addresses=self._limit, namespaces=self._allowed_namespaces
         )
 
     async def review_update(self, new: IPAllocation, old: IPAllocation | None) -> Verdict:
@@ -279,12 +279,12 @@ class ClusterValidator:
         default_namespace: str,
         namespaces: Sequence[str] = (),
     ) -> None:
-        self._namespaces = namespaces
+        self._allowed_namespaces = namespaces
         self._client = client
         self._providers = providers
         self._spaces = spaces
         self._allocations = allocations
-        self._namespace = default_namespace
+        self._default_namespace = default_namespace
 
     async def review_creation(self, new: TenantCluster) -> Verdict:
         """Validate a new cluster."""
@@ -345,7 +345,7 @@ class ClusterValidator:
         if reference is None:
             key = config.metadata.key if config is not None else None
             return Provision(key, config, refused=self._describe_refusal(key))
-        key = Key(reference.namespace or self._namespace, reference.name)
+        key = Key(reference.namespace or self._default_namespace, reference.name)
         if config is None:
             try:
                 config = await self._client.get(PROVIDER_CONFIG, key)
@@ -358,7 +358,7 @@ class ClusterValidator:
     def _describe_refusal(self, provider: Key | None) -> str:
         if provider is None:
             return ""
-        return describe_refused_namespace(provider.namespace, self._namespaces)
+        return describe_refused_namespace(provider.namespace, self._allowed_namespaces)
 
 
 class ProviderValidator:
@@ -378,19 +378,19 @@ class ProviderValidator:
         default_namespace: str,
         namespaces: Sequence[str] = (),
     ) -> None:
-        self._namespaces = namespaces
+        self._allowed_namespaces = namespaces
         self._client = client
         self._clusters = clusters
-        self._namespace = default_namespace
+        self._default_namespace = default_namespace
 
     async def review_creation(self, new: ProviderConfig) -> Verdict:
         """Validate a new ProviderConfig."""
-        refused = refuse_namespace(new.metadata.namespace, self._namespaces)
+        refused = refuse_namespace(new.metadata.namespace, self._allowed_namespaces)
         return refused or providerspecs.review_provider(new)
 
     async def review_update(self, new: ProviderConfig, old: ProviderConfig | None) -> Verdict:  # noqa: ARG002 - it must be sound, whatever it was
         """Validate an edit."""
-        refused = refuse_namespace(new.metadata.namespace, self._namespaces)
+        refused = refuse_namespace(new.metadata.namespace, self._allowed_namespaces)
         return refused or providerspecs.review_provider(new)
 
     async def review_deletion(self, old: ProviderConfig) -> Verdict:
@@ -405,5 +405,5 @@ class ProviderValidator:
         return [
             cluster.metadata.key
             for cluster in clusters
-            if refers_to(cluster, config, self._namespace, by_default=False)
+            if refers_to(cluster, config, self._default_namespace, by_default=False)
         ]

@@ -18,13 +18,20 @@ from reconcilers.wiring.shared import Shared
 
 
 def add_integrations(shared: Shared) -> Sharing:
-    """Add the services of the integrations; return what they hold of NetworkPools.
+    """Add to the manager, for each integration, its pools as a source of spaces and its services.
+
+    A source tells the index of spaces at once which kinds to expect. So no pool is compared
+    with an index that lacks the pools of an integration which is added later.
 
     Args:
-        shared: what every part is given.
+        shared: the manager, the caches and the settings.
+
+    Returns:
+        What the integrations hold of NetworkPools, joined; NOTHING_SHARED without integrations.
     """
     platforms = list(list_platforms(shared.settings.integration))
     for platform in platforms:
+        # A source adds itself to the manager, which keeps it.
         PoolSource(shared.manager, shared.clock, spaces=shared.spaces, platform=platform)
     parts = IntegrationParts(
         shared.manager,

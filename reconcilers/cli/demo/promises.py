@@ -65,8 +65,12 @@ class OverlapWatch:
         self._held[meta.key] = (pool, span)
         self.handed_out.add((meta.uid, span))
 
-    def never(self, _: PlatformView) -> list[str]:
-        """Check that no two ranges ever overlapped."""
+    def check_no_overlaps(self, _: PlatformView) -> list[str]:
+        """Check that no two ranges ever overlapped; return what was counted, for the story.
+
+        Raises:
+            Broken: two ranges overlapped.
+        """
         if self.overlaps:
             raise Broken("; ".join(self.overlaps))
         seen = f"{self.changes} changes of IPAllocations were seen"
@@ -115,8 +119,16 @@ class ReleaseWatch:
                 self.found.append(f"{name} was released, and {holder} in the tenant still has it")
         self.checked += 1
 
-    def let_go_first(self, _: PlatformView, count: int) -> list[str]:
-        """Check that tenants had removed `count` ranges before these were released."""
+    def check_removed_first(self, _: PlatformView, count: int) -> list[str]:
+        """Check that tenants had removed `count` ranges before these were released.
+
+        Returns:
+            How many ranges were looked for, as a line of the story.
+
+        Raises:
+            Broken: a tenant still held a range that was released.
+            NotYet: fewer ranges were released so far.
+        """
         if self.found:
             raise Broken("; ".join(self.found))
         if self.checked < count:
@@ -141,8 +153,12 @@ async def _holdings(tenant: TenantView) -> list[tuple[str, Span]]:
 
 
 @of_view
-def adds_up(view: PlatformView) -> Sequence[str]:
-    """See, for every pool, that what is held and what is free make the whole."""
+def check_sums(view: PlatformView) -> Sequence[str]:
+    """Check that the held and the free addresses of each pool make the whole; return the sums.
+
+    Raises:
+        NotYet: the counters of a pool do not match what its IPAllocations hold.
+    """
     parts = []
     for pool in sorted(view.pools, key=lambda pool: pool.metadata.name):
         name, status = pool.metadata.name, pool.status
@@ -165,8 +181,15 @@ def adds_up(view: PlatformView) -> Sequence[str]:
 
 
 @of_view
-def all_free(view: PlatformView, name: str) -> list[str]:
-    """Check that a pool has all its addresses free and no open promise."""
+def check_pool_free(view: PlatformView, name: str) -> list[str]:
+    """Check that all addresses of a pool are free; return a line of the story that says so.
+
+    An open promise counts as allocated, so the check fails while there is one. The addresses of
+    a pool with one range must also be free in a row; several ranges have no such row.
+
+    Raises:
+        NotYet: some addresses are not free, or IPAllocations of the pool still exist.
+    """
     pool = view.pool(name)
     status, tenants = pool.status, pool.spec.tenantAllocation
     several = tenants is not None and len(tenants.ranges) > 1
@@ -183,14 +206,22 @@ def all_free(view: PlatformView, name: str) -> list[str]:
 
 
 @of_view
-def everything_free(view: PlatformView) -> list[str]:
-    """Check that all pools are free."""
-    return [line for pool in view.pools for line in all_free(pool.metadata.name)(view)]
+def check_all_pools_free(view: PlatformView) -> list[str]:
+    """Check that all addresses of all pools are free; return a line of the story for each pool.
+
+    Raises:
+        NotYet: some addresses are not free.
+    """
+    return [line for pool in view.pools for line in check_pool_free(pool.metadata.name)(view)]
 
 
 @of_view
-def nothing_left(view: PlatformView) -> list[str]:
-    """Check that the management cluster is empty."""
+def check_nothing_left(view: PlatformView) -> list[str]:
+    """Check that no object of ours is left in the management cluster.
+
+    Raises:
+        NotYet: some are still there.
+    """
     for cache in (view.allocations, view.pools, view.providers, view.clusters):
         if len(cache):
             raise NotYet(f"{len(cache)} {cache.resource.plural} are still there")

@@ -75,9 +75,12 @@ def story(
     loss, watch = LeaderLoss(), Stopwatch()
     seen: dict[str, Callable[..., Check]] = {
         **vars(checks),
-        **vars(promises),
-        "let_go_first": lambda count: partial(releases.let_go_first, count=count),
-        "never_overlapped": lambda: overlaps.never,
+        "adds_up": promises.check_sums,
+        "all_free": promises.check_pool_free,
+        "everything_free": promises.check_all_pools_free,
+        "nothing_left": promises.check_nothing_left,
+        "let_go_first": lambda count: partial(releases.check_removed_first, count=count),
+        "never_overlapped": lambda: overlaps.check_no_overlaps,
         "leader_replaced": lambda: loss.see,
         "sooner_than_usual": lambda: watch.check_faster_than(
             TenantSettings().growth_after, "the usual wait"

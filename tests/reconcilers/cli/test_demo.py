@@ -202,7 +202,7 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
     def short(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[Step]:
         leaving = Step(
             "The tenant goes",
-            (lambda view: releases.let_go_first(view, 1),),
+            (lambda view: releases.check_removed_first(view, 1),),
             (remove(TENANT_CLUSTER, WEB),),
         )
         return [*story(OverlapWatch(), releases, url)[:4], leaving]
@@ -326,7 +326,7 @@ def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
     watch.see(Change(None, other))
     watch.see(Change(other, None))
     with pytest.raises(Broken, match="other and one overlap"):
-        watch.never(PlatformView.__new__(PlatformView))
+        watch.check_no_overlaps(PlatformView.__new__(PlatformView))
 
 
 def test_the_watch_sees_no_overlap_in_a_range_that_is_handed_on() -> None:
