@@ -136,7 +136,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
             Unreadable: some that may be the pool's cannot be decoded.
             ControllerError: a LIST failed.
         """
-        return await self._reader.at_least(pool, journal, seen)
+        return await self._reader.read_up_to(pool, journal, seen)
 
     @override
     def needs_fence(

@@ -9,7 +9,7 @@ A pool in a namespace that `--pool-namespaces` does not name gets the same pass,
 nothing new: its ranges are kept, earlier promises are written, and its figures stay current.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,7 +62,7 @@ from reconcilers.networkpool.view import View
 from reconcilers.promises.choosing import Refusal, Taker
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
-from reconcilers.promises.journal import Journal
+from reconcilers.promises.journal import Identity, Journal, Promise
 from reconcilers.promises.keeping import Kept, PoolMemories
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
@@ -360,10 +360,10 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         self._events.allocations.record_served(
             pool, writes_of(kept), refusals=refusals, refused=refused
         )
-        more = await self._report_block(pool, reading.view)
+        report_wait = await self._report_block(pool, reading.view)
         if any(write.result is WriteResult.UNKNOWN for write in refused):
             return RETRY
-        return more
+        return report_wait
 
     async def _finish_claims(
         self, pool: NetworkPool, reading: NetworkPoolReading, choice: NetworkPoolChoice
@@ -394,37 +394,54 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
 
     @override
     def next_pass(self, work: PassWork[NetworkPool, Any, PoolDecision]) -> Outcome:
-        """Return when the next pass is due: after one resync at the latest.
+        """Return when the next pass is due, and record the capacity events that are due.
+
+        It is due at once if a full batch left requests over and this pass wrote a promise. If it
+        wrote none, the next pass would choose the same batch again. It is due after RETRY if the
+        result of a write is unknown. Otherwise it is due when the first of these is: a promise
+        that is not written yet, a deferred tenant, a capacity event, the rest of `finish`, or the
+        longest wait, which is shorter after a pass that granted something.
+        """
+        choice, memory = work.choice, work.memory
+        done = {
+            entry.promise.identity
+            for entry in work.promise_writes
+            if entry.result in {WriteResult.WRITTEN, WriteResult.SETTLED}
+        }
+        has_left_over = choice.more
+        if has_left_over and done:
+            return Again(0)
+        if any(entry.result is WriteResult.UNKNOWN for entry in work.promise_writes):
+            return Again(RETRY)
+        settings = self._settings
+        longest = settings.requeue_after_work if choice.granted else settings.resync
+        promise_wait = memory.due.next_in(self._list_unwritten(work, done), work.now)
+        deferral_wait = memory.shares.next_in(work.now)
+        event_wait = self._events.capacity.record_due(work.pool)
+        waits = (longest, promise_wait, deferral_wait, event_wait, work.finish_wait)
+        return Again(min(wait for wait in waits if wait is not None))
+
+    def _list_unwritten(
+        self, work: PassWork[NetworkPool, Any, PoolDecision], done: Container[Identity]
+    ) -> list[Promise]:
+        """Return the open promises that a later pass can write.
 
         A promise to a claim of a paused pool is not written, so it calls for no pass. Nor does a
         promise to a kind that this process does not serve.
+
+        Args:
+            work: the pass.
+            done: the promises that it has written, or found settled.
         """
-        choice, memory = work.choice, work.memory
         claims = self._claims.pool_claims
         is_paused = claims is not None and claims.is_paused(work.pool)
-        done = {
-            entry.promise.identity
-            for entry in work.kept
-            if entry.result in {WriteResult.WRITTEN, WriteResult.SETTLED}
-        }
-        if choice.more and done:
-            return Again(0)
-        if any(entry.result is WriteResult.UNKNOWN for entry in work.kept):
-            return Again(RETRY)
-        unwritten = [
+        return [
             promise
-            for promise in choice.journal.promises
+            for promise in work.choice.journal.promises
             if promise.kind in work.served_kinds
             and promise.identity not in done
             and (promise.kind == KIND or not is_paused)
         ]
-        settings = self._settings
-        rest = settings.requeue_after_work if choice.granted else settings.resync
-        promise = memory.due.next_in(unwritten, work.now)
-        deferral = memory.shares.next_in(work.now)
-        event = self._events.capacity.record_due(work.pool)
-        waits = (rest, promise, deferral, event, work.later)
-        return Again(min(wait for wait in waits if wait is not None))
 
     async def _block(
         self, pool: NetworkPool, reason: str, after: float | None = None, *, why: str = ""
@@ -437,11 +454,11 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             after: seconds until the next look at the pool; None if only a change calls for it.
             why: the same for claims; empty if they are not told.
         """
-        more = await self._allocations.report_block(
+        report_wait = await self._allocations.report_block(
             pool, self._allocations.read_cached(pool.metadata.key)
         )
-        unwritten = await self._tell_claims(pool, why) if why else None
-        waits = (after, more, unwritten)
+        claim_wait = await self._tell_claims(pool, why) if why else None
+        waits = (after, report_wait, claim_wait)
         return Blocked(
             reason, min((seconds for seconds in waits if seconds is not None), default=None)
         )

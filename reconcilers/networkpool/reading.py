@@ -9,7 +9,7 @@ from controller.clock import Clock
 from controller.meta import Key
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.networkpool.claims import ClaimService, PoolClaims
+from reconcilers.networkpool.claims import ClaimService, ClaimView, PoolClaims
 from reconcilers.networkpool.facts import KIND, allocation_holdings, facts_in_pool, holder_of
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.unreadable import UnreadableAllocations, unreadable_near
@@ -151,12 +151,13 @@ class Reader:
             raise ListUnderWay
         return self._view_of(listed, pool.metadata.key)
 
-    async def at_least(
+    async def read_up_to(
         self, pool: NetworkPool, journal: Journal, seen: View | None = None
     ) -> View:
-        """Return a view that has read as far as a journal says, of requests of all kinds.
+        """Return a view of a pool's requests of all kinds that has read as far as a journal says.
 
         First each kind is reached: by its cache, or by a LIST that began after `pool` was read.
+        Both caches are asked before the first LIST, which costs nothing if a cache is behind.
         Then the view is made of all kinds without an await.
 
         Args:
@@ -179,22 +180,62 @@ class Reader:
         if claims is not None and not are_claims_reached:
             listed_claims = await claims.read_lists(pool, journal)
 
+        self._check_still_reached(
+            pool,
+            journal,
+            allocations_by_cache=listed is None,
+            claims=claims,
+            claims_by_cache=listed_claims is None,
+        )
+        return self._combine(pool.metadata.key, listed, listed_claims)
+
+    def _check_still_reached(
+        self,
+        pool: NetworkPool,
+        journal: Journal,
+        *,
+        allocations_by_cache: bool,
+        claims: PoolClaims | None,
+        claims_by_cache: bool,
+    ) -> None:
+        """Check again, after the LISTs of the pass, the caches that its view is made of.
+
+        While the pass awaited a LIST, a cache may have been replaced by a relist of a server with
+        another history, or an object may have become unreadable. The first check says nothing
+        about that. No await follows this one.
+
+        Args:
+            pool: as it was read.
+            journal: of the pool.
+            allocations_by_cache: whether the cache of allocations is used, not a LIST.
+            claims: the claims of pools; None if the view has none.
+            claims_by_cache: whether their caches are used, not LISTs.
+
+        Raises:
+            Behind: the caches do not suffice any more.
+            Unreadable: objects that may hold ranges of the pool cannot be decoded.
+        """
         if not self.history_confirmed:
             raise Behind(reason="the caches have not been relisted")
         self._check_readable(pool, claims)
-        fell_behind = (listed is None and not self._suffices(pool, journal)) or (
-            claims is not None
-            and listed_claims is None
-            and not claims.can_read_cached(pool, journal)
-        )
-        if fell_behind:
+        if allocations_by_cache and not self._suffices(pool, journal):
             raise Behind
-        cached = self.read_cached(pool.metadata.key)
+        if claims is not None and claims_by_cache and not claims.can_read_cached(pool, journal):
+            raise Behind
+
+    def _combine(self, pool: Key, listed: View | None, listed_claims: ClaimView | None) -> View:
+        """Return the view of a pool by what was listed, and by the caches for the other kinds.
+
+        Args:
+            listed: its allocations; None to take them from the cache.
+            listed_claims: its claims; None to take them from the caches.
+        """
+        cached = self.read_cached(pool)
         if listed is None and listed_claims is None:
             return cached
         allocations = cached if listed is None else listed
-        of_claims = cached.claims if listed_claims is None else listed_claims
-        return allocations if of_claims is None else allocations.with_claims(of_claims)
+        claims = cached.claims if listed_claims is None else listed_claims
+        return allocations if claims is None else allocations.with_claims(claims)
 
     def _check_readable(self, pool: NetworkPool, claims: PoolClaims | None) -> None:
         """Check that no object is unreadable that may hold ranges of a pool.

@@ -88,15 +88,17 @@ class Summary:
     def counters(self, before: NetworkPoolStatus) -> dict[str, Any]:
         """Return the numbers, as the status carries them after `before`."""
         return {
-            **_counters(self.capacities[0], before.exactCounts),
+            **_render_family(self.capacities[0], had_exact_counts=before.exactCounts is not None),
             "allocationCount": self.allocations,
-            **self._secondary(before.secondary),
+            **self._render_secondary(before.secondary),
         }
 
-    def _secondary(self, before: SecondaryCounts | None) -> dict[str, Any]:
+    def _render_secondary(self, before: SecondaryCounts | None) -> dict[str, Any]:
+        """Return the field `secondary`; a null in the patch removes it with the second family."""
         if len(self.capacities) > 1:
-            exact = before.exactCounts if before is not None else None
-            return {"secondary": _counters(self.capacities[1], exact)}
+            had_exact_counts = before is not None and before.exactCounts is not None
+            second = _render_family(self.capacities[1], had_exact_counts=had_exact_counts)
+            return {"secondary": second}
         return {"secondary": None} if before is not None else {}
 
 
@@ -104,27 +106,37 @@ def _fullness(capacity: Capacity) -> float:
     return capacity.allocated / capacity.total if capacity.total else 0.0
 
 
-def _counters(size: Capacity, before: ExactCounts | None) -> dict[str, Any]:
-    """Return the numbers of one family."""
+def _render_family(capacity: Capacity, *, had_exact_counts: bool) -> dict[str, Any]:
+    """Return the counts and percentages of one family, as a patch of the status carries them.
+
+    Args:
+        capacity: of the family.
+        had_exact_counts: whether the status before has `exactCounts` of this family.
+    """
     counts = {
-        "totalIPs": size.total,
-        "allocatedIPs": size.allocated,
-        "availableIPs": size.available,
-        "largestFreeBlock": size.largest_free,
+        "totalIPs": capacity.total,
+        "allocatedIPs": capacity.allocated,
+        "availableIPs": capacity.available,
+        "largestFreeBlock": capacity.largest_free,
     }
     return {
-        **_counts(counts, before),
-        "fragmentationPercent": size.fragmentation_percent,
-        "utilizationPercent": size.utilization_percent,
+        **_render_counts(counts, had_exact_counts=had_exact_counts),
+        "fragmentationPercent": capacity.fragmentation_percent,
+        "utilizationPercent": capacity.utilization_percent,
     }
 
 
-def _counts(counts: Mapping[str, int], before: ExactCounts | None) -> dict[str, Any]:
-    """Return the counts of addresses: as numbers, and as texts where one is too large for that."""
+def _render_counts(counts: Mapping[str, int], *, had_exact_counts: bool) -> dict[str, Any]:
+    """Return counts of addresses as the fields of a status patch.
+
+    The fields are int32 in the API, so a larger count is capped. If any is, `exactCounts` has all
+    counts as texts. A merge patch keeps a field that it lacks, so `exactCounts` of the status
+    before is removed by a null once no count is too large.
+    """
     shown_counts: dict[str, Any] = {name: cap_at_int32(count) for name, count in counts.items()}
     if shown_counts != counts:
         return shown_counts | {"exactCounts": {name: str(count) for name, count in counts.items()}}
-    return shown_counts | ({"exactCounts": None} if before is not None else {})
+    return shown_counts | ({"exactCounts": None} if had_exact_counts else {})
 
 
 def summary(view: View, decision: Decision) -> Summary:
@@ -196,7 +208,10 @@ def invalid(
     # What serves nothing has nothing; what was allocated stays so.
     nothing = {"totalIPs": 0, "availableIPs": 0, "largestFreeBlock": 0}
     before = pool.status
-    counts = _counts(nothing | {"allocatedIPs": before.allocated}, before.exactCounts)
+    counts = _render_counts(
+        nothing | {"allocatedIPs": before.allocated},
+        had_exact_counts=before.exactCounts is not None,
+    )
     if before.exactCounts is None:
         del counts["allocatedIPs"]
     if before.secondary is not None:

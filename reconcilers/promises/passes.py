@@ -140,20 +140,20 @@ class PassWork(Generic[PoolT, RequestT, DetailT]):
     Args:
         pool: as it was written last.
         choice: of the pass.
-        kept: what became of the promises that the pass wrote.
+        promise_writes: the promises that the pass wrote, each with the result of its write.
         memory: what this process remembers of the promises of the pool.
         served_kinds: the full names of the kinds that this process serves from the pool.
-        later: in how many seconds what the kind finished is due again; None for no such time.
+        finish_wait: in how many seconds `PoolKind.finish` has to run again; None if it need not.
         now: monotonic seconds.
     """
 
     pool: PoolT
     stored: Journal
     choice: Allotment[RequestT, DetailT]
-    kept: Sequence[Kept[RequestT]]
+    promise_writes: Sequence[Kept[RequestT]]
     memory: PoolMemory
     served_kinds: Container[str]
-    later: float | None
+    finish_wait: float | None
     now: float
 
 
@@ -568,17 +568,19 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         ]
         kept_by_kind = await run_concurrently(work_of_kinds, len(work_of_kinds))
         kept = [entry for of_kind in kept_by_kind for entry in of_kind]
-        later = await kind.finish(pool, reading, choice=choice, kept=kept, shares=memory.shares)
+        finish_wait = await kind.finish(
+            pool, reading, choice=choice, kept=kept, shares=memory.shares
+        )
         served_kinds = {request_kind.request_resource.full_name for request_kind in request_kinds}
         now = self._clock.monotonic()
         work = PassWork(
             pool,
             journal,
             choice=choice,
-            kept=kept,
+            promise_writes=kept,
             memory=memory,
             served_kinds=served_kinds,
-            later=later,
+            finish_wait=finish_wait,
             now=now,
         )
         return kind.next_pass(work)
@@ -684,15 +686,16 @@ def next_after_quiet_period(work: PassWork[Any, Any, Any], quiet_period: float) 
     Args:
         quiet_period: seconds after which settled promises are dropped.
     """
-    return _sooner(_next_for_promises(work, quiet_period), work.later)
+    return _sooner(_next_for_promises(work, quiet_period), work.finish_wait)
 
 
 def _next_for_promises(work: PassWork[Any, Any, Any], quiet_period: float) -> Outcome:
     """Return when the next pass is due for the sake of promises."""
-    results, more = {entry.result for entry in work.kept}, work.choice.more
-    if more and WriteResult.WRITTEN in results:
+    results = {entry.result for entry in work.promise_writes}
+    has_left_over = work.choice.more
+    if has_left_over and WriteResult.WRITTEN in results:
         return Again(0)
-    if WriteResult.UNKNOWN in results or more:
+    if WriteResult.UNKNOWN in results or has_left_over:
         return Again(RETRY)
     waits = [work.memory.shares.next_in(work.now)]
     if any(promise.kind in work.served_kinds for promise in work.stored.promises):

@@ -151,7 +151,7 @@ class PoolValidator(_Validator):
         key, unknown = new.metadata.key, others.unknown
         try:
             if old is not None and self._covers(old) and not unknown:
-                verdict = review(await self._reader.at_least(old, STATUS_JOURNALS.read(old)))
+                verdict = review(await self._reader.read_up_to(old, STATUS_JOURNALS.read(old)))
                 if verdict.allowed:
                     return verdict
             verdict = review(await self._reader.live(key))
@@ -181,7 +181,7 @@ class PoolValidator(_Validator):
 
         try:
             if self._covers(old):
-                verdict = review(await self._reader.at_least(old, STATUS_JOURNALS.read(old)))
+                verdict = review(await self._reader.read_up_to(old, STATUS_JOURNALS.read(old)))
                 if verdict.allowed:
                     return verdict
             return review(await self._reader.live(old.metadata.key))

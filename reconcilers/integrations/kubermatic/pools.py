@@ -197,7 +197,7 @@ class Pools(
         self, pool: IPAMPool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
     ) -> View:
         revision = journal.revisions.get(JOURNALS.kind, 0)
-        return await self._reader.at_least(pool.metadata.name, revision)
+        return await self._reader.read_up_to(pool.metadata.name, revision)
 
     @override
     def needs_fence(self, pool: IPAMPool, journal: Journal, reading: View, limits: Limits) -> bool:
@@ -426,7 +426,7 @@ class Pools(
             Behind: the cache was relisted meanwhile.
         """
         revision = stored.revisions.get(JOURNALS.kind, 0)
-        view = await self._reader.at_least(pool.metadata.name, revision)
+        view = await self._reader.read_up_to(pool.metadata.name, revision)
         if view.position < revision:
             raise Behind
         return view, self._decide(pool, stored, view, limits, without)

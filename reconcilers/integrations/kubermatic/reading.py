@@ -285,7 +285,7 @@ class Reader:
         self._allocations = allocations
         self._wait = CacheWait(clock, patience)
 
-    async def at_least(self, pool: str, revision: int) -> View:
+    async def read_up_to(self, pool: str, revision: int) -> View:
         """Return a view that has read as far as `revision`, or all that there are now.
 
         Raises:

@@ -203,7 +203,7 @@ class Networks(
         assert static is not None, "prepare ends the pass over other networks"
         space = space_of(static)
         revision = journal.revisions.get(JOURNALS.kind, 0)
-        view = await self._reader.at_least(pool.metadata.key, space, revision)
+        view = await self._reader.read_up_to(pool.metadata.key, space, revision)
         return NetworkReading(static, space, view)
 
     @override

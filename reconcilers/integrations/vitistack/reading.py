@@ -86,7 +86,7 @@ class Reader:
             allocations.unreadable.keys(),
         )
 
-    async def at_least(
+    async def read_up_to(
         self, network: Key, space: NetworkSpace, revision: int
     ) -> View[IPAllocation]:
         """Return a view that has read as far as `revision`, or all that there are now.

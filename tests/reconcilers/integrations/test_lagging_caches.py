@@ -56,7 +56,7 @@ def of_kubermatic(client: Client, clock: VirtualClock) -> Reading:
     reader = kubermatic_reading.Reader(client, cache, clock, PATIENCE)
     body = {"metadata": {"name": "p"}, "spec": {"dc": "dc", "type": "range"}}
     return Reading(
-        cache, "cluster-a", body, lambda: reader.live("p"), lambda: reader.at_least("p", 0)
+        cache, "cluster-a", body, lambda: reader.live("p"), lambda: reader.read_up_to("p", 0)
     )
 
 
@@ -72,7 +72,7 @@ def of_vitistack(client: Client, clock: VirtualClock) -> Reading:
         POOL.namespace,
         body,
         lambda: reader.live(POOL),
-        lambda: reader.at_least(POOL, space, 0),
+        lambda: reader.read_up_to(POOL, space, 0),
     )
 
 
@@ -91,7 +91,7 @@ def of_network_pools(client: Client, clock: VirtualClock) -> Reading:
         POOL.namespace,
         {"metadata": {"name": "a"}, "spec": spec},
         lambda: reader.live(POOL),
-        lambda: reader.at_least(pool, Journal({IP_ALLOCATION.full_name: 0})),
+        lambda: reader.read_up_to(pool, Journal({IP_ALLOCATION.full_name: 0})),
     )
 
 

@@ -58,10 +58,10 @@ def dropped_at_once(mp: Patch) -> None:
 
 def decided_again_by_the_first_view(mp: Patch) -> None:
     """Who decides again in a pass goes by what was read when it began."""
-    at_least = Reader.at_least
+    read_up_to = Reader.read_up_to
 
     async def noting(self: Reader, pool: str, revision: int) -> View:
-        view = await at_least(self, pool, revision)
+        view = await read_up_to(self, pool, revision)
         allocations = view.list_allocations()
         return replace(view, list_allocations=lambda: allocations)
 
@@ -71,7 +71,7 @@ def decided_again_by_the_first_view(mp: Patch) -> None:
         of_then = replace(view, is_listed=True)  # kept holdings are of now
         return view, self._decide(pool, stored, of_then, limits, without)
 
-    mp.setattr(Reader, "at_least", noting)
+    mp.setattr(Reader, "read_up_to", noting)
     mp.setattr(Pools, "_decide_again", careless)
 
 
@@ -106,16 +106,16 @@ def fence_voids_only_the_empty(mp: Patch) -> None:
 
 def own_answers_count_as_read(mp: Patch) -> None:
     """A replica believes to have read up to what it has written."""
-    at_least = Reader.at_least
+    read_up_to = Reader.read_up_to
 
     async def further(self: Reader, pool: str, revision: int) -> View:
         highest = self._allocations.highest_revision
         if highest < revision:
-            return await at_least(self, pool, revision)
+            return await read_up_to(self, pool, revision)
         indexed = partial(self._allocations.by_index, "pool", pool)
         return View(highest, indexed, find_by_key(JOURNALS.kind, self._allocations.get))
 
-    mp.setattr(Reader, "at_least", further)
+    mp.setattr(Reader, "read_up_to", further)
 
 
 def made_with_addresses(mp: Patch) -> None:

@@ -52,7 +52,7 @@ Patch = pytest.MonkeyPatch
 def any_position(mp: Patch) -> None:
     """A pass believes to have read what its cache has not."""
 
-    async def at_least(
+    async def read_up_to(
         self: Reader, pool: NetworkPool, journal: Journal, seen: View | None = None
     ) -> View:
         view, revision = self.read_cached(pool.metadata.key), journal.revisions.get(KIND)
@@ -60,8 +60,8 @@ def any_position(mp: Patch) -> None:
             return await honest(self, pool, journal, seen)
         return replace(view, position=max(view.position, revision))
 
-    honest = Reader.at_least
-    mp.setattr(Reader, "at_least", at_least)
+    honest = Reader.read_up_to
+    mp.setattr(Reader, "read_up_to", read_up_to)
 
 
 def stale_lists(mp: Patch) -> None:

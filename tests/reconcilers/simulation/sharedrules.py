@@ -89,18 +89,18 @@ def _forget_promises(mp: Patch, kind: str) -> None:
 
 def holdings_of_claims_kept_while_allocations_are_listed(mp: Patch) -> None:
     """A pass chooses by what claims held before it waited for a LIST of allocations."""
-    at_least = Reader.at_least
+    read_up_to = Reader.read_up_to
 
     async def early(self: Reader, pool: Any, journal: Journal, seen: Any = None) -> Any:
         before = [*self.read_cached(pool.metadata.key).holdings.facts_of_kind(names.KIND_CLAIMS)]
-        read = await at_least(self, pool, journal, seen)
+        read = await read_up_to(self, pool, journal, seen)
         if read.claims is None:
             return read
         facts = chain(read.holdings.facts_of_kind(KIND), before)
         holdings = Holdings(facts=facts)
         return replace(read, holdings=holdings, claims=read.claims.with_holdings(holdings))
 
-    mp.setattr(Reader, "at_least", early)
+    mp.setattr(Reader, "read_up_to", early)
 
 
 def claims_unseen(mp: Patch) -> None:

@@ -84,7 +84,7 @@ class Site:
     async def read(self) -> View:
         """Read as far as a journal says that has read nothing yet."""
         kinds = (IP_ALLOCATION.full_name, CLAIMS.full_name, ADDRESSES.full_name)
-        return await self.reader.at_least(self.pool, Journal(dict.fromkeys(kinds, 0)))
+        return await self.reader.read_up_to(self.pool, Journal(dict.fromkeys(kinds, 0)))
 
 
 async def test_a_pool_waits_while_the_cache_of_allocations_may_be_of_another_history() -> None:
