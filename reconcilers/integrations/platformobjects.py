@@ -8,8 +8,8 @@ from controller.resource import Resource
 from reconcilers.integrations.core.objects import Body, is_of
 from reconcilers.integrations.core.objects import resource_of as find_resource
 from reconcilers.integrations.registry import (
+    candidate_platforms,
     list_platforms,
-    platforms_of,
     platforms_of_groups,
 )
 
@@ -45,30 +45,34 @@ def find_finalizer(resource: Resource[Any]) -> str | None:
     )
 
 
-def kinds_of(integrations: Sequence[str]) -> list[Resource[Any]]:
+def kinds_of(platforms: Sequence[str]) -> list[Resource[Any]]:
     """Return the kinds of some platforms, each in the version that is preferred."""
-    return [kind for platform in list_platforms(integrations) for kind in platform.kinds]
+    return [kind for platform in list_platforms(platforms) for kind in platform.kinds]
 
 
-def integrations_of(bodies: Sequence[Body]) -> set[str]:
-    """Return the platforms of which there are objects."""
+def find_platform_names(bodies: Sequence[Body]) -> set[str]:
+    """Return the names of the platforms that manifests have objects of.
+
+    The API group of a manifest gives only candidates: Cluster API, for example, has many kinds
+    that are not read here. So the kinds of each candidate decide.
+    """
     return {
         platform.name
-        for platform in platforms_of(bodies)
+        for platform in candidate_platforms(bodies)
         if any(is_of(body, platform.kinds) for body in bodies)
     }
 
 
-def resource_of(body: Body, integrations: Sequence[str]) -> Resource[Any]:
+def resource_of(body: Body, platforms: Sequence[str]) -> Resource[Any]:
     """Return the kind of an object of some platforms, in the version that is preferred."""
-    resource = find_resource(body, kinds_of(integrations))
+    resource = find_resource(body, kinds_of(platforms))
     assert resource is not None, "the caller has only objects of these platforms"
     return resource
 
 
 def fill_defaults(body: Body) -> Body:
     """Return a manifest as other controllers of its platform leave it."""
-    for platform in platforms_of([body]):
+    for platform in candidate_platforms([body]):
         body = platform.fill_defaults(body)
     return body
 
@@ -76,7 +80,7 @@ def fill_defaults(body: Body) -> Body:
 def implied_objects(bodies: Sequence[Body]) -> Iterator[tuple[Resource[Any], Body]]:
     """Yield the objects that manifests name, and that are taken to exist, each once."""
     seen: set[tuple[str, Key]] = set()
-    for platform in platforms_of(bodies):
+    for platform in candidate_platforms(bodies):
         for kind, body in platform.implied_objects(bodies):
             metadata = body["metadata"]
             identity = kind.full_name, Key(metadata["namespace"], metadata["name"])

@@ -49,8 +49,11 @@ def list_platforms(names: Collection[str] = INTEGRATIONS) -> list[Platform]:
     return [_load(name) for name in INTEGRATIONS if name in names]
 
 
-def platforms_of(bodies: Iterable[Mapping[str, Any]]) -> list[Platform]:
-    """Return the platforms that some objects may be of, by their API groups."""
+def candidate_platforms(bodies: Iterable[Mapping[str, Any]]) -> list[Platform]:
+    """Return the platforms that some objects may be of, by their API groups.
+
+    A group has other kinds than those of its platform, too: see `is_of`.
+    """
     return platforms_of_groups(
         {str(body.get("apiVersion", "")).rpartition("/")[0] for body in bodies}
     )

@@ -20,7 +20,7 @@ from reconcilers.integrations.core.views import (
     overlap_troubles,
 )
 from reconcilers.integrations.poolkinds import as_readable, pool_kinds
-from reconcilers.integrations.registry import list_platforms, platforms_of
+from reconcilers.integrations.registry import candidate_platforms, list_platforms
 from reconcilers.networkpool.offers import offers_of as network_pool_offers
 from reconcilers.networkpool.picture import ALL_SIZES
 from reconcilers.spaces.index import SpaceIndex
@@ -50,7 +50,7 @@ async def remove(client: "Client", kind: str, at: Version) -> None:
 
 def is_known(body: Mapping[str, Any]) -> bool:
     """Return whether a manifest is of a kind that some integration reads."""
-    return any(is_of(body, platform.kinds) for platform in platforms_of([body]))
+    return any(is_of(body, platform.kinds) for platform in candidate_platforms([body]))
 
 
 async def from_cluster(
@@ -133,7 +133,7 @@ def _found_in(
     """Return the objects of the platforms that have some among manifests."""
     by_platform = {
         platform.name: platform.from_manifests(bodies, namespace, now)
-        for platform in platforms_of(bodies)
+        for platform in candidate_platforms(bodies)
     }
     return PlatformObjects(by_platform, pools, now)
 

@@ -118,7 +118,7 @@ class AllocationWriter:
         return Fence(
             self._client,
             IP_ALLOCATION,
-            may_be_promised=_may_be_promised_more,
+            may_have_promise=_may_have_promise,
             void=void,
             width=self._width,
             turns=self._turns,
@@ -250,8 +250,8 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
     return waiting_status(allocation, PENDING, ready=ready, now=now)
 
 
-def _may_be_promised_more(allocation: IPAllocation) -> bool:
-    """Return whether a promise to this version may name a range that the allocation does not hold.
+def _may_have_promise(allocation: IPAllocation) -> bool:
+    """Return whether a lost promise to this version may name a range that it does not hold.
 
     Not if this version is being deleted or has no finalizer of ours: nothing is promised to such a
     version, and a promise to an earlier one can no longer be written.

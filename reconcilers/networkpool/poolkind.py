@@ -430,7 +430,6 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         promise to a kind that this process does not serve.
 
         Args:
-            work: the pass.
             done: the promises that it has written, or found settled.
         """
         claims = self._claims.pool_claims

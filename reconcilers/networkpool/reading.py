@@ -26,7 +26,7 @@ def keep_holdings(
     ours: str,
     clock: Clock,
     check_interval: float,
-    report: Callable[[Key, list[str]], None],
+    on_difference: Callable[[Key, list[str]], None],
     claims: PoolClaims | None = None,
 ) -> KeptHoldings[Key, None]:
     """Keep the holdings of pools as caches show them, of requests of all kinds.
@@ -38,7 +38,7 @@ def keep_holdings(
         ours: our field manager.
         clock: the time.
         check_interval: seconds between two checks of what is kept.
-        report: called with the pool and the parts that a check found to differ.
+        on_difference: called with the pool and the parts that a check found to differ.
         claims: the claims of pools; None if they are not served.
     """
 
@@ -59,7 +59,7 @@ def keep_holdings(
         lambda _: NO_LAYOUTS,
         clock=clock,
         check_interval=check_interval,
-        report=report,
+        on_difference=on_difference,
     )
 
 

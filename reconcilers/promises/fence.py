@@ -2,10 +2,10 @@
 
 A pool that was just created, recreated or restored from a backup, or whose journal was wiped, does
 not know what was promised before. A write of such a promise may still be on its way. So the fence
-writes every request that an unknown promise may name, with its resourceVersion as precondition.
+writes every request that a lost promise may name, with its resourceVersion as precondition.
 After that no promise to the older version can be kept.
 
-An unknown promise was made before the pool was read. It names a version that a LIST shows which
+A lost promise was made before the pool was read. It names a version that a LIST shows which
 began after that read, or a version that is gone. So a request that moves on before it is voided
 needs no voiding. It may have moved on because such a promise was kept just then, so the fence
 reads it again, and the memory of the pool reaches up to what was read.
@@ -37,7 +37,7 @@ class Fence(Generic[RequestT]):
     Args:
         client: reads requests again.
         resource: the kind of the requests.
-        may_be_promised: returns whether an unknown promise may name this version of a request.
+        may_have_promise: returns whether a lost promise may name this version of a request.
         void: writes a request so that it differs from every earlier version; returns the answer.
         width: the most requests to the API server at once.
         turns: is entered for each of them, where other callers share the width.
@@ -45,7 +45,7 @@ class Fence(Generic[RequestT]):
 
     client: Client
     resource: Resource[RequestT]
-    may_be_promised: Callable[[RequestT], bool]
+    may_have_promise: Callable[[RequestT], bool]
     void: Callable[[RequestT], Awaitable[RequestT]]
     width: int
     turns: AbstractAsyncContextManager[Any] = NO_TURNS
@@ -62,7 +62,7 @@ class Fence(Generic[RequestT]):
         Raises:
             ControllerError: a request failed, so earlier promises may still be kept.
         """
-        exposed = [request for request in listed if self.may_be_promised(request)]
+        exposed = [request for request in listed if self.may_have_promise(request)]
         answers = await self._run([partial(self._void_one, request) for request in exposed])
         pairs = list(zip(exposed, answers, strict=True))
         moved = [request for request, answer in pairs if answer is None]

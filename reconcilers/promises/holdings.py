@@ -437,7 +437,7 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         layouts: returns what a pool that offers this may hand out.
         clock: the time.
         check_interval: seconds between two checks of what is kept.
-        report: called with the pool and the parts that a check found to differ.
+        on_difference: called with the pool and the parts that a check found to differ.
     """
 
     def __init__(
@@ -448,14 +448,14 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         *,
         clock: Clock,
         check_interval: float = CHECK_SECONDS,
-        report: Callable[[PoolT, list[str]], None] = log_differences,
+        on_difference: Callable[[PoolT, list[str]], None] = log_differences,
     ) -> None:
         self._sources = sources
         self._facts = facts
         self._layouts = layouts
         self._clock = clock
         self._check_interval = check_interval
-        self._report = report
+        self._on_difference = on_difference
         self._pools: dict[PoolT, _Kept[OfferT]] = {}
         self._subscriptions = [(source.cache, partial(self._note, source)) for source in sources]
         for cache, note in self._subscriptions:
@@ -529,5 +529,5 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         if not parts:
             kept.checked_at = anew.checked_at
             return kept
-        self._report(pool, parts)
+        self._on_difference(pool, parts)
         return anew

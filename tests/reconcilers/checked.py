@@ -35,12 +35,12 @@ def _checking(init: Callable[..., None], differences: Differences) -> Callable[.
     """Return the initialiser of what is kept, with a check at each use."""
 
     def checking(self: Any, *sources: Any, **options: Any) -> None:
-        report = options.get("report", log_differences)
+        on_difference = options.get("on_difference", log_differences)
 
         def noting(pool: Hashable, parts: list[str]) -> None:
             differences.append((pool, parts))
-            report(pool, parts)
+            on_difference(pool, parts)
 
-        init(self, *sources, **options | {"check_interval": 0.0, "report": noting})
+        init(self, *sources, **options | {"check_interval": 0.0, "on_difference": noting})
 
     return checking

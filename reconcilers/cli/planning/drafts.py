@@ -83,7 +83,7 @@ class Draft:
 
 def find_integrations(manifests: Manifests) -> tuple[str, ...]:
     """Return the platforms of which the input has objects, or a NetworkPool has promises."""
-    integrations = platformobjects.integrations_of(manifests.others)
+    integrations = platformobjects.find_platform_names(manifests.others)
     if any(_promises_to_claims(manifest.object) for manifest in manifests.pools):
         integrations = integrations | {CLUSTER_API}
     return tuple(name for name in INTEGRATIONS if name in integrations)

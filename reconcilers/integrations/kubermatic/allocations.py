@@ -114,11 +114,13 @@ def datacenter_of(promise: Promise) -> str:
     return promise.ranges[0].space
 
 
-def may_be_promised(allocation: IPAMAllocation) -> bool:
-    """Return whether an unknown promise may name this version of an allocation.
+def may_have_promise(allocation: IPAMAllocation) -> bool:
+    """Return whether a promise that was lost with the pool's journal may name this version.
 
-    An allocation that is complete now may have lacked something when the promise was made, before
-    the spec of the pool or the datacenter of the cluster was changed.
+    If so, a fence has to void it. That the allocation is complete is no proof to the contrary: it
+    may have lacked something when the promise was made, before the spec of the pool or the
+    datacenter of the cluster was changed. Nothing is promised to an allocation that is being
+    deleted, and its deletion made a version that no earlier promise names.
     """
     return not allocation.metadata.terminating
 
@@ -137,7 +139,7 @@ class Allocations:
         self._clock = clock
         self._width = settings.width
         self._refused = RefusedWrites(clock, settings.resync)
-        self.fence = Fence(client, ALLOCATIONS, may_be_promised, self._void, settings.width)
+        self.fence = Fence(client, ALLOCATIONS, may_have_promise, self._void, settings.width)
         """Voids promises that a pool made before it was read."""
 
     async def make(

@@ -67,11 +67,13 @@ class DatacenterContents:
                 yield HeldPart(part, "held", allocation.metadata.key)
         by_uid = {allocation.metadata.uid: allocation for allocation in self.allocations}
         for promise in JOURNALS.read(self.pool).promises:
-            promised_to = by_uid.get(promise.uid)
-            version = promised_to.metadata.resourceVersion if promised_to is not None else ""
-            if version == promise.resourceVersion:
-                for promised in promise.ranges:
-                    yield HeldPart(promised.range, "promised", promise.key)
+            request = by_uid.get(promise.uid)
+            # A promise is for one version of the request. At any other version it was kept, or it
+            # is void: its ranges are held and yielded above, or free.
+            if request is None or request.metadata.resourceVersion != promise.resourceVersion:
+                continue
+            for promised in promise.ranges:
+                yield HeldPart(promised.range, "promised", promise.key)
 
     def blocks(self) -> list[AddressRange]:
         """Return the held and the promised ranges, in blocks of the space."""

@@ -83,7 +83,8 @@ class Situation:
             while it is not known which do.
         find_served: returns the Cluster of a namespace, if it is served.
         has_unreadable_clusters: whether some Cluster cannot be decoded.
-        without: the holders for which nothing is chosen in this pass.
+        omitted: the holders for which nothing is chosen in this pass, because their allocation
+            could not be created.
     """
 
     pool: IPAMPool
@@ -94,7 +95,7 @@ class Situation:
     shared: Mapping[str, Problem] | None
     find_served: Callable[[str], Cluster | None]
     has_unreadable_clusters: bool
-    without: Collection[Holder]
+    omitted: Collection[Holder]
 
 
 class Examiner:
@@ -116,10 +117,13 @@ class Examiner:
             holder_in(grant.cluster.namespace, content.pool) for grant in planned.grants
         }
 
-    def list_touched(self) -> Iterator[Holder]:
-        """Yield the holders that promises are open to, and those that the pass tried or omits."""
+    def list_affected(self) -> Iterator[Holder]:
+        """Yield the holders of open promises, and those that this pass tried to serve or omits.
+
+        Their findings may differ from those of the last pass although no event came for them.
+        """
         promised = (promise.holder for promise in self._content.promises)
-        omitted = self.situation.without
+        omitted = self.situation.omitted
         return chain(promised, self._granted, self._planned.refused, omitted)
 
     def examine(self, holder: Holder) -> Finding:
@@ -177,7 +181,7 @@ class Examiner:
         """Return the report for a Cluster, with the addresses that its datacenter shares."""
         if invalid := self.situation.invalid.get(cluster.datacenter):
             return _Decision(is_decided=True, problem=invalid)
-        if holder in self.situation.without:
+        if holder in self.situation.omitted:
             return _DECIDED_LATER
         asker = self._content.find_asker(holder)
         if asker is None:

@@ -74,38 +74,49 @@ def is_complete(allocation: IPAMAllocation, datacenter: str, space: DatacenterSp
     return content.prefix_length() == BITS[space.family] - space.shift
 
 
-def asker_facts(
+def holder_facts(
     holder: Holder,
     allocation: IPAMAllocation | None,
     cluster: Cluster | None,
     spaces: Spaces,
 ) -> Facts | None:
-    """Return the ranges of a holder, and whether its Cluster waits; None without both objects.
+    """Return the ranges of a holder, and its place in the queue if its Cluster waits.
 
     Args:
         allocation: its IPAMAllocation, if there is one.
         cluster: its Cluster, if it is served.
         spaces: what the pool hands out.
+
+    Returns:
+        The facts; None if the holder has no allocation, and its Cluster asks nothing of this
+        pool because it is not served or its datacenter is not among the pool's.
     """
-    space = None if cluster is None else spaces.get(cluster.datacenter)
-    if allocation is None and space is None:
+    asked_space = None if cluster is None else spaces.get(cluster.datacenter)
+    if allocation is None and asked_space is None:
         return None
-    ranges: tuple[PromisedRange, ...] = ()
-    if allocation is not None and allocation.spec.dc in spaces:
-        of = spaces[allocation.spec.dc]
-        blocks = dict.fromkeys(
-            of.blocks(addresses) for addresses in parse_holding(allocation.spec).ranges
-        )
-        ranges = tuple(
-            PromisedRange(part, allocation.spec.dc) for part in blocks if part is not None
-        )
-    if cluster is None or space is None:
+    ranges = () if allocation is None else _list_held_ranges(allocation, spaces)
+    if cluster is None or asked_space is None:
         return Facts(ranges)
-    if allocation is not None and is_complete(allocation, cluster.datacenter, space):
+    if allocation is not None and is_complete(allocation, cluster.datacenter, asked_space):
         return Facts(ranges)
     place = cluster.metadata.creationTimestamp or _LAST, holder
-    request = _request(holder, allocation, cluster, space)
+    request = _request(holder, allocation, cluster, asked_space)
     return Facts(ranges, place, ClusterRow(holder.kind, cluster.datacenter, request))
+
+
+def _list_held_ranges(allocation: IPAMAllocation, spaces: Spaces) -> tuple[PromisedRange, ...]:
+    """Return the blocks that an allocation has addresses of, each once.
+
+    Empty if its datacenter is not among the pool's. That need not be the datacenter of its
+    Cluster, which may have moved. Addresses outside the space have no block.
+    """
+    space = spaces.get(allocation.spec.dc)
+    if space is None:
+        return ()
+    blocks = dict.fromkeys(
+        space.blocks(addresses) for addresses in parse_holding(allocation.spec).ranges
+    )
+    return tuple(PromisedRange(block, allocation.spec.dc) for block in blocks if block is not None)
 
 
 def _request(
@@ -141,7 +152,7 @@ def holdings_of(
     holdings = Holdings(layouts_of(spaces))
     for key in keys:
         holder = holder_in(key.namespace, key.name)
-        facts = asker_facts(holder, by_key.get(key), cluster_in(key.namespace), spaces)
+        facts = holder_facts(holder, by_key.get(key), cluster_in(key.namespace), spaces)
         if facts is not None:
             holdings.put(holder, facts)
     return holdings

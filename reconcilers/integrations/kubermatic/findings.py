@@ -147,10 +147,11 @@ class KeptFindings:
     """What passes found out about the holders of pools.
 
     Args:
-        reports: what was reported, which is compared from time to time.
+        caches: the Clusters and IPAMAllocations, whose changes are noted for the next pass.
+        reports: what was reported for Clusters; a check compares it with what it finds.
         clock: the time.
         check_interval: seconds between two examinations of all holders.
-        report: called with the pool and the parts that were found to differ.
+        on_difference: called with the pool and the parts that a check found to differ: a bug.
     """
 
     def __init__(
@@ -160,14 +161,15 @@ class KeptFindings:
         clock: Clock,
         *,
         check_interval: float,
-        report: Callable[[str, list[str]], None] = log_differences,
+        on_difference: Callable[[str, list[str]], None] = log_differences,
     ) -> None:
         self._caches = caches
         self._reports = reports
         self._clock = clock
         self._check_interval = check_interval
-        self._report = report
+        self._on_difference = on_difference
         self._pools: dict[str, KeptPool | BlockedPool] = {}
+        """By name. Of a pool that is missing nothing is known: the next pass examines it whole."""
         caches.allocations.subscribe(self._note_allocation)
         caches.allocations.subscribe_unreadable(self._note_unreadable_allocation)
         caches.clusters.subscribe(self._note_cluster_change)
@@ -255,7 +257,7 @@ class KeptFindings:
         pool, shared, refused_rows = situation.pool, situation.shared, situation.planned.rows
         queue = situation.content.holdings.queue
         due = kept.unsettled.union(
-            examiner.list_touched(), _list_due_in_rows(kept, refused_rows, queue)
+            examiner.list_affected(), _list_due_in_rows(kept, refused_rows, queue)
         )
         rows = {
             row: problem for row, problem in {**kept.rows, **refused_rows}.items() if row in queue
@@ -383,7 +385,7 @@ class KeptFindings:
         problems = AllocationProblems(kept.problems.spaces, view.list_allocations())
         parts = kept.problems.list_differences(problems)
         if parts:
-            self._report(pool, parts)
+            self._on_difference(pool, parts)
         return not parts
 
     def _check_findings(self, pool: str, kept: KeptPool, findings: Iterable[Finding]) -> None:
@@ -392,7 +394,7 @@ class KeptFindings:
             part for finding in findings for part in self._list_differences(pool, kept, finding)
         ]
         if parts:
-            self._report(pool, parts)
+            self._on_difference(pool, parts)
 
     def _list_differences(self, pool: str, kept: KeptPool, finding: Finding) -> Iterator[str]:
         """Yield in what a finding differs from what is kept."""

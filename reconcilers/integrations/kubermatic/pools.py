@@ -106,7 +106,7 @@ class DecidedPool:
     failed: Sequence[tuple[ClusterGrant, ControllerError]] = ()
 
 
-PoolChoice = Allotment[IPAMAllocation, DecidedPool]
+PoolAllotment = Allotment[IPAMAllocation, DecidedPool]
 
 
 class Pools(
@@ -215,14 +215,14 @@ class Pools(
     @override
     def choose(
         self, pool: IPAMPool, journal: Journal, reading: View, limits: Limits
-    ) -> PoolChoice:
+    ) -> PoolAllotment:
         decided = self._decide(pool, journal, reading, limits)
         existing = {
             grant.cluster.metadata.key: grant.allocation
             for grant in decided.grants
             if grant.allocation is not None
         }
-        return _choice(decided, existing)
+        return _make_allotment(decided, existing)
 
     @override
     async def confirm(
@@ -230,9 +230,9 @@ class Pools(
         pool: IPAMPool,
         journal: Journal,
         reading: View,
-        choice: PoolChoice,
+        choice: PoolAllotment,
         limits: Limits,
-    ) -> tuple[View, PoolChoice]:
+    ) -> tuple[View, PoolAllotment]:
         """Create the missing allocations, and delete those that stay without addresses.
 
         If the allocation of a cluster cannot be created, for want of its namespace for example,
@@ -252,10 +252,10 @@ class Pools(
             if not refused:
                 break
             failed += refused
-            without = _list_unmade(pool, failed).keys()
-            reading, decided = await self._decide_again(pool, journal, reading, limits, without)
+            omitted = _list_unmade(pool, failed).keys()
+            reading, decided = await self._decide_again(pool, journal, reading, limits, omitted)
         await self._delete_leftovers(pool, decided)
-        return reading, _choice(decided, created, failed)
+        return reading, _make_allotment(decided, created, failed)
 
     @override
     def find_request(self, reading: View, promise: Promise) -> IPAMAllocation | None:
@@ -290,7 +290,7 @@ class Pools(
         self,
         pool: IPAMPool,
         reading: View,
-        choice: PoolChoice,
+        choice: PoolAllotment,
         kept: Sequence[Kept[IPAMAllocation]],
         shares: Shares,
     ) -> float | None:
@@ -327,9 +327,9 @@ class Pools(
         stored: Journal,
         view: View,
         limits: Limits,
-        without: Collection[Holder] = frozenset(),
+        omitted: Collection[Holder] = frozenset(),
     ) -> Decided:
-        """Decide about all datacenters of a pool; nothing is for the holders `without`."""
+        """Decide about all datacenters of a pool; nothing is chosen for the `omitted` holders."""
         journal = settle(stored, JOURNALS.kind, view)
         room = min(self._settings.batch, JOURNALS.room(journal))
         name, spaces = pool.metadata.name, spaces_of(pool)
@@ -337,7 +337,7 @@ class Pools(
         kept = self._findings.bring_up_to_date(pool, spaces, view=view, holdings=holdings)
 
         def find_cluster(namespace: str) -> Cluster | None:
-            is_omitted = holder_in(namespace, name) in without
+            is_omitted = holder_in(namespace, name) in omitted
             return None if is_omitted else self._caches.find_cluster(namespace)
 
         contents = {
@@ -364,7 +364,7 @@ class Pools(
             shared=shared,
             find_served=self._caches.find_cluster,
             has_unreadable_clusters=bool(self._caches.clusters.unreadable),
-            without=without,
+            omitted=omitted,
         )
         examination = self._findings.examine(kept, view, Examiner(situation))
         problems = _list_problems(pool, planned, invalid=invalid, shared=shared or {})
@@ -415,7 +415,7 @@ class Pools(
         stored: Journal,
         view: View,
         limits: Limits,
-        without: Collection[Holder],
+        omitted: Collection[Holder],
     ) -> tuple[View, Decided]:
         """Decide by what there is now, later in a pass.
 
@@ -429,7 +429,7 @@ class Pools(
         view = await self._reader.read_up_to(pool.metadata.name, revision)
         if view.position < revision:
             raise Behind
-        return view, self._decide(pool, stored, view, limits, without)
+        return view, self._decide(pool, stored, view, limits, omitted)
 
     async def _delete_leftovers(self, pool: IPAMPool, decided: Decided) -> None:
         """Delete allocations of other datacenters, and those that stay without addresses."""
@@ -519,12 +519,14 @@ def _list_problems(
     return [*problems, *shared.values()]
 
 
-def _choice(
+def _make_allotment(
     decided: Decided,
     allocations: Mapping[Key, IPAMAllocation],
     failed: Sequence[tuple[ClusterGrant, ControllerError]] = (),
-) -> PoolChoice:
-    """Return the choice of a pass.
+) -> PoolAllotment:
+    """Return the allotment of a pass: a promise for each grant whose allocation exists.
+
+    A promise names one version of an allocation, so a grant without allocation gets none.
 
     Args:
         decided: about all datacenters of the pool.

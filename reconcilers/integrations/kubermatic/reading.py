@@ -27,7 +27,7 @@ from reconcilers.integrations.kubermatic.api import (
 )
 from reconcilers.integrations.kubermatic.facts import (
     Spaces,
-    asker_facts,
+    holder_facts,
     holder_in,
     holdings_of,
     layouts_of,
@@ -243,7 +243,7 @@ class KeptClusters:
         """Return the ranges of a holder and its request, as the caches show them."""
         del pool
         allocation = self._caches.allocations.get(holder.key)
-        return asker_facts(holder, allocation, self._cluster_in(holder.key.namespace), spaces)
+        return holder_facts(holder, allocation, self._cluster_in(holder.key.namespace), spaces)
 
     def _cluster_in(self, namespace: str) -> Cluster | None:
         """Return the served Cluster of a namespace, even if it cannot be decoded just now.

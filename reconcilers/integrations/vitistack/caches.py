@@ -194,16 +194,24 @@ class VitistackCaches:
             UnreadableHolders: some of them may.
         """
 
-        def may_concern(key: Key, outline: Object | None) -> bool:
+        def may_hold_addresses(key: Key, outline: Object | None) -> bool:
+            """Return whether an object that cannot be decoded may hold addresses of the network.
+
+            Args:
+                key: of the object; without namespace if that cannot be decoded either.
+                outline: the part that can be decoded; None if none can, so nothing is ruled out.
+            """
             if key.namespace not in {"", network.namespace}:
                 return False
             if isinstance(outline, AllocationOutline):
                 return outline.spec.networkNamespaceName == network.name
-            if isinstance(outline, ConfigurationOutline):
-                is_of_network = outline.spec.networkNamespaceName in {"", network.name}
-                ours = is_of_network and self.names_us(outline.spec.provider)
-                return ours and not outline.metadata.terminating
-            return True
+            if not isinstance(outline, ConfigurationOutline):
+                return True
+            if outline.metadata.terminating:
+                return False  # what a machine shows while it is deleted is not kept for it
+            if outline.spec.networkNamespaceName not in {"", network.name}:
+                return False  # a machine that names no network may be in any of its namespace
+            return self.names_us(outline.spec.provider)
 
         if configurations is None:
             configurations = self.configurations.unreadable
@@ -212,7 +220,7 @@ class VitistackCaches:
                 ALLOCATIONS.full_name: find_near(allocations, SPACE_INDEX, str(network)),
                 CONFIGURATIONS.kind: find_near(configurations, NAMESPACE_INDEX, network.namespace),
             }
-            check_holders(near, may_concern)
+            check_holders(near, may_hold_addresses)
 
     def unreadable_of_machine(
         self, machine: NetworkConfiguration, network: NetworkNamespace, lacking: Collection[str]

@@ -70,7 +70,7 @@ class _PoolCaches:
             OURS,
             clock=VirtualClock(),
             check_interval=0.0,
-            report=lambda *report: self.reported.append(report),
+            on_difference=lambda *report: self.reported.append(report),
         )
         self.cache.replace([], self.revision)
 
@@ -207,7 +207,7 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
         OURS,
         clock=clock,
         check_interval=600.0,
-        report=lambda *cache: reported.append(cache),
+        on_difference=lambda *cache: reported.append(cache),
     )
     kept._check_interval = 600.0
     cache.replace([make.allocation("a")], 2000)
@@ -226,7 +226,7 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
 def test_after_an_error_all_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     kept = keep_holdings(
-        cache, OURS, clock=VirtualClock(), check_interval=600.0, report=lambda *_: None
+        cache, OURS, clock=VirtualClock(), check_interval=600.0, on_difference=lambda *_: None
     )
     cache.replace([make.allocation("a")], 2000)
     kept.holdings(make.key("lab"), None)
@@ -252,7 +252,7 @@ def test_a_deletion_waits_for_a_promise_to_another_object_of_the_name_of_a_holde
 def test_the_holdings_of_a_pool_that_is_gone_are_kept_no_longer() -> None:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     kept = keep_holdings(
-        cache, OURS, clock=VirtualClock(), check_interval=600.0, report=lambda *_: None
+        cache, OURS, clock=VirtualClock(), check_interval=600.0, on_difference=lambda *_: None
     )
     kept.holdings(make.key("lab"), None)
     kept.forget(make.key("lab"))

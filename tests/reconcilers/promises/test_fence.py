@@ -1,4 +1,4 @@
-"""A fence leaves no version of a request that an unknown promise may name."""
+"""A fence leaves no version of a request that a lost promise may name."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def _fence(
     return Fence(
         lab.client,
         IP_ALLOCATION,
-        may_be_promised=lambda allocation: allocation.metadata.name != "held",
+        may_have_promise=lambda allocation: allocation.metadata.name != "held",
         void=void,
         width=8,
     )

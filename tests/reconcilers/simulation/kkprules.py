@@ -66,10 +66,10 @@ def decided_again_by_the_first_view(mp: Patch) -> None:
         return replace(view, list_allocations=lambda: allocations)
 
     async def careless(
-        self: Pools, pool: IPAMPool, stored: Journal, view: View, limits: Limits, without: Any
+        self: Pools, pool: IPAMPool, stored: Journal, view: View, limits: Limits, omitted: Any
     ) -> tuple[View, Decided]:
         of_then = replace(view, is_listed=True)  # kept holdings are of now
-        return view, self._decide(pool, stored, of_then, limits, without)
+        return view, self._decide(pool, stored, of_then, limits, omitted)
 
     mp.setattr(Reader, "read_up_to", noting)
     mp.setattr(Pools, "_decide_again", careless)

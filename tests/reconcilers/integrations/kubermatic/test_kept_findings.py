@@ -112,7 +112,7 @@ class _Replica:
             settings=options,
             spaces=spaces,
         )
-        self.pools._findings._report = _fail
+        self.pools._findings._on_difference = _fail
         self.check_in_each_pass(is_checked=False)
 
     def check_in_each_pass(self, *, is_checked: bool) -> None:
@@ -264,11 +264,11 @@ class _World:
         return decided.examination
 
     def decide(
-        self, pool: IPAMPool, view: View, without: Collection[Holder] = ()
+        self, pool: IPAMPool, view: View, omitted: Collection[Holder] = ()
     ) -> tuple[Decided, Decided]:
         """Decide with both replicas; what they are to do has to be the same."""
         decided, of_whole = (
-            replica.pools._decide(pool, self.journal, view, limits=self.limits(), without=without)
+            replica.pools._decide(pool, self.journal, view, limits=self.limits(), omitted=omitted)
             for replica in (self.keeping, self.whole)
         )
         assert decided.grants == of_whole.grants
@@ -601,7 +601,7 @@ async def test_a_pass_that_finds_a_kept_problem_wrong_reports_the_right_one() ->
     await world.pass_over_pool()
     differences: list[list[str]] = []
     findings = world.keeping.pools._findings
-    findings._report = lambda _, parts: differences.append(parts)
+    findings._on_difference = lambda _, parts: differences.append(parts)
     kept = findings._pools[POOL]
     assert isinstance(kept, KeptPool)
     kept.problems.by_key[allocation.metadata.key] = Problem("OutOfPool", "wrong")

@@ -112,7 +112,7 @@ def _plan(
         shared={},
         find_served=find_cluster,
         has_unreadable_clusters=False,
-        without=(),
+        omitted=(),
     )
     examine = Examiner(situation).examine
     findings = [examine(holder_in(namespace, POOL)) for namespace in cluster_by_namespace]
