@@ -1,10 +1,7 @@
-"""IPAddresses that were made for a claim and that no promise and no addressRef names.
+"""IPAddresses that stand in the way of the claim that they were made for.
 
-A create has no precondition: a replica that froze before it made an IPAddress may make it when the
-address is another claim's by then. No addressRef ever leads to it, as the claim has moved on; but
-it has the name that the claim's own IPAddress needs. So it is taken away, after a minute in which
-it stayed so, and after live reads of the pool, whose promises are looked at first, and of the
-claim: a promise may become an addressRef between the two, and not the other way round.
+Each has the name that the claim's own IPAddress needs. `core/leftoveraddresses.py` says when one
+is deleted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +11,6 @@ from typing import Any
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import NotFound
-from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.addressing import addresstexts
 from reconcilers.integrations.clusterapi.answers import (
@@ -34,12 +30,10 @@ from reconcilers.integrations.clusterapi.caches import (
     promised_address,
 )
 from reconcilers.integrations.core.claimproblems import ALLOCATION_FAILED
+from reconcilers.integrations.core.leftoveraddresses import LeftoverAddresses
 from reconcilers.integrations.core.rules import View
 from reconcilers.promises.choosing import Refusal
 from reconcilers.promises.journal import Promise
-from reconcilers.promises.refusedwrites import RefusedWrites
-
-PATIENCE_SECONDS = 60.0
 
 
 class Leftovers:
@@ -54,10 +48,7 @@ class Leftovers:
         self._client = client
         self._caches = caches
         self._answers = Answers(client, caches)
-        self._clock = clock
-        self._refused = RefusedWrites(clock, PATIENCE_SECONDS)
-        self._since: dict[Key, tuple[str, float]] = {}
-        """By key: the uid of an IPAddress, and since when (monotonic) nothing names it."""
+        self._leftovers = LeftoverAddresses(caches.addresses, clock)
 
     async def collect(
         self,
@@ -79,28 +70,16 @@ class Leftovers:
         """
         waits = []
         for claim in _list_blocked(view, refusals, promises):
-            key = claim.metadata.key
-            address = self._caches.addresses.get(key)
-            if not _may_go(address, claim):
-                self._since.pop(key, None)
+            address = self._caches.addresses.get(claim.metadata.key)
+            if address is None:
                 continue
-            assert address is not None, "only what is there may go"
-            rest = max(self._rest(address), self._refused.wait_of(address.metadata) or 0.0)
-            if rest <= 0 and await self._is_unused(address, claim, kind):
-                remove = partial(self._answers.remove, address, "no promise and no claim names it")
-                await self._refused.attempt(address.metadata, remove)
-                rest = self._refused.wait_of(address.metadata) or 0.0
-            waits.append(max(rest, 1.0))
+            if not _may_go(address, claim):
+                self._leftovers.note_named(address)
+                continue
+            is_unused = partial(self._is_unused, address, claim, kind)
+            remove = partial(self._answers.remove, address, "no promise and no claim names it")
+            waits.append(await self._leftovers.remove_in_time(address, is_unused, remove))
         return min(waits, default=None)
-
-    def _rest(self, address: IPAddress) -> float:
-        """Return for how many seconds an IPAddress is still left alone."""
-        now, uid = self._clock.monotonic(), address.metadata.uid
-        known, since = self._since.get(address.metadata.key, ("", now))
-        if known != uid:
-            since = now
-        self._since[address.metadata.key] = uid, since
-        return since + PATIENCE_SECONDS - now
 
     async def _is_unused(
         self, address: IPAddress, claim: IPAddressClaim, kind: Resource[Any]
@@ -153,11 +132,10 @@ def _is_of(promise: Promise, address: IPAddress) -> bool:
     return said is not None and (said.family, said.first) == (promised.family, promised.first)
 
 
-def _may_go(address: IPAddress | None, claim: IPAddressClaim) -> bool:
+def _may_go(address: IPAddress, claim: IPAddressClaim) -> bool:
     """Return whether an IPAddress in the way was made for a claim, and this one has none."""
     return (
-        address is not None
-        and not claim.address_name
+        not claim.address_name
         and (is_made_for_claim(address) or is_left_over(address))
         and kind_of(address.spec.poolRef) is not None
         and RELEASED_AT not in address.metadata.annotations

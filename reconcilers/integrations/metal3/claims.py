@@ -31,6 +31,7 @@ from reconcilers.integrations.core.claimproblems import (
 from reconcilers.integrations.core.claimreading import Address, Claim, holder_of_claim
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.eventmemory import EventMemory
+from reconcilers.integrations.core.leftoveraddresses import LeftoverAddresses
 from reconcilers.integrations.core.restoredrequests import seconds_of_restore
 from reconcilers.integrations.metal3.addresswrites import MADE_FOR, AddressWrites
 from reconcilers.integrations.metal3.api import JOURNALS, POOL, POOLS, Metal3Pool
@@ -40,8 +41,8 @@ from reconcilers.promises.refusedwrites import RefusedWrites
 
 ATTEMPTS = 3
 RETRY = 1.0
-PATIENCE_SECONDS = 60.0
-"""For how long nothing must name a left-over IPAddress before it is deleted."""
+REFUSED_SECONDS = 60.0
+"""How long a write of a claim that the API server refuses is not tried again."""
 COLLECTOR_FINALIZERS = frozenset({"foregroundDeletion", "orphan"})
 """The finalizers of the garbage collector, which wait for the IPAddresses of a claim."""
 ACTION = "Allocating"
@@ -81,9 +82,8 @@ class Metal3ClaimReconciler:
         self._spaces = PoolSpaces()
         self._recorded = EventMemory[Key]()
         """By claim: the last event about its pool."""
-        self._refused = RefusedWrites(clock, PATIENCE_SECONDS)
-        self._unnamed_since: dict[str, float] = {}
-        """By uid of an IPAddress: since when (monotonic seconds) nothing is known to name it."""
+        self._refused = RefusedWrites(clock, REFUSED_SECONDS)
+        self._leftovers = LeftoverAddresses(side.addresses, clock)
         side.addresses.subscribe(self._forget_address)
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -247,27 +247,14 @@ class Metal3ClaimReconciler:
     async def _collect_leftovers(self, claim: Claim, pool: Metal3Pool) -> Outcome:
         """Delete IPAddresses that a frozen replica created late for a claim.
 
-        The status of the claim names another IPAddress, or another claim has the address. That
-        has to stay so for a minute, and live reads of the pool, whose promises are looked at
-        first, and of the claim have to confirm it: a promise may become a status between the two,
-        and not the other way round.
+        The status of the claim names another IPAddress, or another claim has the address.
         """
         waits: list[float] = []
-        now = self._clock.monotonic()
         for address in self._leftovers_of(claim, pool):
-            meta = address.metadata
-            since = self._unnamed_since.setdefault(meta.uid, now)
-            refused = self._refused.wait_of(meta) or 0.0
-            rest = max(since + PATIENCE_SECONDS - now, refused)
-            if rest <= 0 and await self._is_unnamed(address, claim):
-                remove = partial(
-                    self._addresses.remove,
-                    self._side,
-                    address,
-                    "no promise and no claim names it",
-                )
-                await self._refused.attempt(meta, remove)
-            waits.append(max(rest, RETRY))
+            is_unnamed = partial(self._is_unnamed, address, claim)
+            reason = "no promise and no claim names it"
+            remove = partial(self._addresses.remove, self._side, address, reason)
+            waits.append(await self._leftovers.remove_in_time(address, is_unnamed, remove))
         return Again(min(waits)) if waits else SETTLED
 
     def _leftovers_of(self, claim: Claim, pool: Metal3Pool) -> Sequence[Address]:
@@ -330,7 +317,6 @@ class Metal3ClaimReconciler:
 
     def _forget_address(self, change: Change[Any]) -> None:
         if change.new is None and change.old is not None:
-            self._unnamed_since.pop(change.old.metadata.uid, None)
             self._caches.logged.discard(change.old.metadata.uid)
 
     async def _report_pool(self, claim: Claim, key: Key, pool: Metal3Pool | None) -> None:

@@ -1,0 +1,69 @@
+"""IPAddresses that were created for a claim, and that no promise and no claim names.
+
+A create has no precondition: a replica that froze before it created an IPAddress may create it
+when the address is another claim's by then. No status ever names it, because the claim has moved
+on. But it has a name, or an address, that others need.
+
+So it is deleted after a minute in which nothing named it, and only after live reads. The pool is
+read first, for its promises, and then the claim: a promise may become a status between the two,
+and not the other way round.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from controller.cache import Cache, Change
+from controller.clock import Clock
+from controller.meta import Object
+from reconcilers.promises.refusedwrites import RefusedWrites
+
+PATIENCE_SECONDS = 60.0
+"""For how long nothing must name a left-over IPAddress before it is deleted."""
+RETRY = 1.0
+
+
+class LeftoverAddresses:
+    """Remembers since when nothing is known to name which IPAddress, and deletes it in time.
+
+    Args:
+        addresses: all IPAddresses of the kind.
+        clock: the time.
+    """
+
+    def __init__(self, addresses: Cache[Any], clock: Clock) -> None:
+        self._clock = clock
+        self._refused = RefusedWrites(clock, PATIENCE_SECONDS)
+        self._since: dict[str, float] = {}
+        """By uid of an IPAddress: since when (monotonic seconds) nothing is known to name it."""
+        addresses.subscribe(self._forget_gone)
+
+    async def remove_in_time(
+        self,
+        address: Object,
+        is_unnamed: Callable[[], Awaitable[bool]],
+        remove: Callable[[], Awaitable[None]],
+    ) -> float:
+        """Delete an IPAddress that nothing names, if that has been so for a minute.
+
+        Args:
+            is_unnamed: returns, by live reads, whether that is still so.
+            remove: deletes it.
+
+        Returns:
+            In how many seconds to look again.
+        """
+        meta, now = address.metadata, self._clock.monotonic()
+        since = self._since.setdefault(meta.uid, now)
+        wait = max(since + PATIENCE_SECONDS - now, self._refused.wait_of(meta) or 0.0)
+        if wait <= 0 and await is_unnamed():
+            await self._refused.attempt(meta, remove)
+            wait = self._refused.wait_of(meta) or 0.0
+        return max(wait, RETRY)
+
+    def note_named(self, address: Object) -> None:
+        """Note that something names an IPAddress, or that it is not to be deleted."""
+        self._since.pop(address.metadata.uid, None)
+
+    def _forget_gone(self, change: Change[Any]) -> None:
+        if change.new is None and change.old is not None:
+            self.note_named(change.old)
