@@ -322,7 +322,8 @@ class ServiceView:
     """A Service as the backend sees it.
 
     Args:
-        keeps_range: whether an address that the Service shows keeps its range.
+        keeps_range: whether the backend is responsible for it. Then a range stays as long as the
+            Service shows an address of it, or may just have lost one.
         obstacle: why no address of ours can serve it, apart from its families; None if one can.
         sharing_key: Services with one key may share an address; empty if it has none.
         requirements: what else decides whether an offer serves it, as the backend writes it.
@@ -349,7 +350,7 @@ class BalancerMemory:
     def __init__(self) -> None:
         self._parts: dict[type, object] = {}
 
-    def of(self, part: type[T]) -> T:
+    def get_or_create(self, part: type[T]) -> T:
         """Return the object of a class; create it at the first use."""
         known = self._parts.get(part)
         if not isinstance(known, part):

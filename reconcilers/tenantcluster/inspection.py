@@ -44,7 +44,7 @@ MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class OtherInside:
+class OtherBalancerReading:
     """What was read of a load balancer that the TenantCluster does not name.
 
     Args:
@@ -62,7 +62,7 @@ class OtherInside:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class TenantReading:
     """What was read in a tenant.
 
     Args:
@@ -84,15 +84,15 @@ class Inside:
     services: Sequence[Service] = ()
     management: str = ""
     provider: str = DEFAULT_LOAD_BALANCER
-    others: Sequence[OtherInside] = ()
+    others: Sequence[OtherBalancerReading] = ()
     unannounced: str = ""
     serves: Serves | None = None
     selector: Mapping[str, Any] = field(default_factory=dict)
 
 
-async def read_inside(
+async def read_tenant(
     client: Client, kinds: LoadBalancerKinds, tenant: TenantCluster, management: str
-) -> Inside:
+) -> TenantReading:
     """Read from a tenant what its load balancers hold and hand out, for `findings`.
 
     Args:
@@ -108,7 +108,7 @@ async def read_inside(
     balancer = kind.of(client, BalancerMemory())  # read once, so nothing is remembered
     reading = await balancer.read()
     reading.require_served(kind.missing_reason)
-    return Inside(
+    return TenantReading(
         kind=kind,
         offers=tuple(reading.targets.values()),
         stale=await balancer.find_stale(reading),
@@ -124,7 +124,7 @@ async def read_inside(
 
 async def _read_others(
     client: Client, kinds: LoadBalancerKinds, tenant: TenantCluster
-) -> list[OtherInside]:
+) -> list[OtherBalancerReading]:
     """Read the load balancers that a TenantCluster does not name, where they are served."""
     others = []
     for provider, kind in kinds.items():
@@ -141,7 +141,7 @@ async def _read_others(
             name for name in reading.pool_names if name not in offers or offers[name].entries
         ]
         others.append(
-            OtherInside(
+            OtherBalancerReading(
                 kind, provider, offers=tuple(offers.values()), pool_names=pool_names, claim=claim
             )
         )
@@ -149,24 +149,24 @@ async def _read_others(
 
 
 def findings(
-    inside: Inside, members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
+    tenant_reading: TenantReading, members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
 ) -> Iterator[tuple[str, Severity, str]]:
     """Yield kind, severity and sentence of everything that is wrong in a tenant.
 
     Args:
-        inside: what was read there.
+        tenant_reading: what was read there.
         members: the tenant's allocations.
         spaces: the addresses that NetworkPools hand out.
     """
-    problem = _find_shared(inside, members)
+    problem = _find_shared(tenant_reading, members)
     if problem:
         yield SHARED, "error", problem
-    elif drift := _find_drift(inside, members):
+    elif drift := _find_drift(tenant_reading, members):
         yield "TenantDrift", "warning", drift
-    yield from _find_around(inside, members)
-    for offer in inside.offers:
+    yield from _find_other_problems(tenant_reading, members)
+    for offer in tenant_reading.offers:
         edited = [*offer.edited]
-        if offer.is_made_by_us and offer.selector != inside.selector:
+        if offer.is_made_by_us and offer.selector != tenant_reading.selector:
             edited.append("serviceSelector")
         if edited:
             yield (
@@ -174,19 +174,23 @@ def findings(
                 "warning",
                 f"others have set {', '.join(edited)} in its pool; a controller corrects it",
             )
-    for waiting in _list_waiting(inside, members):
+    for waiting in _describe_unservable(tenant_reading, members):
         yield "TenantServiceWaits", "warning", waiting
-    if inside.stale is not None:
-        cause = f": {inside.stale}" if inside.stale else "; its controller may not be running"
+    if tenant_reading.stale is not None:
+        cause = (
+            f": {tenant_reading.stale}"
+            if tenant_reading.stale
+            else "; its controller may not be running"
+        )
         yield (
             "TenantConfigurationNotRead",
             "error",
             (
-                f"its {inside.kind.title} hands out addresses by an older configuration than the"
-                f" stored one{cause}"
+                f"its {tenant_reading.kind.title} hands out addresses by an older configuration"
+                f" than the stored one{cause}"
             ),
         )
-    if free := list(_used_but_free(inside.services, members, spaces)):
+    if free := list(_used_but_free(tenant_reading.services, members, spaces)):
         addresses = name_with_count(free, named_at_most=MOST_NAMED)
         yield (
             "TenantUsesFreeAddress",
@@ -198,52 +202,60 @@ def findings(
         )
 
 
-def _list_waiting(inside: Inside, members: Sequence[IPAllocation]) -> Iterator[str]:
-    """Yield a sentence for each Service that asks for what the tenant cannot give it."""
-    asked = families(members) or familychoice.FAMILY_NAMES
-    serves = inside.serves or inside.kind.serves
-    for unmet in demand_of(inside.services, serves, asked).unservable:
+def _describe_unservable(
+    tenant_reading: TenantReading, members: Sequence[IPAllocation]
+) -> Iterator[str]:
+    """Yield a sentence for each Service that no address of the tenant's pools can serve.
+
+    Services of another load-balancer class are left out: they wait for another controller.
+    """
+    pool_families = families(members) or familychoice.FAMILY_NAMES
+    view_of = tenant_reading.serves or tenant_reading.kind.serves
+    for unmet in demand_of(tenant_reading.services, view_of, pool_families).unservable:
         if unmet.reason != OTHER_CLASS:
             key = unmet.service.metadata.key
             yield f"Service {key} has no address: it asks for {unmet.asks}"
 
 
-def _find_drift(inside: Inside | OtherInside, members: Sequence[IPAllocation]) -> str:
+def _find_drift(
+    tenant_reading: TenantReading | OtherBalancerReading, members: Sequence[IPAllocation]
+) -> str:
     """Return the sentence for a load balancer that holds other ranges than it should.
 
     Within an offer the order of ranges counts, because addresses are given in this order. Of
     several offers the order means nothing.
     """
-    theirs = [member for member in members if member.load_balancer == inside.provider]
+    theirs = [member for member in members if member.load_balancer == tenant_reading.provider]
     entries = list(make_projection(theirs, 0).entries)
-    holds = [entry for offer in inside.offers for entry in offer.entries]
-    has_order = len(inside.offers) == 1
+    holds = [entry for offer in tenant_reading.offers for entry in offer.entries]
+    has_order = len(tenant_reading.offers) == 1
     if holds == entries or (not has_order and sorted(holds) == sorted(entries)):
         return ""
     is_ours = all(
-        owner_of(offer) is not None or may_be_taken_over(offer, members) for offer in inside.offers
+        owner_of(offer) is not None or may_be_taken_over(offer, members)
+        for offer in tenant_reading.offers
     )
     cause = (
         "a running controller corrects it" if is_ours else "another tool created it, so it stays"
     )
     return (
-        f"its {inside.kind.title} holds {', '.join(holds) or 'nothing'}, and should hold"
+        f"its {tenant_reading.kind.title} holds {', '.join(holds) or 'nothing'}, and should hold"
         f" {', '.join(entries) or 'nothing'}; {cause}"
     )
 
 
-def _find_around(
-    inside: Inside, members: Sequence[IPAllocation]
+def _find_other_problems(
+    tenant_reading: TenantReading, members: Sequence[IPAllocation]
 ) -> Iterator[tuple[str, Severity, str]]:
     """Yield findings about other load balancers, and about the announcement of addresses."""
-    for other in inside.others:
-        yield from _find_other(other, inside.kind.title, members)
-    if inside.unannounced:
-        yield "TenantNotAnnounced", "warning", inside.unannounced
+    for other in tenant_reading.others:
+        yield from _find_other(other, tenant_reading.kind.title, members)
+    if tenant_reading.unannounced:
+        yield "TenantNotAnnounced", "warning", tenant_reading.unannounced
 
 
 def _find_other(
-    other: OtherInside, chosen: str, members: Sequence[IPAllocation]
+    other: OtherBalancerReading, chosen: str, members: Sequence[IPAllocation]
 ) -> Iterator[tuple[str, Severity, str]]:
     """Yield findings about a load balancer that the TenantCluster does not name.
 
@@ -263,11 +275,11 @@ def _find_other(
         yield CONFLICT, "error", other.claim
 
 
-def _find_shared(inside: Inside, members: Sequence[IPAllocation]) -> str:
+def _find_shared(tenant_reading: TenantReading, members: Sequence[IPAllocation]) -> str:
     """Return the sentence for a tenant whose offers are another TenantCluster's; empty if not."""
-    for offer in inside.offers:
+    for offer in tenant_reading.offers:
         owner = owner_of(offer)
-        if is_of_another(offer, inside.management):
+        if is_of_another(offer, tenant_reading.management):
             return elsewhere_message(offer)
         if owner is not None and any(
             owner != member.spec.tenantClusterRef.key for member in members

@@ -4,7 +4,7 @@ docs/design/tenants.md explains the pass, and where its order matters.
 """
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from controller import (
     SETTLED,
@@ -101,28 +101,73 @@ _UNREADABLE = "unreadable allocations"
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class BalancerWork:
+    """Reads and writes the load balancers in tenants, for `TenantClusterReconciler`.
+
+    Args:
+        balancer_kinds: the load balancers that tenants may have.
+        projector: writes ranges to the tenant's load balancer.
+        installer: installs a load balancer in the tenant.
+        provider_change: moves a tenant's ranges from one load balancer to another.
+        other_balancers: looks for pools of load balancers that a tenant does not have.
+        announcements: looks for what announces addresses in tenants.
+        platform_label: labels the platform's Service in tenants.
+    """
+
+    balancer_kinds: LoadBalancerKinds
+    projector: Projector
+    installer: BalancerInstaller
+    provider_change: ProviderChange
+    other_balancers: OtherBalancers
+    announcements: Announcements
+    platform_label: PlatformLabel
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseWork:
+    """Takes ranges back from tenants, for `TenantClusterReconciler`.
+
+    Args:
+        marked_releaser: releases what shrink has marked.
+        teardown: deletes the allocations of a deleted cluster.
+        vanished_clusters: the clusters that went in spite of our finalizer.
+    """
+
+    marked_releaser: MarkedReleaser
+    teardown: Teardown
+    vanished_clusters: VanishedClusters
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """Reports what passes find out, for `TenantClusterReconciler`.
+
+    Args:
+        status_writer: writes the statuses of clusters, and records their events.
+        state_log: which states of clusters were logged, so that each is logged once.
+    """
+
+    status_writer: StatusWriter
+    state_log: StateLog
+
+
 class TenantClusterReconciler:
     """Gives tenants their addresses and takes them back.
 
     Args:
         client: the management cluster.
+        clusters: its TenantClusters, as a watch shows them.
         allocations: its IPAllocations, indexed by TenantCluster.
         providers: finds a cluster's ProviderConfig.
         requester: creates the cluster's allocations.
+        services: reads a tenant's Services, by a watch where there is one.
         observer: reads what the size of a tenant is decided from.
-        platform: labels the platform's Service in tenants.
-        projector: writes ranges to the tenant's load balancer.
-        installer: installs a load balancer in the tenant.
-        kinds: the load balancers that tenants may have.
-        change: moves a tenant's ranges from one load balancer to another.
-        others: looks for pools of load balancers that a tenant does not have.
-        announcements: looks for what announces addresses in tenants.
-        marked: releases what shrink has marked.
-        teardown: deletes the cluster's allocations.
-        vanished: clusters that went in spite of our finalizer.
+        balancer_work: reads and writes the load balancers in tenants.
+        release_work: takes ranges back.
+        reporting: statuses, events and the log.
         records: what is remembered of each cluster.
-        writer: writes statuses.
-        logged: the states of tenants that were logged.
+        tenant_clients: the clients of tenants, which are closed once a cluster is gone.
         clock: the time.
         settings: intervals and thresholds.
     """
@@ -137,20 +182,11 @@ class TenantClusterReconciler:
         requester: Requester,
         services: TenantServices,
         observer: SizeObserver,
-        platform: PlatformLabel,
-        projector: Projector,
-        installer: BalancerInstaller,
-        kinds: LoadBalancerKinds,
-        change: ProviderChange,
-        others: OtherBalancers,
-        announcements: Announcements,
-        marked: MarkedReleaser,
-        teardown: Teardown,
-        vanished: VanishedClusters,
+        balancer_work: BalancerWork,
+        release_work: ReleaseWork,
+        reporting: Reporting,
         records: TenantRecords,
-        tenants: TenantClients,
-        writer: StatusWriter,
-        logged: StateLog,
+        tenant_clients: TenantClients,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
@@ -161,24 +197,24 @@ class TenantClusterReconciler:
         self._requester = requester
         self._services = services
         self._observer = observer
-        self._platform = platform
-        self._projector = projector
-        self._installer = installer
-        self._not_in_cloud_mode = (DEMAND_MET, LOAD_BALANCER_SIZED, installer.condition)
-        """Types of conditions that do not apply in cloud mode."""
-        self._kinds = kinds
-        self._change = change
-        self._others = others
-        self._announcements = announcements
-        self._marked = marked
-        self._teardown = teardown
-        self._vanished = vanished
+        self._balancer_kinds = balancer_work.balancer_kinds
+        self._projector = balancer_work.projector
+        self._installer = balancer_work.installer
+        self._provider_change = balancer_work.provider_change
+        self._other_balancers = balancer_work.other_balancers
+        self._announcements = balancer_work.announcements
+        self._platform_label = balancer_work.platform_label
+        self._marked_releaser = release_work.marked_releaser
+        self._teardown = release_work.teardown
+        self._vanished_clusters = release_work.vanished_clusters
+        self._status_writer = reporting.status_writer
+        self._state_log = reporting.state_log
         self._records = records
-        self._tenants = tenants
-        self._writer = writer
-        self._logged = logged
+        self._tenant_clients = tenant_clients
         self._clock = clock
         self._settings = settings
+        self._not_in_cloud_mode = (DEMAND_MET, LOAD_BALANCER_SIZED, self._installer.condition)
+        """Types of conditions that do not apply in cloud mode."""
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one TenantCluster."""
@@ -203,7 +239,7 @@ class TenantClusterReconciler:
         if unreadable := self._unreadable_members(key, tenant):
             # First, because the range of such an allocation is in use.
             return await self._report_unreadable(key, tenant, unreadable)
-        self._logged.end(key, _UNREADABLE)
+        self._state_log.end(key, _UNREADABLE)
         self._record_released_leftovers(key)
         await self._retain_records(key, tenant)
         has_leftovers = await self._release_leftovers(key, tenant)
@@ -226,10 +262,10 @@ class TenantClusterReconciler:
             if now.services is not None and not now.is_changing:
                 await self._note_for_release(now, now.services)
                 await self._follow_demand(now)
-                await self._platform.apply(now.tenant, now.services)
+                await self._platform_label.apply(now.tenant, now.services)
                 # A Service may have taken an address since its watch was read. If its range left
                 # the pool, a running load balancer would take the address from the Service.
-                await self._marked.withdraw_used(now.tenant)
+                await self._marked_releaser.withdraw_used(now.tenant)
                 # Before the projection: a range that is allocated meanwhile is not in it.
                 now.offered = ranges_to_project(members(self._allocations, now.tenant))
             await self._projector.assume_begun(now.current)
@@ -237,15 +273,15 @@ class TenantClusterReconciler:
             await self._withdraw_requests(now)
             if not self._projector.list_projected(now.tenant):
                 return await self._leave_alone(now)
-            await self._marked.withdraw_used(now.tenant)
+            await self._marked_releaser.withdraw_used(now.tenant)
         await self._project(now)
         if now.is_ipam:
             if now.load_balancer_ready.status:
-                await self._others.look(now.tenant, now.record.others)
+                await self._other_balancers.look(now.tenant, now.record.others)
                 await self._announcements.look(now.tenant, now.record.announcements)
             await self._install(now)
             await self._note_projected(now)
-        now.marked = await self._marked.release(now.tenant)
+        now.marked = await self._marked_releaser.release(now.tenant)
         await self._report(now)
         return self._next_pass(now)
 
@@ -263,7 +299,7 @@ class TenantClusterReconciler:
             remaining = members(self._allocations, vanished)
             network = status_without_requests(vanished, remaining)
             if network is not None:
-                self._writer.record_released(vanished, network)
+                self._status_writer.record_released(vanished, network)
                 status = replace(vanished.status, network=network)
                 record.last_seen = replace(vanished, status=status)
 
@@ -275,7 +311,7 @@ class TenantClusterReconciler:
         """
         uids = {present.metadata.uid} if present is not None else set()
         records = self._records.of_name(key)
-        uids |= {record.uid for record in records if self._vanished.is_needed(record)}
+        uids |= {record.uid for record in records if self._vanished_clusters.is_needed(record)}
         if not uids:
             await self._clear_tenants(records)
         await self._remove_records(key, uids)
@@ -288,12 +324,12 @@ class TenantClusterReconciler:
         """
         for record in records:
             if record.has_leftovers:
-                await self._projector.remove(self._vanished.cluster_of(record))
+                await self._projector.remove(self._vanished_clusters.cluster_of(record))
 
     async def _remove_records(self, key: Key, kept: Container[str]) -> None:
         """Remove the records of a name but those with these uids, and close their clients."""
         for record in self._records.retain(key, kept):
-            await self._tenants.forget(record.access)
+            await self._tenant_clients.forget(record.access)
 
     def _unreadable_members(
         self, key: Key, tenant: TenantCluster | None
@@ -304,7 +340,7 @@ class TenantClusterReconciler:
         because both are projected to one tenant.
         """
         uid = tenant.metadata.uid if tenant is not None else ""
-        if tenant is None or self._vanished.leftovers(key):
+        if tenant is None or self._vanished_clusters.leftovers(key):
             uid = ""
         return unreadable_members(self._allocations, key, uid)
 
@@ -320,7 +356,7 @@ class TenantClusterReconciler:
         lose the range, and the cluster would get a second one.
         """
         message = describe_unreadable(unreadable)
-        if self._logged.begin(key, _UNREADABLE, message):
+        if self._state_log.begin(key, _UNREADABLE, message):
             _log.error("nothing is changed for the cluster", cluster=str(key), reason=message)
         outcome = Blocked(status.UNREADABLE_ALLOCATION, self._settings.requeue_not_ready)
         if tenant is None or not has_finalizer(tenant, names.FINALIZER_TENANT):
@@ -331,7 +367,7 @@ class TenantClusterReconciler:
             verdict = status.Verdict(DELETING, (problem, not_ready))
         else:
             verdict = status.problem_verdict(tenant, problem, PROVISIONING)
-        await self._writer.write(self._current(tenant), verdict)
+        await self._status_writer.write(self._current(tenant), verdict)
         return outcome
 
     async def _release_leftovers(self, key: Key, present: TenantCluster | None) -> bool:
@@ -341,9 +377,9 @@ class TenantClusterReconciler:
         Others are deleted by the orphan collector, which limits how many; their ranges then have
         to leave the tenant before they are released.
         """
-        leftovers = self._vanished.leftovers(key)
+        leftovers = self._vanished_clusters.leftovers(key)
         for vanished, allocations in leftovers:
-            if self._vanished.was_overtaken(vanished):
+            if self._vanished_clusters.was_overtaken(vanished):
                 await self._teardown.delete_leftovers(vanished, allocations)
         is_releasing = any(
             allocation.metadata.terminating and allocation.spec.type == names.TYPE_LOADBALANCER
@@ -364,8 +400,8 @@ class TenantClusterReconciler:
         self._close(key)
         if has_leftovers:
             return Blocked("Deleting", self._settings.requeue_deleting)
-        self._logged.forget(key)
-        await self._tenants.close(key)
+        self._state_log.forget(key)
+        await self._tenant_clients.close(key)
         return SETTLED
 
     def forget(self, key: Key) -> None:
@@ -374,7 +410,7 @@ class TenantClusterReconciler:
         Its watches are closed. Its client is closed later, unless its allocations need it here.
         """
         self._close(key)
-        self._logged.forget(key)
+        self._state_log.forget(key)
 
     def _close(self, key: Key) -> None:
         """Close a cluster's watches, and forget all but what was logged of it."""
@@ -409,15 +445,17 @@ class TenantClusterReconciler:
             await self._projector.remove(current.tenant)
             if network is not None and removed_ranges(current.tenant.status.network, network):
                 # While the cluster exists: its status tells the next pass which have an event.
-                await self._writer.write(current, status.Verdict(DELETING, (), network=network))
+                await self._status_writer.write(
+                    current, status.Verdict(DELETING, (), network=network)
+                )
         if number == 0 and await self._teardown.remove_finalizer(
             current.tenant, deleted_at=record.deleted_at
         ):
             self._stop_watching(key)
-            self._logged.forget(key)
-            if self._vanished.is_needed(record):
+            self._state_log.forget(key)
+            if self._vanished_clusters.is_needed(record):
                 # An event is due when the remaining allocations, those of nodes, are released.
-                await self._tenants.close(key)
+                await self._tenant_clients.close(key)
             else:
                 others = {known.uid for known in self._records.of_name(key)} - {record.uid}
                 await self._remove_records(key, others)
@@ -425,10 +463,12 @@ class TenantClusterReconciler:
         not_ready = status.not_ready(
             "Deleting", f"waiting for {count_noun(number, 'IP allocation')} to be released"
         )
-        await self._writer.write(current, status.Verdict(DELETING, (not_ready,), network=network))
+        await self._status_writer.write(
+            current, status.Verdict(DELETING, (not_ready,), network=network)
+        )
         if current.tenant.projection_begun:
             projected = await self._project_again(current)
-            await self._writer.write(current, status.Verdict(DELETING, (projected,)))
+            await self._status_writer.write(current, status.Verdict(DELETING, (projected,)))
         return Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _project_again(self, current: CurrentCluster) -> Finding:
@@ -447,7 +487,7 @@ class TenantClusterReconciler:
         """Return the cluster with our finalizer."""
         added = await add_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
         if added is not tenant and added.status.phase is None:
-            self._vanished.note_new(added)
+            self._vanished_clusters.note_new(added)
         return self._current(added)
 
     async def _begin_pass(self, current: CurrentCluster) -> TenantPass:
@@ -459,7 +499,7 @@ class TenantClusterReconciler:
         provider = await self._providers.require(current.tenant)
         record = self._records.of(current.tenant)
         network = status.network_ready(True, "Ready", "cloud networking mode")
-        is_changing = self._change.is_due(current.tenant)
+        is_changing = self._provider_change.is_due(current.tenant)
         return TenantPass(
             current, record, provider=provider, network_ready=network, is_changing=is_changing
         )
@@ -469,10 +509,10 @@ class TenantClusterReconciler:
         tenant, finding = current.tenant, problem.finding
         if not problem.is_known:
             verdict = status.problem_verdict(tenant, finding, PROVISIONING)
-            await self._writer.write(current, verdict)
+            await self._status_writer.write(current, verdict)
             return Blocked(finding.reason, UNKNOWN_SECONDS)
         network = status_without_requests(tenant, members(self._allocations, tenant))
-        await self._writer.write(
+        await self._status_writer.write(
             current, status.problem_verdict(tenant, finding, phase=FAILED, network=network)
         )
         return Blocked(finding.reason, self._settings.requeue_not_ready)
@@ -491,7 +531,7 @@ class TenantClusterReconciler:
         network_status = self._network_status(now, is_sized=False)
         refs = status.refs(now.states)
         verdict = status.Verdict(PROVISIONING, (network, not_ready), refs, network=network_status)
-        await self._writer.write(now.current, verdict)
+        await self._status_writer.write(now.current, verdict)
         return Blocked(network.reason, self._settings.requeue_waiting)
 
     async def _read_services(self, now: TenantPass) -> None:
@@ -506,7 +546,7 @@ class TenantClusterReconciler:
     async def _note_for_release(self, now: TenantPass, services: Sequence[Service]) -> None:
         """Note on the allocations what their release has to know of the tenant's Services."""
         balancers = balancer_members(self._allocations, now.tenant)
-        serves = self._kinds.of(now.tenant).serves_in(now.tenant)
+        serves = self._balancer_kinds.of(now.tenant).serves_in(now.tenant)
         await note_for_release(self._client, balancers, services=services, serves=serves)
 
     async def _follow_demand(self, now: TenantPass) -> None:
@@ -530,8 +570,8 @@ class TenantClusterReconciler:
     def _log_quota(self, key: Key, finding: Finding) -> None:
         """Log that the quota stops growth, if that is new."""
         if finding.reason != QUOTA_EXCEEDED:
-            self._logged.end(key, QUOTA_EXCEEDED)
-        elif self._logged.begin(key, QUOTA_EXCEEDED, finding.message):
+            self._state_log.end(key, QUOTA_EXCEEDED)
+        elif self._state_log.begin(key, QUOTA_EXCEEDED, finding.message):
             _log.info("elastic IPAM growth blocked by quota", tenant=str(key), why=finding.message)
 
     async def _withdraw_requests(self, now: TenantPass) -> None:
@@ -558,7 +598,7 @@ class TenantClusterReconciler:
         network = self._network_status(now, is_sized=False)
         findings = (now.network_ready, status.ready_finding())
         verdict = status.Verdict(READY, findings, refs=refs, obsolete=obsolete, network=network)
-        await self._writer.write(now.current, verdict)
+        await self._status_writer.write(now.current, verdict)
         return SETTLED
 
     async def _project(self, now: TenantPass) -> None:
@@ -571,7 +611,7 @@ class TenantClusterReconciler:
             return
         memory = now.record.projection
         if now.is_changing:
-            now.projected = await self._change.proceed(now.current, memory)
+            now.projected = await self._provider_change.proceed(now.current, memory)
             return
         now.projected = await self._projector.project(now.current, memory, begin=now.is_ipam)
         if now.is_ipam and is_behind(now.projected):
@@ -625,7 +665,7 @@ class TenantClusterReconciler:
             findings = (now.network_ready, now.load_balancer_ready, status.ready_finding())
             obsolete = self._not_in_cloud_mode
             verdict = status.Verdict(READY, findings, obsolete=obsolete, network=network)
-        await self._writer.write(now.current, verdict)
+        await self._status_writer.write(now.current, verdict)
         if is_naming_due:  # a write that failed has named nothing
             now.record.named_at = self._clock.monotonic()
 
@@ -712,7 +752,7 @@ def _judge(now: TenantPass, network: TenantNetwork, identified: bool | None) -> 
     """
     projected = now.load_balancer_ready
     if projected.status or now.tenant.is_ready:
-        phase, overall = READY, status.still_ready(projected, behind=is_behind(projected))
+        phase, overall = READY, status.ready_or_degraded(projected, is_behind=is_behind(projected))
     else:
         phase = PROVISIONING if projected.reason == "KubeconfigMissing" else INSTALLING
         overall = status.not_ready(projected.reason, projected.message)

@@ -97,12 +97,17 @@ def degraded_finding(message: str) -> Finding:
     return Finding(READY, True, reason="ReconcileDegraded", message=message)
 
 
-def still_ready(projected: Finding, *, behind: bool) -> Finding:
-    """Return the Ready condition of a cluster that was Ready, and is now as `projected` says.
+def ready_or_degraded(projected: Finding, *, is_behind: bool) -> Finding:
+    """Return the Ready condition of a cluster that stays Ready, with the reason if it is degraded.
 
-    One whose pool another replica has just written is no worse for that.
+    Args:
+        projected: condition LoadBalancerReady by this pass.
+        is_behind: whether another replica has just written the tenant's pool. The cluster is not
+            degraded then: only this pass could not write, and the next one follows soon.
     """
-    return ready_finding() if projected.status or behind else degraded_finding(projected.message)
+    if projected.status or is_behind:
+        return ready_finding()
+    return degraded_finding(projected.message)
 
 
 def not_ready(reason: str, message: str) -> Finding:

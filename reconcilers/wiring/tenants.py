@@ -24,7 +24,12 @@ from reconcilers.tenantcluster.ownership.pools import PoolClaims
 from reconcilers.tenantcluster.platformservice import PlatformLabel
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.provider import Providers
-from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
+from reconcilers.tenantcluster.reconciler import (
+    BalancerWork,
+    ReleaseWork,
+    Reporting,
+    TenantClusterReconciler,
+)
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.markedranges import MarkedReleaser
 from reconcilers.tenantcluster.release.providerchange import ProviderChange
@@ -87,7 +92,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     offers = BalancerWatches(
         kinds, caches.clusters, tenants=tenants, clock=clock, settings=settings.tenant
     )
-    logged = StateLog()
+    state_log = StateLog()
     projector = Projector(
         client,
         allocations,
@@ -96,7 +101,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         tenants=tenants,
         corrections=CorrectionReports(recorder, metrics),
         watches=offers,
-        logged=logged,
+        logged=state_log,
         clock=clock,
     )
     reconciler = TenantClusterReconciler(
@@ -115,24 +120,38 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         observer=SizeObserver(
             caches, kinds, requester=requester, clock=clock, settings=settings.tenant
         ),
-        platform=PlatformLabel(tenants, logged, settings.tenant.platform_service),
-        projector=projector,
-        installer=Installer(
-            client, tenants, clock=clock, settings=settings.tenant, namespace=settings.namespace
+        balancer_work=BalancerWork(
+            balancer_kinds=kinds,
+            projector=projector,
+            installer=Installer(
+                client,
+                tenants,
+                clock=clock,
+                settings=settings.tenant,
+                namespace=settings.namespace,
+            ),
+            provider_change=ProviderChange(
+                client,
+                allocations,
+                kinds=kinds,
+                release=release,
+                projector=projector,
+                clock=clock,
+            ),
+            other_balancers=OtherBalancers(
+                kinds, tenants, clock=clock, is_kept=projector.is_being_released
+            ),
+            announcements=Announcements(kinds, tenants, clock),
+            platform_label=PlatformLabel(tenants, state_log, settings.tenant.platform_service),
         ),
-        kinds=kinds,
-        change=ProviderChange(
-            client, allocations, kinds=kinds, release=release, projector=projector, clock=clock
+        release_work=ReleaseWork(
+            marked_releaser=MarkedReleaser(client, allocations, release=release, metrics=metrics),
+            teardown=Teardown(client, allocations),
+            vanished_clusters=vanished,
         ),
-        others=OtherBalancers(kinds, tenants, clock=clock, is_kept=projector.is_being_released),
-        announcements=Announcements(kinds, tenants, clock),
-        marked=MarkedReleaser(client, allocations, release=release, metrics=metrics),
-        teardown=Teardown(client, allocations),
-        vanished=vanished,
+        reporting=Reporting(status_writer=StatusWriter(recorder, clock), state_log=state_log),
         records=records,
-        tenants=tenants,
-        writer=StatusWriter(recorder, clock),
-        logged=logged,
+        tenant_clients=tenants,
         clock=clock,
         settings=settings.tenant,
     )

@@ -20,7 +20,7 @@ from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.port import BalancerBlocked
-from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
+from reconcilers.tenantcluster.inspection import TenantReading, findings, read_tenant
 from reconcilers.tenantcluster.projections import make_projection
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.wiring.loadbalancers import load_balancer_kinds
@@ -55,17 +55,17 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
         subject = Subject.from_object(TENANT_CLUSTER, tenant)
         nonlocal asked
         async with limit:
-            inside = await _inside(clients, tenant, kinds)
+            answer = await _read_tenant(clients, tenant, kinds)
         asked += 1
         advance(asked, len(objects.clusters))
-        if isinstance(inside, Inside):
-            wrong = findings(inside, members, spaces)
+        if isinstance(answer, TenantReading):
+            wrong = findings(answer, members, spaces)
             drifts.extend(
                 Finding(kind, grave, subject=subject, sentence=sentence)
                 for kind, grave, sentence in wrong
             )
-        elif make_projection(members, 0).entries or not inside.absent:
-            sentence = f"could not be asked: {inside.message}"
+        elif make_projection(members, 0).entries or not answer.absent:
+            sentence = f"could not be asked: {answer.message}"
             drifts.append(Finding("TenantDrift", "warning", subject=subject, sentence=sentence))
 
     try:
@@ -90,13 +90,13 @@ def _concerns(namespace: str, tenant: TenantCluster, members: Sequence[IPAllocat
     return not namespace or any(meta.namespace == namespace for meta in metas)
 
 
-async def _inside(
+async def _read_tenant(
     clients: TenantClients, tenant: TenantCluster, kinds: LoadBalancerKinds
-) -> Inside | TenantUnavailable:
+) -> TenantReading | TenantUnavailable:
     try:
         async with clients.client(tenant) as client:
             management = await clients.management()
-            return await read_inside(client, kinds, tenant=tenant, management=management)
+            return await read_tenant(client, kinds, tenant=tenant, management=management)
     except TenantUnavailable as error:
         return error
     except (BalancerBlocked, ControllerError) as error:

@@ -30,13 +30,13 @@ from reconcilers.loadbalancers.cilium.pools import (
     body_of,
     find_conflict,
     is_acknowledged,
+    is_operator_silent,
     is_ours,
-    is_silent,
     next_nonce,
     offer_of,
     pool_name,
 )
-from reconcilers.loadbalancers.cilium.projection import PoolProjection, Upkeep
+from reconcilers.loadbalancers.cilium.projection import CiliumKeptState, PoolProjection
 from reconcilers.loadbalancers.cilium.release import (
     NOT_NEEDED,
     Leader,
@@ -131,10 +131,10 @@ class CiliumBalancer(LoadBalancer):
         wait: float,
     ) -> None:
         self._client = client
-        self._pools = PoolClient(client, memory.of(ServedVersion))
-        self._upkeep = memory.of(Upkeep)
-        self._reading = memory.of(ReadingMemory)
-        self._release = memory.of(ReleaseMemory)
+        self._pools = PoolClient(client, memory.get_or_create(ServedVersion))
+        self._kept_state = memory.get_or_create(CiliumKeptState)
+        self._reading = memory.get_or_create(ReadingMemory)
+        self._release = memory.get_or_create(ReleaseMemory)
         self._watched = watched
         self._clock = clock
         self._wait = wait
@@ -154,7 +154,7 @@ class CiliumBalancer(LoadBalancer):
 
     @override
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
-        self._upkeep.begin()
+        self._kept_state.begin()
         await self._projection().project(projection, confirm, permit)
         if projection.entries and self._watched is not None:
             self._watched.open()
@@ -220,7 +220,7 @@ class CiliumBalancer(LoadBalancer):
     @override
     async def health(self, projection: Projection) -> Health:
         now = self._clock.monotonic()
-        if contest := self._upkeep.contest(now):
+        if contest := self._kept_state.contest(now):
             return Health(HealthState.CONTESTED, CONTESTED, contest)
         memory = self._reading
         problem = await self._find_problem(projection) if projection.allocations else None
@@ -250,7 +250,7 @@ class CiliumBalancer(LoadBalancer):
         if not unacknowledged:
             return None
         operator = "Cilium's operator in the tenant"
-        if is_silent(pools):
+        if is_operator_silent(pools):
             return NOT_RUNNING, (
                 f"{operator} has never acknowledged a {CILIUM_POOL.kind}: it does not run, or"
                 " LB-IPAM is off"
@@ -284,13 +284,15 @@ class CiliumBalancer(LoadBalancer):
         pools = await self._pools.list()
         for pool in pools.values():
             is_own = is_ours(pool) and not is_of_another(pool, management)
-            hands_out_nothing = not pool.blocks and (is_acknowledged(pool) or is_silent(pools))
+            hands_out_nothing = not pool.blocks and (
+                is_acknowledged(pool) or is_operator_silent(pools)
+            )
             if is_own and hands_out_nothing and not is_kept(allocation_uid(pool)):
                 await self._pools.delete(pool)
 
     def _projection(self) -> PoolProjection:
         now = self._clock.monotonic()
-        return PoolProjection(self._pools, self._list_services, self._upkeep, now)
+        return PoolProjection(self._pools, self._list_services, self._kept_state, now)
 
     async def _list_services(self) -> Sequence[Service]:
         page = await self._client.list(SERVICE)
@@ -344,14 +346,17 @@ class CiliumKind(LoadBalancerKind):
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
         now = self._clock.monotonic()
-        since = memory.of(ReadingMemory).since
+        since = memory.get_or_create(ReadingMemory).since
         is_about_to_read = since is not None and now - since < MOMENT
-        due = (_SOON if is_about_to_read else None, memory.of(Upkeep).due_in(now))
+        due = (
+            _SOON if is_about_to_read else None,
+            memory.get_or_create(CiliumKeptState).due_in(now),
+        )
         return min((seconds for seconds in due if seconds is not None), default=None)
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
-        return memory.of(Upkeep).take()
+        return memory.get_or_create(CiliumKeptState).take()
 
 
 def is_concerned(obj: Object) -> bool:

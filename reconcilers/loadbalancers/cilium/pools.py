@@ -242,8 +242,8 @@ def is_acknowledged(pool: CiliumPool) -> bool:
     return is_readable and count(pool, IPS_TOTAL) == size and count(pool, IPS_USED) is not None
 
 
-def is_silent(pools: Mapping[str, CiliumPool]) -> bool:
-    """Return whether no pool has a count: LB-IPAM is off, or there is no operator."""
+def is_operator_silent(pools: Mapping[str, CiliumPool]) -> bool:
+    """Return whether the operator has counted no pool: LB-IPAM is off, or there is no operator."""
     return all(condition(pool, IPS_TOTAL) is None for pool in pools.values())
 
 

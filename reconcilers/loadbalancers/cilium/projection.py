@@ -71,7 +71,7 @@ class IntendedPool:
     selector: ServiceSelector | None
 
 
-class Upkeep(Corrections):
+class CiliumKeptState(Corrections):
     """What we keep in one tenant, as far as this process knows.
 
     Attributes:
@@ -112,16 +112,20 @@ class PoolProjection:
     Args:
         pools: of the tenant.
         list_services: reads all Services of the tenant live.
-        upkeep: what we keep there, to tell edits by others from news of ours.
+        kept_state: what we keep there, to tell edits by others from news of ours.
         now: monotonic seconds.
     """
 
     def __init__(
-        self, pools: PoolClient, list_services: ListServices, upkeep: Upkeep, now: float
+        self,
+        pools: PoolClient,
+        list_services: ListServices,
+        kept_state: CiliumKeptState,
+        now: float,
     ) -> None:
         self._pools = pools
         self._list_services = list_services
-        self._upkeep = upkeep
+        self._kept_state = kept_state
         self._now = now
 
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
@@ -136,9 +140,9 @@ class PoolProjection:
         by_name = {pool_name(ranges.allocation): ranges for ranges in projection.allocations}
         pools = await self._pools.list(frozenset(by_name))
         ours = await self._list_permitted(pools, by_name, projection, permit)
-        for name in set(self._upkeep.written) - set(by_name):
-            del self._upkeep.written[name]
-        self._upkeep.forget_pauses(pools)
+        for name in set(self._kept_state.written) - set(by_name):
+            del self._kept_state.written[name]
+        self._kept_state.forget_pauses(pools)
         created = {
             name: await self._create(name, ranges, projection)
             for name, ranges in by_name.items()
@@ -212,12 +216,12 @@ class PoolProjection:
 
     def _may_create(self, name: str) -> bool:
         """Return whether a missing pool is created now; one that others delete is, ever later."""
-        if name not in self._upkeep.written:
+        if name not in self._kept_state.written:
             return True
         edit = f"{CILIUM_POOL.kind} {name} (deleted)"
-        if not self._upkeep.may_correct(edit, self._now):
+        if not self._kept_state.may_correct(edit, self._now):
             return False
-        self._upkeep.note_correction(CILIUM_POOL.kind, edit, self._now)
+        self._kept_state.note_correction(CILIUM_POOL.kind, edit, self._now)
         return True
 
     async def _create(
@@ -268,21 +272,21 @@ class PoolProjection:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
         intended = IntendedPool(ranges.entries, projection.selector)
         edit = self._describe_edit(pool, ranges, intended)
-        if edit and not self._upkeep.may_correct(edit, self._now):
+        if edit and not self._kept_state.may_correct(edit, self._now):
             return
         if edit or self._differs(pool, ranges, projection):
             await self._write(pool, spans, projection, ranges.allocation.uid)
         else:
             await self._ask_for_acknowledgement(pool, projection)
         if edit:
-            self._upkeep.note_correction(CILIUM_POOL.kind, edit, self._now)
-        self._upkeep.written[name] = intended
+            self._kept_state.note_correction(CILIUM_POOL.kind, edit, self._now)
+        self._kept_state.written[name] = intended
 
     def _describe_edit(
         self, pool: CiliumPool, ranges: ProjectedRanges, intended: IntendedPool
     ) -> str:
         """Describe how others changed a pool since it was as intended; empty if they did not."""
-        if self._upkeep.written.get(pool.metadata.name) != intended:
+        if self._kept_state.written.get(pool.metadata.name) != intended:
             return ""
         fields = list(pool.spec.edited)
         if selector_patch(pool.spec.selector, intended.selector):
@@ -345,7 +349,7 @@ class PoolProjection:
 
     async def _ask_for_acknowledgement(self, pool: CiliumPool, projection: Projection) -> None:
         """Write a nonce to a pool that the operator has not acknowledged for a while."""
-        if self._upkeep.needs_nonce(pool, self._now):
+        if self._kept_state.needs_nonce(pool, self._now):
             nonce = {"allowFirstLastIPs": next_nonce(pool)}
             await self._patch(pool, nonce, projection, allocation_uid(pool))
 

@@ -37,7 +37,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     count,
     has_exactly,
     is_acknowledged,
-    is_silent,
+    is_operator_silent,
     overlaps_any,
     pool_name,
 )
@@ -276,15 +276,22 @@ def _step_acknowledged(
 def _step_waiting(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: float) -> Step:
     """Return the step for a write that the operator has not acknowledged.
 
+    The operator does not repeat an acknowledgement whose write was lost. So after NONCE_SECONDS a
+    nonce makes a new generation, which it acknowledges if it runs.
+
+    If it has acknowledged no pool at all, LB-IPAM is off or there is no operator, and a nonce has
+    no answer. Then the pool is emptied without waiting for one: an operator that starts later
+    finds nothing in it to hand out. What a standing one has read cannot be seen. So an empty pool
+    ends in `Unprovable`, and the caller waits a bounded time.
+
     Args:
         pools: all of them, by name.
         pool: of the allocation.
-        waited: for how many seconds.
+        waited: seconds since this process wrote the pool.
     """
-    is_late = waited >= NONCE_SECONDS
-    if not is_late:
+    if waited < NONCE_SECONDS:
         return Step(NotYet(_NOT_ACKNOWLEDGED))
-    if not is_silent(pools):
+    if not is_operator_silent(pools):
         return Step(NotYet(_NOT_ACKNOWLEDGED), Write.NONCE)
     if pool.blocks:
         return Step(NotYet(f"{_NOT_ACKNOWLEDGED}, nor any other"), Write.EMPTY)

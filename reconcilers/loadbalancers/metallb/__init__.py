@@ -3,7 +3,7 @@
 adapter.py        all of it behind the port of load balancers
 projection.py     what MetalLB in a tenant should hold, and writing it
 advertisement.py  the L2Advertisement, without which no node announces the addresses
-upkeep.py         what we keep there, to tell manual edits from own changes
+keptstate.py      what we keep there, to tell manual edits from own changes
 services.py       which Services MetalLB could give an address of ours
 uptake.py         whether MetalLB has read its pools as they are stored
 reading.py        whether MetalLB runs

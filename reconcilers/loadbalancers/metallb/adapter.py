@@ -24,6 +24,7 @@ from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
 from reconcilers.loadbalancers.metallb.claim import find_claim
 from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
+from reconcilers.loadbalancers.metallb.keptstate import MetalLBKeptState
 from reconcilers.loadbalancers.metallb.kinds import (
     IP_ADDRESS_POOL,
     L2_ADVERTISEMENT,
@@ -39,12 +40,15 @@ from reconcilers.loadbalancers.metallb.projection import (
     is_ours,
     offer_of,
 )
-from reconcilers.loadbalancers.metallb.reading import NOT_RUNNING, Reading, ReadingMemory
+from reconcilers.loadbalancers.metallb.reading import (
+    NOT_RUNNING,
+    ProjectionCheck,
+    ProjectionCheckMemory,
+)
 from reconcilers.loadbalancers.metallb.services import view_service
-from reconcilers.loadbalancers.metallb.upkeep import Upkeep
 from reconcilers.loadbalancers.metallb.uptake import (
     MOST_ENTRIES,
-    Uptake,
+    WithdrawalCheck,
     configuration_error,
     count_reported_addresses,
     metallb_counts,
@@ -115,12 +119,16 @@ class MetalLBBalancer(LoadBalancer):
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._upkeep = memory.of(Upkeep)
+        self._kept_state = memory.get_or_create(MetalLBKeptState)
         self._watched = watched
         self._clock = clock
-        self._uptake = Uptake(client, namespace)
-        self._reading = Reading(
-            client, namespace, watched=watched, clock=clock, memory=memory.of(ReadingMemory)
+        self._withdrawal_check = WithdrawalCheck(client, namespace)
+        self._projection_check = ProjectionCheck(
+            client,
+            namespace,
+            watched=watched,
+            clock=clock,
+            memory=memory.get_or_create(ProjectionCheckMemory),
         )
 
     @override
@@ -142,7 +150,7 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
-        self._upkeep.begin()
+        self._kept_state.begin()
         await self._metallb().project(projection, confirm, permit)
         if projection.entries:
             if self._watched is not None:
@@ -184,12 +192,16 @@ class MetalLBBalancer(LoadBalancer):
         owner = withdrawal.owner
         if is_taken:
             owner = management_note(owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, ""))
-        return await self._uptake.acknowledgement(reading.pools, withdrawal, basis, owner)
+        return await self._withdrawal_check.acknowledgement(
+            reading.pools, withdrawal, basis, owner
+        )
 
     @override
     async def health(self, projection: Projection) -> Health:
-        health = await self._reading.health(projection) if projection.entries else Health()
-        contest = self._upkeep.contest(self._clock.monotonic())
+        health = (
+            await self._projection_check.health(projection) if projection.entries else Health()
+        )
+        contest = self._kept_state.contest(self._clock.monotonic())
         return Health(HealthState.CONTESTED, CONTESTED, contest) if contest else health
 
     @override
@@ -217,11 +229,11 @@ class MetalLBBalancer(LoadBalancer):
             return
 
     def _metallb(self) -> MetalLB:
-        return MetalLB(self._client, self._namespace, self._upkeep, self._clock.monotonic())
+        return MetalLB(self._client, self._namespace, self._kept_state, self._clock.monotonic())
 
     def _advertiser(self) -> Advertiser:
         now = self._clock.monotonic()
-        return Advertiser(self._client, self._namespace, self._upkeep, now)
+        return Advertiser(self._client, self._namespace, self._kept_state, now)
 
 
 class MetalLBKind(LoadBalancerKind):
@@ -278,12 +290,15 @@ class MetalLBKind(LoadBalancerKind):
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
         now = self._clock.monotonic()
-        due = (memory.of(Upkeep).due_in(now), memory.of(ReadingMemory).due_in(now))
+        due = (
+            memory.get_or_create(MetalLBKeptState).due_in(now),
+            memory.get_or_create(ProjectionCheckMemory).due_in(now),
+        )
         return min((seconds for seconds in due if seconds is not None), default=None)
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
-        return memory.of(Upkeep).take()
+        return memory.get_or_create(MetalLBKeptState).take()
 
 
 def is_concerned(obj: Object) -> bool:

@@ -7,6 +7,7 @@ from controller.errors import NotFound
 from controller.meta import Key, Version
 from reconcilers.api import names
 from reconcilers.loadbalancers.corrections import describe_edit
+from reconcilers.loadbalancers.metallb.keptstate import MetalLBKeptState
 from reconcilers.loadbalancers.metallb.kinds import (
     L2_ADVERTISEMENT,
     AdvertisementSpec,
@@ -20,7 +21,6 @@ from reconcilers.loadbalancers.metallb.projection import (
     basis_annotation,
     is_ours,
 )
-from reconcilers.loadbalancers.metallb.upkeep import Upkeep
 from reconcilers.loadbalancers.port import CONTESTED, BalancerBlocked, Projection
 
 
@@ -30,14 +30,16 @@ class Advertiser:
     Args:
         client: a client of the tenant.
         namespace: MetalLB's namespace there.
-        upkeep: what we keep there, to tell edits by others from news of ours.
+        kept_state: what we keep there, to tell edits by others from news of ours.
         now: monotonic seconds.
     """
 
-    def __init__(self, client: Client, namespace: str, upkeep: Upkeep, now: float) -> None:
+    def __init__(
+        self, client: Client, namespace: str, kept_state: MetalLBKeptState, now: float
+    ) -> None:
         self._client = client
         self._key = Key(namespace, ADVERTISEMENT_NAME)
-        self._upkeep = upkeep
+        self._kept_state = kept_state
         self._now = now
 
     async def advertise(self, projection: Projection) -> None:
@@ -56,7 +58,7 @@ class Advertiser:
             await self._apply(live, projection)
 
     def _is_ours(self, live: L2Advertisement) -> bool:
-        return is_ours(live) or live.metadata.uid == self._upkeep.own_advertisement
+        return is_ours(live) or live.metadata.uid == self._kept_state.own_advertisement
 
     async def _read_advertisement(self) -> L2Advertisement | None:
         """Read our L2Advertisement; raise BalancerBlocked if its kind is not served."""
@@ -73,7 +75,7 @@ class Advertiser:
 
     async def _apply(self, live: L2Advertisement | None, projection: Projection) -> None:
         """Create ours, or add the pool to one of others."""
-        known = self._upkeep.advertised
+        known = self._kept_state.advertised
         edit = f"{L2_ADVERTISEMENT.kind} {ADVERTISEMENT_NAME} (deleted)"
         if live is not None:
             edit = describe_edit(live.metadata, L2_ADVERTISEMENT.kind, ["ipAddressPools"])
@@ -88,16 +90,16 @@ class Advertiser:
             manager=names.TENANT_FIELD_MANAGER,
             force=True,
         )
-        self._upkeep.advertised = True
+        self._kept_state.advertised = True
         if live is None:
-            self._upkeep.own_advertisement = applied.metadata.uid
+            self._kept_state.own_advertisement = applied.metadata.uid
         if known:
-            self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
+            self._kept_state.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
 
     async def _correct(self, live: L2Advertisement, projection: Projection) -> None:
         """Write ours as it was, where others have changed it."""
-        self._upkeep.advertised = True
-        self._upkeep.own_advertisement = live.metadata.uid
+        self._kept_state.advertised = True
+        self._kept_state.own_advertisement = live.metadata.uid
         ours = AdvertisementSpec(ipAddressPools=(POOL_NAME,))
         fields = [
             field.name
@@ -112,9 +114,9 @@ class Advertiser:
         spec = dict.fromkeys(fields) | {"ipAddressPools": [POOL_NAME]}
         patch = {"metadata": {"annotations": basis_annotation(projection)}, "spec": spec}
         await self._client.patch(L2_ADVERTISEMENT, Version.from_object(live), patch)
-        self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
+        self._kept_state.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
 
     def _require_correction_due(self, edit: str) -> None:
         """Raise BalancerBlocked while an edit that others repeat is not written back yet."""
-        if not self._upkeep.may_correct(edit, self._now):
-            raise BalancerBlocked(CONTESTED, self._upkeep.contest(self._now))
+        if not self._kept_state.may_correct(edit, self._now):
+            raise BalancerBlocked(CONTESTED, self._kept_state.contest(self._now))

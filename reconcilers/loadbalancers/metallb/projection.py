@@ -20,12 +20,12 @@ from controller.errors import MalformedAnswer, NotFound
 from controller.meta import Key, Object, Version
 from reconcilers.api import names
 from reconcilers.loadbalancers.corrections import describe_edit
+from reconcilers.loadbalancers.metallb.keptstate import MetalLBKeptState
 from reconcilers.loadbalancers.metallb.kinds import (
     IP_ADDRESS_POOL,
     L2_ADVERTISEMENT,
     IPAddressPool,
 )
-from reconcilers.loadbalancers.metallb.upkeep import Upkeep
 from reconcilers.loadbalancers.ownernotes import position_of
 from reconcilers.loadbalancers.port import (
     BEHIND,
@@ -61,17 +61,21 @@ class MetalLB:
     Args:
         client: a client of the tenant.
         namespace: MetalLB's namespace there.
-        upkeep: what we keep there, to tell edits by others from news of ours.
+        kept_state: what we keep there, to tell edits by others from news of ours.
         now: monotonic seconds.
     """
 
     def __init__(
-        self, client: Client, namespace: str, upkeep: Upkeep | None = None, now: float = 0.0
+        self,
+        client: Client,
+        namespace: str,
+        kept_state: MetalLBKeptState | None = None,
+        now: float = 0.0,
     ) -> None:
         self._client = client
         self._pool = Key(namespace, POOL_NAME)
         self._advertisement = Key(namespace, ADVERTISEMENT_NAME)
-        self._upkeep = upkeep or Upkeep()
+        self._kept_state = kept_state or MetalLBKeptState()
         self._now = now
 
     async def pool(self) -> IPAddressPool | None:
@@ -135,7 +139,7 @@ class MetalLB:
         """
         live = await self.pool()
         if not projection.entries:
-            self._upkeep.clear()
+            self._kept_state.clear()
             if live is None:
                 return
         if live is not None and not await self._may_go_on(live, projection, permit):
@@ -152,8 +156,8 @@ class MetalLB:
             return
         await self._write(live, projection, confirm)
         if edit:
-            self._upkeep.note_correction(IP_ADDRESS_POOL.kind, edit, self._now)
-        self._upkeep.entries = projection.entries
+            self._kept_state.note_correction(IP_ADDRESS_POOL.kind, edit, self._now)
+        self._kept_state.entries = projection.entries
 
     async def _write(
         self,
@@ -171,7 +175,7 @@ class MetalLB:
 
     def _has_written(self, projection: Projection) -> bool:
         """Return whether this process has already made the pool hold these ranges."""
-        return self._upkeep.entries == projection.entries
+        return self._kept_state.entries == projection.entries
 
     def _describe_edit(self, live: IPAddressPool | None, projection: Projection) -> str:
         """Describe how others changed our pool; empty if they did not.
@@ -196,8 +200,8 @@ class MetalLB:
 
     def _require_correction_due(self, edit: str) -> None:
         """Raise BalancerBlocked while an edit that others repeat is not written back yet."""
-        if not self._upkeep.may_correct(edit, self._now):
-            raise BalancerBlocked(CONTESTED, self._upkeep.contest(self._now))
+        if not self._kept_state.may_correct(edit, self._now):
+            raise BalancerBlocked(CONTESTED, self._kept_state.contest(self._now))
 
     async def _may_go_on(
         self,

@@ -48,7 +48,7 @@ class UnreadEntries:
 
 
 @dataclass(slots=True)
-class ReadingMemory:
+class ProjectionCheckMemory:
     """What is remembered of how the MetalLB of one tenant reads its pool.
 
     Args:
@@ -70,7 +70,7 @@ class ReadingMemory:
         return _SOON
 
 
-class Reading:
+class ProjectionCheck:
     """Finds out whether the MetalLB of one tenant has read what was written.
 
     Args:
@@ -88,7 +88,7 @@ class Reading:
         *,
         watched: WatchedOffers | None,
         clock: Clock,
-        memory: ReadingMemory,
+        memory: ProjectionCheckMemory,
     ) -> None:
         self._client = client
         self._pool = Key(namespace, names.METALLB_POOL)

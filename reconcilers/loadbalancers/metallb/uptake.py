@@ -223,7 +223,7 @@ def refusal(pools: Mapping[str, IPAddressPool]) -> str:
     return ""
 
 
-class Uptake:
+class WithdrawalCheck:
     """Finds out whether the MetalLB of one tenant has read that ranges are out of its pool.
 
     Args:

@@ -269,13 +269,13 @@ class PoolForecast:
     def _take_unseen(self, position: int) -> None:
         """Take what is promised to allocations that may exist though the cache lacks them."""
         for uid, promise in self._promised.items():
-            if uid not in self._known and not _is_over(promise, position):
+            if uid not in self._known and not _is_void_unseen(promise, position):
                 self._placed[uid] = tuple(ranges_of([promise]))
 
     def _free_unseen(self, position: int) -> None:
         for uid, promise in self._promised.items():
             unseen = uid in self._placed and uid not in self._known
-            if unseen and _is_over(promise, position):
+            if unseen and _is_void_unseen(promise, position):
                 self.forget(uid)
 
 
@@ -284,16 +284,18 @@ def _promises(pool: NetworkPool) -> dict[str, Promise]:
     return {promise.uid: promise for promise in STATUS_JOURNALS.read(pool).promises}
 
 
-def _is_over(promise: Promise, position: int) -> bool:
-    """Return whether a promise to a request that was not read is over.
+def _is_void_unseen(promise: Promise, read_up_to: int) -> bool:
+    """Return whether a promise is void because the cache should show its request, and does not.
 
-    Requests of other kinds are not read: their promises hold addresses as long as the pool has
-    them.
+    A promise names one version of its request. A cache that has read up to that version and does
+    not have the request shows that it was deleted since, so nobody can keep the promise. Requests
+    of other kinds are not read at all: their promises hold addresses as long as the pool has them.
 
     Args:
-        position: the revision up to which the allocations were read.
+        promise: to a request that the cache does not show.
+        read_up_to: the revision up to which the cache has read the allocations.
     """
-    return promise.kind == KIND and position >= promise.revision
+    return promise.kind == KIND and read_up_to >= promise.revision
 
 
 class PoolChoice:

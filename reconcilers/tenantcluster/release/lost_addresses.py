@@ -10,13 +10,13 @@ since the first read, and that no free address of the tenant can serve. It count
 mark, so a Service that no range helps does not keep a range for ever.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 from allocator import AddressRange
 from reconcilers.addressing.addresstexts import parse_cidr_or_span
 from reconcilers.api.services import Service
-from reconcilers.loadbalancers.port import Offer, Serves
+from reconcilers.loadbalancers.port import Offer, Serves, ServiceView
 from reconcilers.tenantcluster.elastic.demand import (
     WORK_OF_SERVICE,
     AddressCounter,
@@ -42,6 +42,8 @@ async def find_service_in_need(
 ) -> Service | None:
     """Return a Service that may have lost an address of a marked range; None if there is none.
 
+    Addresses are read of all Services first: only then is it known what is free elsewhere.
+
     Args:
         services: all Services of the tenant.
         spans: the ranges of the marked allocation.
@@ -65,17 +67,40 @@ async def find_service_in_need(
     for service in newcomers:
         await turns.count(WORK_OF_SERVICE)
         view = serves(service)
-        asks_for_range = any(
-            span.overlaps(address) for span, address in product(spans, view.fixed_addresses)
-        )
-        needs_range = (
-            view.obstacle is None
-            and could_be_served(service, released)
-            and not could_be_served(service, free_elsewhere)
-        )
-        if view.keeps_range and (asks_for_range or needs_range):
+        if view.keeps_range and (
+            _asks_for_range(view, spans) or _needs_range(service, view, released, free_elsewhere)
+        ):
             return service
     return None
+
+
+def _asks_for_range(view: ServiceView, spans: Sequence[AddressRange]) -> bool:
+    """Return whether a Service asks for a certain address of marked ranges.
+
+    The load balancer gives it no other address, however many are free.
+    """
+    return any(span.overlaps(address) for span, address in product(spans, view.fixed_addresses))
+
+
+def _needs_range(
+    service: Service,
+    view: ServiceView,
+    released: Mapping[int, int],
+    free_elsewhere: Mapping[int, int],
+) -> bool:
+    """Return whether marked ranges could serve a Service, and nothing else that is free could.
+
+    A Service with an obstacle waits for another reason than its range, so no range helps it.
+
+    Args:
+        released: how many addresses the marked ranges have, by family.
+        free_elsewhere: how many addresses are free in all other ranges, by family.
+    """
+    return (
+        view.obstacle is None
+        and could_be_served(service, released)
+        and not could_be_served(service, free_elsewhere)
+    )
 
 
 def _count_free(

@@ -97,7 +97,7 @@ class MemoryBalancer(LoadBalancer):
         self._client = client
         self._rules = rules
         self._clock = clock
-        self._unread = memory.of(Unread)
+        self._unread = memory.get_or_create(Unread)
 
     @override
     async def read(self) -> OfferReading:
@@ -273,7 +273,7 @@ class MemoryKind(LoadBalancerKind):
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
-        return None if memory.of(Unread).since is None else 1.0
+        return None if memory.get_or_create(Unread).since is None else 1.0
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:

@@ -17,7 +17,7 @@ from reconcilers.loadbalancers.metallb import adapter
 from reconcilers.loadbalancers.metallb import projection as metallb
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.loadbalancers.metallb.projection import MetalLB
-from reconcilers.loadbalancers.metallb.uptake import Uptake
+from reconcilers.loadbalancers.metallb.uptake import WithdrawalCheck
 from reconcilers.loadbalancers.port import AllocationName, ProjectedRanges, Projection, Proven
 from reconcilers.tenantcluster import projector
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
@@ -135,7 +135,7 @@ def uptake_not_waited_for(mp: Patch) -> None:
     async def acknowledgement(*_: Any, **__: Any) -> Proven:
         return Proven()
 
-    mp.setattr(Uptake, "acknowledgement", acknowledgement)
+    mp.setattr(WithdrawalCheck, "acknowledgement", acknowledgement)
 
 
 def pool_not_looked_at(mp: Patch) -> None:

@@ -9,7 +9,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.configuration.settings import TenantSettings
-from reconcilers.tenantcluster.inspection import findings, read_inside
+from reconcilers.tenantcluster.inspection import findings, read_tenant
 from reconcilers.wiring.loadbalancers import load_balancer_kinds
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -34,10 +34,10 @@ async def _inspect(lab: Lab, tenant: Server) -> Found:
     cluster = msgspec.convert(
         lab.server.see("tenantclusters", "a", namespace="team"), TenantCluster
     )
-    inside = await read_inside(Client(tenant), kinds, tenant=cluster, management="")
+    tenant_reading = await read_tenant(Client(tenant), kinds, tenant=cluster, management="")
     stored = lab.server.all("ipallocations")
     members = [msgspec.convert(allocation, IPAllocation) for allocation in stored]
-    return list(findings(inside, members, SPACES))
+    return list(findings(tenant_reading, members, SPACES))
 
 
 async def _serve_tenant(*kinds: str) -> tuple[Lab, Server, Found]:

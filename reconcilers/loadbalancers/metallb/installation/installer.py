@@ -159,7 +159,7 @@ class Installer(BalancerInstaller):
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
-        last = memory.of(InstallationMemory).attempt
+        last = memory.get_or_create(InstallationMemory).attempt
         return max(FIRST_PAUSE, last.due - self._clock.monotonic()) if last is not None else None
 
     @override
@@ -168,7 +168,7 @@ class Installer(BalancerInstaller):
     ) -> Finding | None:
         if not self._settings.metallb_bundle or tenant.observed_only:
             return None
-        known = memory.of(InstallationMemory)
+        known = memory.get_or_create(InstallationMemory)
         now, last = self._clock.monotonic(), known.attempt
         if last is not None and last.is_missing != missing:
             last = known.attempt = None

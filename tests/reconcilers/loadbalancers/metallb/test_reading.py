@@ -9,7 +9,7 @@ from controller.cache import Cache
 from controller.client import Client
 from controller.meta import Key
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, IPAddressPool
-from reconcilers.loadbalancers.metallb.reading import Reading, ReadingMemory
+from reconcilers.loadbalancers.metallb.reading import ProjectionCheck, ProjectionCheckMemory
 from reconcilers.loadbalancers.port import (
     MOMENT,
     AllocationName,
@@ -52,9 +52,9 @@ class Watched:
         return self._cache.get(key)
 
 
-def _reading(server: Server, clock: VirtualClock, cache: Cache[IPAddressPool]) -> Reading:
-    memory = ReadingMemory()
-    return Reading(
+def _reading(server: Server, clock: VirtualClock, cache: Cache[IPAddressPool]) -> ProjectionCheck:
+    memory = ProjectionCheckMemory()
+    return ProjectionCheck(
         Client(server), "metallb-system", watched=Watched(cache), clock=clock, memory=memory
     )
 

@@ -3,7 +3,7 @@
 from reconcilers.loadbalancers.corrections import Corrections
 
 
-class Upkeep(Corrections):
+class MetalLBKeptState(Corrections):
     """What we keep in one tenant, as far as this process knows.
 
     Attributes:
