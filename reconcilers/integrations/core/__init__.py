@@ -6,5 +6,6 @@ object that gets an address by one write. The rules are those of ARCHITECTURE.md
 never overlap".
 
 Read in this order: `reconcilers/promises/` (journals, the queue, the choice, what is over, and
-what is due), then `rules` (what was read of a pool).
+what is due), then `rules` (what was read of a pool). For claims that get IPAddresses:
+`claimreading`, `claimwrites`, `claimkind`.
 """
