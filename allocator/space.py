@@ -158,7 +158,7 @@ class Space:
             lie outside the layout.
     """
 
-    __slots__ = ("_free", "_held", "_overlaps", "_tried", "layout")
+    __slots__ = ("_free", "_held", "_overlaps", "_taken_in_trial", "layout")
 
     def __init__(self, layout: Layout, ranges: Iterable[AddressRange] = ()) -> None:
         self.layout = layout
@@ -171,7 +171,7 @@ class Space:
         self._held = dict(Counter(spans))
         self._overlaps = Overlaps(parts)
         self._free = FreeExtents(minus(blocks, union(parts)), BITS[layout.family])
-        self._tried: list[Span] | None = None
+        self._taken_in_trial: list[Span] | None = None
         """The ranges that were taken in the open trial; None outside of a trial."""
 
     def allocate(self, count: int) -> AddressRange:
@@ -186,7 +186,7 @@ class Space:
         first = self._free.take(count)
         if first is None:
             raise PoolExhausted(count, self.layout.longest)
-        return self._note_added((first, first + count - 1))
+        return self._add_holder((first, first + count - 1))
 
     def allocate_block(self, prefix_length: int) -> AddressRange:
         """Take the best-fitting addresses that are one CIDR of this prefix length.
@@ -202,9 +202,9 @@ class Space:
         first = self._free.take_aligned(count)
         if first is None:
             raise PoolExhausted(count, self.layout.largest_aligned, aligned=True)
-        return self._note_added((first, first + count - 1))
+        return self._add_holder((first, first + count - 1))
 
-    def first(self, count: int) -> tuple[AddressRange, ...]:
+    def take_lowest(self, count: int) -> tuple[AddressRange, ...]:
         """Take the lowest `count` free addresses, which need not be in a row.
 
         Returns:
@@ -222,7 +222,7 @@ class Space:
         while count:
             run = self._free.take_first(count)
             assert run is not None, "as many are free"
-            ranges.append(self._note_added(run))
+            ranges.append(self._add_holder(run))
             count -= ranges[-1].size
         return tuple(ranges)
 
@@ -237,7 +237,7 @@ class Space:
         obstacle = self._free.take_exactly(first, last)
         if obstacle is not None:
             raise PinnedRangeConflict(address_text(obstacle, self.layout.family))
-        return self._note_added((first, last))
+        return self._add_holder((first, last))
 
     def hold(self, address_range: AddressRange) -> None:
         """Note that a range is held, as an existing object says, whether it is free or not.
@@ -256,12 +256,13 @@ class Space:
                 self._free.take_exactly(*run)
             for part in minus([(first, last)], free):
                 self._overlaps.add(*part)
-        self._note_added(span)
+        self._add_holder(span)
 
-    def _note_added(self, span: Span) -> AddressRange:
+    def _add_holder(self, span: Span) -> AddressRange:
+        """Count one holder more for a range; return the range."""
         self._held[span] = self._held.get(span, 0) + 1
-        if self._tried is not None:
-            self._tried.append(span)
+        if self._taken_in_trial is not None:
+            self._taken_in_trial.append(span)
         return AddressRange(*span, self.layout.family)
 
     def release(self, address_range: AddressRange) -> None:
@@ -277,18 +278,23 @@ class Space:
             return
         if span not in self._held:
             raise NotHeld(f"{address_range.start_text}-{address_range.end_text}")
-        assert self._tried is None, "nothing is released while something is tried"
-        self._note_removed(span)
+        assert self._taken_in_trial is None, "nothing is released while something is tried"
+        self._remove_holder(span)
 
-    def put_back(self, address_range: AddressRange) -> None:
-        """Give back the range that was taken last, as if it had not been; in a trial, too."""
+    def undo_take(self, address_range: AddressRange) -> None:
+        """Undo that a range was taken or held a moment ago, because its caller gives up.
+
+        Unlike `release`, this works in a trial, where it has to be the range that was taken last:
+        the end of the trial gives back only what is still taken. The range must be of this family.
+        """
         span = (address_range.first, address_range.last)
-        if self._tried is not None:
-            last = self._tried.pop()
-            assert last == span, "only what was taken last is given back"
-        self._note_removed(span)
+        if self._taken_in_trial is not None:
+            last = self._taken_in_trial.pop()
+            assert last == span, "only what was taken last is undone"
+        self._remove_holder(span)
 
-    def _note_removed(self, span: Span) -> None:
+    def _remove_holder(self, span: Span) -> None:
+        """Count one holder less for a range; free the addresses that have no holder now."""
         holders = self._held[span] - 1
         if holders:
             self._held[span] = holders
@@ -301,14 +307,14 @@ class Space:
     @contextmanager
     def trial(self) -> Iterator[None]:
         """Give back at the end whatever is taken in this context; nothing is released in it."""
-        assert self._tried is None, "trials are not nested"
-        tried = self._tried = []
+        assert self._taken_in_trial is None, "trials are not nested"
+        spans = self._taken_in_trial = []
         try:
             yield
         finally:
-            self._tried = None
-            for span in tried:
-                self._note_removed(span)
+            self._taken_in_trial = None
+            for span in spans:
+                self._remove_holder(span)
 
     def state(self) -> tuple[Layout, Mapping[Span, int], Sequence[Span], Sequence[Span]]:
         """Return all that answers depend on, to compare: two of the same layout and ranges agree.

@@ -76,7 +76,7 @@ def _take_families(
             if ranges and not choice.second_required:
                 break
             for unused in reversed(taken_ranges):
-                by_family[unused.family].put_back(unused)
+                by_family[unused.family].undo_take(unused)
             if not allocation.spec.names_families:
                 raise
             raise FamilyRefused(family, refused) from refused

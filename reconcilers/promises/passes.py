@@ -139,7 +139,8 @@ class PassWork(Generic[PoolT, RequestT, DetailT]):
 
     Args:
         pool: as it was written last.
-        choice: of the pass.
+        stored: the pool's journal as it was written last.
+        choice: what the pass has allocated.
         promise_writes: the promises that the pass wrote, each with the result of its write.
         memory: what this process remembers of the promises of the pool.
         served_kinds: the full names of the kinds that this process serves from the pool.
@@ -210,8 +211,16 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
     ) -> bool:
         """Return whether earlier promises have to be voided before the pool allocates.
 
-        The journal was never written, is lost, or is of another cluster's history. In the last
-        case the answer is always yes, or each pass would LIST to find out.
+        They have to be if the journal was never written, is lost, or is of another history of the
+        cluster (or of another cluster). A kind may put the fence off while no request waits. Not
+        so for a journal of another history: the caches never reach its revision, so each pass
+        would LIST until a fence has replaced it.
+
+        Args:
+            pool: as it was read.
+            journal: of the pool.
+            reading: of a LIST if the caches have not reached the revision of the journal.
+            limits: on promises in this pass, for a kind that asks whether it would promise any.
         """
         ...
 

@@ -372,14 +372,14 @@ def test_the_end_of_a_trial_restores_the_space() -> None:
     assert space.state() == Space(pool((0, 19)), [span(0, 4)]).state()
 
 
-def test_what_was_taken_last_is_put_back_in_a_trial_and_outside() -> None:
+def test_taking_the_last_range_is_undone_in_a_trial_and_outside() -> None:
     space = Space(pool((0, 19)), [span(0, 4)])
     before = space.state()
-    space.put_back(space.allocate(6))
+    space.undo_take(space.allocate(6))
     assert space.state() == before
     with space.trial():
         kept = space.allocate(6)
-        space.put_back(space.allocate(6))
+        space.undo_take(space.allocate(6))
         assert free(space) == [(11, 19)]
         assert kept == span(5, 10)
     assert space.state() == before

@@ -49,8 +49,9 @@ class View(Generic[R]):
 def needs_fence(revision: int | None, position: int, *, has_requests: bool) -> bool:
     """Return whether earlier promises of an object have to be voided before it hands out.
 
-    Its journal was never written, is lost, or is of another cluster's history. One of the latter
-    is fenced even if nothing is to be handed out, or each pass would list to find out.
+    They have to be if its journal was never written, is lost, or is of another history. Without
+    memory the fence can wait until something is to be handed out. A journal of another history is
+    fenced at once: the caches never reach its revision, so each pass would LIST until then.
 
     Args:
         revision: that the object's journal remembers; None without memory.

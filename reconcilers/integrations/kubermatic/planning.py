@@ -271,12 +271,12 @@ class _Taking:
 
     def _first(self, count: int) -> tuple[AddressRange, ...]:
         try:
-            taken_ranges = self._space.first(count)
+            taken_ranges = self._space.take_lowest(count)
         except PoolExhausted:
             raise self._build_exhausted() from None
         if len(taken_ranges) > MOST_PARTS:
             for blocks in reversed(taken_ranges):
-                self._space.put_back(blocks)
+                self._space.undo_take(blocks)
             message = f"{count} addresses would be split into {len(taken_ranges)} ranges"
             raise Refused(POOL_EXHAUSTED, f"{message}, more than {MOST_PARTS}")
         self._chosen += taken_ranges
@@ -287,7 +287,7 @@ class _Taking:
         holder = holder_in(allocation.metadata.namespace, self._pool)
         others = self._holdings.ranges_of_others(holder, self._name)
         try:
-            [blocks] = Space(self._space.layout, [*others, *self._chosen]).first(1)
+            [blocks] = Space(self._space.layout, [*others, *self._chosen]).take_lowest(1)
         except PoolExhausted:
             raise self._build_exhausted() from None
         self._hold(blocks)
@@ -312,7 +312,7 @@ class _Taking:
             return (*ranges, *self._first(space.block_count - size))
         except Refused:
             for blocks in reversed(block_ranges):
-                self._put_back(blocks)
+                self._undo_hold(blocks)
             raise
 
     def _is_taken(self, blocks: AddressRange) -> bool:
@@ -326,9 +326,9 @@ class _Taking:
         self._space.hold(blocks)
         self._chosen.append(blocks)
 
-    def _put_back(self, blocks: AddressRange) -> None:
-        """Put back the blocks that were held last."""
-        self._space.put_back(blocks)
+    def _undo_hold(self, blocks: AddressRange) -> None:
+        """Undo `_hold` for the blocks that were held last."""
+        self._space.undo_take(blocks)
         self._chosen.pop()
 
     def _build_exhausted(self) -> Exhausted:

@@ -216,7 +216,9 @@ class EntryTaker:
         for name in self._space.layouts:
             space = self._view.holdings.space(name)
             if space.free:
-                return self._take_random(space) if self._space.is_random else space.first(1)[0]
+                return (
+                    self._take_random(space) if self._space.is_random else space.take_lowest(1)[0]
+                )
         raise Refused(POOL_EXHAUSTED, EXHAUSTED)
 
     def _take_random(self, space: Space) -> AddressRange:

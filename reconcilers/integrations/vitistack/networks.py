@@ -418,7 +418,7 @@ class NetworkTaker:
 
     def _lowest(self) -> AddressRange:
         try:
-            return self._view.holdings.space().first(1)[0]
+            return self._view.holdings.space().take_lowest(1)[0]
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, EXHAUSTED) from None
 

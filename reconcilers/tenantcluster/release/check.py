@@ -160,27 +160,32 @@ class TenantReleaseCheck(ReleaseCheck):
             return Released("its TenantCluster is gone")
         if names.ANNOTATION_RELEASE_ANYWAY in present.metadata.annotations:
             return _release_anyway()
-        if not present.metadata.terminating and await self._is_succeeded(allocation):
+        if not present.metadata.terminating and await self._has_successor(allocation):
             return Released("another allocation of the cluster gets the range next")
         key = present.metadata.key
         return InUse(f"its machines may use the addresses until TenantCluster {key} is gone")
 
-    async def _is_succeeded(self, deleted: IPAllocation) -> bool:
-        """Return whether a live read shows an allocation that is the first to get the range.
+    async def _has_successor(self, deleted: IPAllocation) -> bool:
+        """Return whether the range goes to another allocation of the cluster next.
 
-        Its pool has to have looked at it, and nothing but the deleted one may stand in its way.
+        A live read of that allocation decides. Its pool has to have looked at it, and nothing but
+        the deleted allocation may stand in its way.
         """
         owner = str(deleted.spec.tenantClusterRef.key)
         known = self._allocations.by_index(TENANT_INDEX, owner)
         key = next(
-            (allocation.metadata.key for allocation in known if _succeeds(allocation, deleted)),
+            (
+                allocation.metadata.key
+                for allocation in known
+                if _is_successor(allocation, deleted)
+            ),
             None,
         )
         # Last, as it reads all allocations of the pool.
         if key is None or not self._is_servable(deleted):
             return False
         try:
-            return _succeeds(await self._client.get(IP_ALLOCATION, key), deleted)
+            return _is_successor(await self._client.get(IP_ALLOCATION, key), deleted)
         except NotFound:
             return False
 
@@ -515,7 +520,7 @@ async def _list_services(client: Client) -> Sequence[Service]:
     return page.items
 
 
-def _succeeds(allocation: IPAllocation, deleted: IPAllocation) -> bool:
+def _is_successor(allocation: IPAllocation, deleted: IPAllocation) -> bool:
     """Return whether an allocation waits for nothing but the range of a deleted one."""
     meta = allocation.metadata
     ready = find(allocation.status.conditions, READY)

@@ -48,7 +48,7 @@ class RequestTaker:
         del asker
         self.tried += 1
         try:
-            [address] = self._holdings.space().first(1)
+            [address] = self._holdings.space().take_lowest(1)
         except PoolExhausted:
             raise Refused(*FULL) from None
         return Taken((PromisedRange(address),))

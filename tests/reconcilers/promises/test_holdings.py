@@ -80,8 +80,8 @@ def test_spaces_of_one_pool_do_not_see_the_ranges_of_each_other() -> None:
 def test_what_a_trial_takes_of_any_space_is_free_afterwards() -> None:
     holdings = Holdings({"one": LAYOUTS[""], "two": LAYOUTS[""]})
     with holdings.trial():
-        holdings.space("one").first(8)
-        holdings.space("two").first(1)
+        holdings.space("one").take_lowest(8)
+        holdings.space("two").take_lowest(1)
     assert (holdings.space("one").used, holdings.space("two").used) == (0, 0)
 
 

@@ -233,8 +233,9 @@ async def test_after_a_rotation_of_credentials_the_secret_is_read_again() -> Non
 async def test_failures_of_the_management_cluster_are_not_reported_as_the_tenants() -> None:
     lab, tenant = _lab()
     lab.server.fail(NoAnswer("timed out"), verb="get", plural="ipallocations")
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoAnswer) as caught:
         await lab.cluster()
+    assert caught.value.__cause__ is None, "it is the first error"
     await lab.cluster()
     assert _read_condition(lab) == ("True", "Ready")
     assert tenant.closed == 0

@@ -124,7 +124,7 @@ def all_free(space: PoolSpace, holdings: Holdings) -> list[str]:
     """Take all that is free, and return the first address of each block in that order."""
     taken_offsets = []
     while holdings.space().free:
-        [block] = holdings.space().first(1)
+        [block] = holdings.space().take_lowest(1)
         taken_offsets.append(space.text(block.first))
     return taken_offsets
 
@@ -233,7 +233,7 @@ def test_the_counts_of_an_immense_pool_end_at_the_largest_number_of_the_api() ->
     holdings = holdings_of(space, in_use)
     assert counts_of(space, holdings_of(space)) == PoolCounts(total=MOST, free=MOST)
     assert counts_of(space, holdings) == PoolCounts(total=MOST, used=4, free=MOST, outOfRange=2)
-    [lowest] = holdings.space().first(1)
+    [lowest] = holdings.space().take_lowest(1)
     assert space.text(lowest.first) == "2001:db8::3"
 
 

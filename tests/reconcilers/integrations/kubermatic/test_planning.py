@@ -316,13 +316,13 @@ def test_settings_that_cannot_be_served_are_named(datacenter: Datacenter) -> Non
 def test_clusters_that_wait_for_a_full_datacenter_cost_one_attempt_and_all_hear_why(
     datacenter: Datacenter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, attempts = Space.first, []
+    take_lowest, attempts = Space.take_lowest, []
 
     def noting(space: Space, count: int) -> tuple[AddressRange, ...]:
         attempts.append(count)
-        return first(space, count)
+        return take_lowest(space, count)
 
-    monkeypatch.setattr(Space, "first", noting)
+    monkeypatch.setattr(Space, "take_lowest", noting)
     names = [f"c{number:04}" for number in range(1_000)]
     plan = _plan(datacenter, [], names)
     assert len(attempts) == 2 + 1
